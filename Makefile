@@ -1,0 +1,69 @@
+# Everything a contributor does, one target each.  `make` alone prints this list.
+# Nothing has to be installed beforehand but Python 3.11 to 3.13 and make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/ready
+ARGS   ?=
+
+# Before whatever starts a JVM: settle which Java.  Fails here, with advice, if there is none.
+WITH_JAVA = JAVA_HOME="$$(scripts/find-java)" || exit 1; export JAVA_HOME;
+
+.PHONY: help setup demo test check fmt spark fast golden bench docs clean
+
+help: ## print this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv and install the tested versions (again only when they change)
+	@:
+
+$(READY): pyproject.toml constraints.txt
+	@scripts/make-venv $(VENV)
+	@echo "setup: installing Penstock and the versions of constraints.txt (a few minutes the first time)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,lab]'
+	@touch $@
+	@echo "setup: done"
+
+demo: $(READY) ## see it work: a dozen queries on sensor streams, about a minute
+	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
+
+test: $(READY) ## every test: doctests, properties, scenarios, Spark (ARGS="-k name" to choose)
+	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
+
+check: $(READY) ## all that must hold before a commit: format, lint, types, imports, docs, tests
+	@echo "check: format";  $(PY) -m ruff format --check --quiet .
+	@echo "check: lint";    $(PY) -m ruff check --quiet .
+	@echo "check: types";   $(PY) -m mypy --strict
+	@echo "check: imports"; $(VENV)/bin/lint-imports
+	@echo "check: docs";    $(PY) scripts/check-docs
+	@$(MAKE) test
+
+fmt: $(READY) ## format the code and mend what ruff can mend
+	@$(PY) -m ruff format --quiet .
+	@$(PY) -m ruff check --fix --quiet .
+
+spark: $(READY) ## only the tests that start a JVM
+	@$(WITH_JAVA) $(PY) -m pytest -m spark $(ARGS)
+
+fast: $(READY) ## only the tests that need no JVM: seconds
+	@$(PY) -m pytest -m "not spark" $(ARGS)
+
+golden: $(READY) ## rewrite the golden files from what the code says now; read the diff
+	@PENSTOCK_GOLDEN=rewrite $(PY) -m pytest tests/golden $(ARGS)
+	@git --no-pager diff --stat -- tests/golden
+
+bench: $(READY) ## measure, side by side with other engines (ARGS="--help" for the choices)
+	@$(WITH_JAVA) $(VENV)/bin/penstock bench $(ARGS)
+
+docs: $(READY) ## check that every link and path the documents name exists
+	@$(PY) scripts/check-docs
+
+clean: ## remove caches and what runs left behind; keeps .venv
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist \
+	        spark-warehouse metastore_db derby.log demo-out
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,242 @@
+"""Look at this machine, and say what Penstock would miss on it.
+
+Each check is one line: what was looked at, what was found, and what to do if that will not do.  Nothing
+is started but ``java -version``; versions of packages are read from their metadata, not by importing.
+
+In:  the environment, and the directory where state would be kept.
+Out: a list of `Check`, printed as a table by `print_checks`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Version = tuple[int, ...]
+
+PYTHON: tuple[Version, Version] = (3, 11), (3, 14)
+"""The oldest Python that will do, and the first that will not."""
+
+JAVA = 17
+"""The oldest Java that Spark 4 starts on."""
+
+PACKAGES: dict[str, tuple[Version, Version | None]] = {
+    "pyspark": ((4, 1), (4, 4)),
+    "pandas": ((2, 2), (3,)),
+    "pyarrow": ((18,), None),
+    "numba": ((0, 61), None),
+    "sqlglot": ((30,), (31,)),
+}
+"""The same ranges as pyproject.toml, for those packages whose version matters most."""
+
+GIB = 1 << 30
+MEMORY_NEEDED = 2 * GIB
+DISK_NEEDED = 2 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at.  Advice beside an `ok` is a hint; beside a failure it is the way out."""
+
+    name: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+def checks(state: Path | None = None) -> list[Check]:
+    """Look at everything; `state` is where the state would be kept, the temporary directory if not said."""
+    temporary = Path(tempfile.gettempdir())
+    return [
+        check_python(),
+        check_java(),
+        *(check_package(name) for name in PACKAGES),
+        check_memory(),
+        check_cores(),
+        check_disk(state or temporary),
+        check_writable(temporary),
+    ]
+
+
+def print_checks(found: Iterable[Check], console: Console | None = None) -> None:
+    """Print the checks as a table, advice below what needs it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", "check", "found", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for check in found:
+        mark = Text("ok", "green") if check.ok else Text("no", "bold red")
+        table.add_row(mark, Text(check.name), Text(check.found), Text(check.advice))
+    (console or Console()).print(table)
+
+
+def check_python(version: Version = sys.version_info[:3]) -> Check:
+    """Is this Python one that every dependency supports?
+
+    >>> check_python((3, 12, 1))
+    Check(name='Python', ok=True, found='3.12.1', advice='')
+    >>> check_python((3, 9, 0)).advice
+    'Penstock needs Python 3.11 or newer, before 3.14'
+    """
+    oldest, beyond = PYTHON
+    ok = oldest <= version < beyond
+    advice = f"Penstock needs Python {_dotted(oldest)} or newer, before {_dotted(beyond)}"
+    return Check("Python", ok, _dotted(version), "" if ok else advice)
+
+
+def check_java() -> Check:
+    """Is there a Java that Spark can start: the one of ``JAVA_HOME``, or else the one on the PATH?"""
+    advice = (
+        f"install Java {JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+        "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17), "
+        "or set JAVA_HOME to one"
+    )
+    java = java_command()
+    if java is None:
+        return Check("Java", ok=False, found="none", advice=advice)
+    try:
+        answer = subprocess.run(  # noqa: S603 - the user's own java
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("Java", ok=False, found=f"{java} does not run: {error}", advice=advice)
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None:
+        return Check("Java", ok=False, found=f"{java} does not tell its version", advice=advice)
+    ok = version[0] >= JAVA
+    return Check("Java", ok, f"{_dotted(version)} ({java})", "" if ok else advice)
+
+
+def java_command() -> str | None:
+    """Name the program Spark would start, as Spark's own launcher chooses it."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+
+
+def java_version(text: str) -> Version | None:
+    """Read what ``java -version`` says; before Java 9 the number that counts came second.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15')
+    (17, 0, 15)
+    >>> java_version('java version "1.8.0_292"')
+    (8, 0)
+    >>> java_version('openjdk version "25" 2025-09-16')
+    (25,)
+    """
+    quoted = re.search(r'version "([\d.]+)', text)
+    if quoted is None:
+        return None
+    version = _numbers(quoted[1])
+    return version[1:] if version[0] == 1 else version
+
+
+def check_package(name: str) -> Check:
+    """Is `name` installed, in a version that we work with?"""
+    oldest, beyond = PACKAGES[name]
+    wanted = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(beyond)}" if beyond else "")
+    advice = f"pip install '{wanted}'"
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Check(name, ok=False, found="not installed", advice=advice)
+    version = _numbers(found)
+    ok = oldest <= version and (beyond is None or version < beyond)
+    return Check(name, ok, found, "" if ok else advice)
+
+
+def check_memory() -> Check:
+    """Is there room for a JVM and its Python workers?"""
+    free = available_memory()
+    if free is None:
+        return Check("memory", ok=True, found="unknown", advice="this system does not say; have 2 GiB free")
+    ok = free >= MEMORY_NEEDED
+    advice = "" if ok else f"have {_gib(MEMORY_NEEDED)} free: a JVM and a Python worker for each core"
+    return Check("memory", ok, f"{_gib(free)} free", advice)
+
+
+def available_memory(
+    meminfo: Path = Path("/proc/meminfo"), limit: Path = Path("/sys/fs/cgroup/memory.max")
+) -> int | None:
+    """Bytes this process could still take: what the system has free, or what its container may have.
+
+    A system that says neither (not Linux) gives all the memory it has, or None.
+    """
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="ascii"))
+        free = int(found[1]) * 1024 if found else None
+    except OSError:
+        free = None
+    if free is None:
+        try:
+            free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (ValueError, OSError):
+            return None
+    try:
+        return min(free, int(limit.read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no container, or its limit is the word "max"
+        return free
+
+
+def check_cores() -> Check:
+    """How many tasks can run at once?  One is enough, and slow."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    advice = "works; with two or more, ingest and joins run side by side" if cores == 1 else ""
+    return Check("cores", ok=True, found=str(cores), advice=advice)
+
+
+def check_disk(state: Path) -> Check:
+    """Is there room for the state, in `state` or the nearest directory above it that exists?"""
+    there = next(folder for folder in (state.absolute(), *state.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    ok = free >= DISK_NEEDED
+    advice = "" if ok else f"have {_gib(DISK_NEEDED)} free there, or keep the state elsewhere (--state DIR)"
+    return Check("disk", ok, f"{_gib(free)} free in {there}", advice)
+
+
+def check_writable(folder: Path) -> Check:
+    """Can Spark and Numba write where they put what they spill and compile?"""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            file.write(b"penstock")
+    except OSError as error:
+        advice = "make it writable, or set TMPDIR to a directory that is"
+        return Check("temporary files", ok=False, found=f"{folder}: {error.strerror}", advice=advice)
+    return Check("temporary files", ok=True, found=f"{folder} is writable")
+
+
+def _numbers(version: str) -> Version:
+    """Take the leading numbers of a version.
+
+    >>> _numbers("4.3.0.dev1"), _numbers("17.0.15")
+    ((4, 3, 0), (17, 0, 15))
+    """
+    leading = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in leading[0].split(".")) if leading else ()
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def _gib(size: int) -> str:
+    """Write a number of bytes for people.
+
+    >>> _gib(5 * GIB // 2)
+    '2.5 GiB'
+    """
+    return f"{size / GIB:.1f} GiB"

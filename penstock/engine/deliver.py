@@ -1,0 +1,240 @@
+"""From pairs to sinks: route each pair to the queries that want it, write files, report what was written.
+
+Runs inside a unit's tasks, on Arrow record batches of pairs with these columns::
+
+    l, r      structs of the left and right columns that somebody reads
+    level     smallint, the slice of the pair
+    s0, s1 …  bigint, the set of queries that want it (only where some query has a predicate)
+    o0, o1 …  struct of a query's own output, computed by Spark SQL (only where the query has an expression or a
+              residual condition); null where the pair is not one of its results
+
+A file is written under ``_staging`` of its sink, where no reader looks, and becomes visible only after the journal
+holds the commit that names it.  A pair goes to the group's table once, however many queries read it there.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.join.sets import count_members, members, to_words, words_for
+from penstock.log.files import open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+ROWS_PER_WRITE = 1 << 17
+"""Rows gathered before they are handed to a Parquet writer: the size of a row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One query's delivery: its number in the group, its slices, and where its rows go.
+
+    `root` is empty where the result is only counted (``noop``) or read from the group's table.  `computed` says that
+    Spark SQL made the output (column ``o<number>``); else `columns` lists ``(name, side, column)``.
+    """
+
+    number: int
+    query: str
+    levels: tuple[int, int]
+    root: str = ""
+    columns: tuple[tuple[str, str, str], ...] = ()
+    computed: bool = False
+    in_table: bool = False
+    compression: str = "snappy"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What every task of a unit is told about its output."""
+
+    unit: str
+    queries: int
+    targets: tuple[Target, ...]
+    table_root: str = ""
+    """Where the group's table is, empty if no query reads it."""
+
+
+class _File:
+    """A Parquet file being written under ``_staging``; opened with the first rows."""
+
+    def __init__(self, root: str, final: str, compression: str) -> None:
+        """Name the file; nothing is created yet."""
+        self.root, self.final, self.compression = root, final, compression
+        self.staged = f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
+        self.rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._stack = ExitStack()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some rows."""
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self.rows += batch.num_rows
+        if self._waiting_rows >= ROWS_PER_WRITE:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the rows taken so far as one row group."""
+        if not self._waiting:
+            return
+        if self._writer is None:
+            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+            schema = self._waiting[0].schema
+            self._writer = self._stack.enter_context(
+                pq.ParquetWriter(sink, schema, compression=self.compression)
+            )
+        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._waiting_rows = [], 0
+
+    def close(self) -> None:
+        """Write what is left and complete the file."""
+        self._flush()
+        self._stack.close()
+
+
+def run_delivery(
+    delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Route all pairs of one task, and report files and counts as one line of JSON."""
+    files: dict[str, _File] = {}
+    counts = np.zeros(delivery.queries, np.int64)
+    pairs = 0
+    for batch in batches:
+        if batch.num_rows:
+            pairs += batch.num_rows
+            _route(delivery, part, batch, files, counts)
+    for file in files.values():
+        file.close()
+    written = [
+        {"root": f.root, "staged": f.staged, "final": f.final, "query": query, "rows": f.rows}
+        for query, f in files.items()
+        if f.rows
+    ]
+    summary: dict[str, Any] = {"pairs": pairs, "results": counts.tolist(), "files": written}
+    yield pa.RecordBatch.from_pydict({"summary": [json.dumps(summary)]})
+
+
+def _route(
+    delivery: Delivery, part: int, batch: pa.RecordBatch, files: dict[str, _File], counts: NDArray[np.int64]
+) -> None:
+    """Send one batch of pairs where it is wanted, and count what each query gets."""
+    level = batch.column("level").to_numpy()
+    sets = _sets(batch)
+    counts += _count_plain(delivery, level, sets)
+    tabled = np.zeros(batch.num_rows, np.bool_)
+    for target in delivery.targets:
+        if not (target.root or target.computed or target.in_table):
+            continue
+        mine = _mask(batch, target, level, sets)
+        if target.computed:
+            counts[target.number] += int(mine.sum())
+        if target.in_table:
+            tabled |= mine
+        elif target.root and mine.any():
+            rows = _output(batch, target, mine)
+            _file(files, delivery, part, target).write(rows)
+    if tabled.any():
+        _write_table(delivery, part, batch, tabled, files)
+
+
+def _sets(batch: pa.RecordBatch) -> NDArray[np.uint64] | None:
+    """Collect the words of the pairs' query sets."""
+    names = [name for name in batch.schema.names if name.startswith("s") and name[1:].isdigit()]
+    if not names:
+        return None
+    return np.stack([batch.column(name).to_numpy().view(np.uint64) for name in names], axis=1)
+
+
+def _count_plain(
+    delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
+) -> NDArray[np.int64]:
+    """Count the results of every query that takes each pair of its set; computed ones are counted apart."""
+    if sets is not None:
+        counts = count_members(sets, delivery.queries)
+    else:
+        upto = np.concatenate(([0], np.cumsum(np.bincount(level))))
+        counts = np.zeros(delivery.queries, np.int64)
+        for target in delivery.targets:
+            first, last = (min(end, upto.size - 1) for end in target.levels)
+            counts[target.number] = upto[last] - upto[first]
+    for target in delivery.targets:
+        if target.computed:
+            counts[target.number] = 0
+    return counts
+
+
+def _mask(
+    batch: pa.RecordBatch, target: Target, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
+) -> NDArray[np.bool_]:
+    """Say which pairs of a batch a query gets."""
+    if target.computed:
+        return batch.column(f"o{target.number}").is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    if sets is not None:
+        return members(sets, target.number)
+    first, last = target.levels
+    return (level >= first) & (level < last)
+
+
+def _output(batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Make a query's own rows: the columns of its SELECT, for the pairs it gets."""
+    if target.computed:
+        column = batch.column(f"o{target.number}")
+        names = [column.type.field(place).name for place in range(column.type.num_fields)]
+        arrays = column.flatten()
+    else:
+        names = [name for name, _, _ in target.columns]
+        arrays = [batch.column(side).field(column) for _, side, column in target.columns]
+    if not mine.all():
+        keep = pa.array(mine)
+        arrays = [array.filter(keep) for array in arrays]
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _file(files: dict[str, _File], delivery: Delivery, part: int, target: Target) -> _File:
+    """Open (once) the file for a query's rows of this task."""
+    if target.query not in files:
+        final = f"part-{delivery.unit}-{part:04d}.parquet"
+        files[target.query] = _File(target.root, final, target.compression)
+    return files[target.query]
+
+
+def _write_table(
+    delivery: Delivery, part: int, batch: pa.RecordBatch, mine: NDArray[np.bool_], files: dict[str, _File]
+) -> None:
+    """Write the pairs that some reader of the group's table wants, each once."""
+    if "" not in files:
+        files[""] = _File(delivery.table_root, f"part-{delivery.unit}-{part:04d}.parquet", "snappy")
+    kept = [name for name in batch.schema.names if not name.startswith("o")]
+    rows = batch.select(kept)
+    files[""].write(rows if mine.all() else rows.filter(pa.array(mine)))
+
+
+def set_columns(sets: NDArray[np.uint64]) -> dict[str, pa.Array]:
+    """Lay out query sets as the columns ``s0, s1 …`` of a batch of pairs."""
+    return {
+        f"s{word}": pa.array(np.ascontiguousarray(sets[:, word]).view(np.int64))
+        for word in range(sets.shape[1])
+    }
+
+
+def set_names(queries: int) -> list[str]:
+    """Name the columns that hold the set of so many queries."""
+    return [f"s{word}" for word in range(words_for(queries))]
+
+
+def level_sets(sets: list[int], queries: int) -> NDArray[np.uint64]:
+    """Lay out the queries of each slice as words."""
+    return to_words(sets, queries)

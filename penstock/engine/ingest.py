@@ -1,0 +1,190 @@
+"""From a micro-batch to segments: the work of one ingest task.
+
+A task gets its part of a stream's batch as Arrow columns and writes one segment per log, sorted by key, wherever the
+rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.
+
+    source partition ──▶ drop late rows, rows without time or key, rows no query wants
+                     ──▶ sort by (h, t) ──▶ one Arrow file per log ──▶ one line of JSON to the driver
+
+In:  the columns made by `penstock.engine.sources`.  Out: what was written (`BatchPart`), for the journal's commit.
+The file names are unique per attempt, so a task may be run twice; only what the commit names is true.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.sources import ROW_TIME, bit_names, key_names
+from penstock.join.keys import mix
+from penstock.join.sets import find_patterns, query_sets, to_words
+from penstock.log.segment import KEY, SegmentColumns, write_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.join.sets import Words
+    from penstock.log.files import Files
+    from penstock.plan.stored import LogPlan
+
+SUMMARY = "summary string"
+"""Schema of what a task returns to the driver: one line of JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """One log that the batch goes into, and the predicate bits each of its queries needs."""
+
+    log: LogPlan
+    masks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTask:
+    """What every task of a batch is told: where to write, what to write, and how old is too old."""
+
+    files: Files
+    batch: int
+    logs: tuple[LogTask, ...]
+    time_column: str
+    watermark: int | None
+    key_bits: int = 64
+    """Bits of a digest that are used; fewer than 64 only where a test wants collisions."""
+
+    def columns(self) -> list[str]:
+        """List the columns a task reads."""
+        names = [ROW_TIME]
+        for number, task in enumerate(self.logs):
+            name, parts = key_names(number, task.log)
+            names += [name, *parts, *bit_names(number, task.log)]
+        stored = {column for task in self.logs for column in task.log.columns}
+        return names + sorted(stored)
+
+
+@dataclass(slots=True)
+class BatchPart:
+    """What one task did with its part of a batch."""
+
+    rows: int = 0
+    late: int = 0
+    no_time: int = 0
+    no_key: int = 0
+    unwanted: int = 0
+    newest: int | None = None
+    hollow: list[str] = field(default_factory=list)
+    """Stored columns that were null in every row: a file with another schema reads like that."""
+    segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the segments of one part of a batch, and report."""
+    chunks = [each for each in batches if each.num_rows]
+    part = _ingest(task, pa.Table.from_batches(chunks).combine_chunks()) if chunks else BatchPart()
+    yield pa.RecordBatch.from_pydict({"summary": [json.dumps(asdict(part))]})
+
+
+def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
+    """Sort out the rows that can join from those that cannot, and write the former to every log."""
+    part = BatchPart(rows=table.num_rows)
+    part.hollow = [name for name in table.column_names if table.column(name).null_count == table.num_rows]
+    times = table.column(ROW_TIME)
+    part.no_time = times.null_count
+    t = pc.fill_null(times, _NO_TIME).to_numpy()
+    timely = t != _NO_TIME
+    if task.watermark is not None:
+        timely &= t >= task.watermark
+    part.late = table.num_rows - part.no_time - int(timely.sum())
+    if timely.any():
+        part.newest = int(t[timely].max())
+        for number, log in enumerate(task.logs):
+            _write_log(task, part, number, log, table, t, timely)
+    return part
+
+
+_NO_TIME = np.iinfo(np.int64).min
+
+
+def _write_log(
+    task: BatchTask,
+    part: BatchPart,
+    number: int,
+    mine: LogTask,
+    table: pa.Table,
+    t: NDArray[np.int64],
+    timely: NDArray[np.bool_],
+) -> None:
+    """Write the rows of a batch that can join into one log."""
+    name, key_columns = key_names(number, mine.log)
+    keyed = table.column(name).is_valid().to_numpy() & timely
+    patterns, pattern = _patterns(table, bit_names(number, mine.log))
+    kept = keyed
+    if pattern is not None:
+        kept = keyed & query_sets(patterns, mine.masks).any(axis=1)[pattern]
+    if number == 0:
+        part.no_key = int(timely.sum() - keyed.sum())
+        part.unwanted = int(keyed.sum() - kept.sum())
+    if not kept.any():
+        return
+    whole = bool(kept.all())
+    rows = table if whole else table.filter(pa.array(kept))
+    content = SegmentColumns(
+        h=_hashes(rows.column(name), task, mine.log),
+        t=t if whole else t[kept],
+        pattern=pattern if pattern is None or whole else pattern[kept],
+        table=patterns,
+        columns=_stored_columns(rows, mine.log, task.time_column, key_columns),
+        time_columns=_time_columns(rows, mine.log, task.time_column),
+    )
+    file = f"log/{mine.log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
+    segment = write_segment(task.files, file, content, first=task.batch, last=task.batch)
+    part.segments.setdefault(mine.log.id, []).append(segment.to_json())
+
+
+def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:
+    """Give each row its place in the order of keys."""
+    values = column.to_numpy()
+    if log.whole_key:
+        return mix(values)
+    digest = mix(values)
+    return digest if task.key_bits == 64 else digest & np.uint64((1 << task.key_bits) - 1) << np.uint64(
+        64 - task.key_bits
+    )
+
+
+def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.int32] | None]:
+    """Number the distinct combinations of predicate bits in the batch."""
+    if not names:
+        return to_words([0], 0), None
+    words = np.stack([table.column(name).to_numpy().view(np.uint64) for name in names], axis=1)
+    return find_patterns(words)
+
+
+def _stored_columns(
+    rows: pa.Table, log: LogPlan, time_column: str, keys: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Collect the columns to store: the key where it is needed, and what the queries read."""
+    stored = {f"{KEY}{place}": _whole(rows, name) for place, name in enumerate(keys)}
+    derived = _time_columns(rows, log, time_column)
+    return stored | {name: _whole(rows, name) for name in log.columns if name not in derived}
+
+
+def _time_columns(rows: pa.Table, log: LogPlan, time_column: str) -> dict[str, pa.DataType]:
+    """Find the time column if the queries read it and it is a timestamp: then it need not be stored."""
+    if time_column not in log.columns:
+        return {}
+    kind = rows.schema.field(time_column).type
+    return {time_column: kind} if pa.types.is_timestamp(kind) and kind.unit == "us" else {}
+
+
+def _whole(rows: pa.Table, name: str) -> pa.Array:
+    """Give a column as one piece of memory."""
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,159 @@
+"""Ingest of one stream: a Structured Streaming query whose every batch becomes segments and one commit.
+
+Idempotent by batch id: a batch that the journal already has is passed over, so a restart that is handed its last
+batch again adds nothing.  Rows later than the watermark (newest event time of the batches before, less the lateness)
+are counted and written whole to ``late/<stream>/batch=<n>``; so are rows without an event time.
+
+In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out: ``batch`` commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from penstock.engine.complaints import named_file
+from penstock.engine.ingest import BatchTask, LogTask
+from penstock.engine.jobs import ingest_job
+from penstock.engine.sources import ROW_FILE, ROW_TIME, with_ingest_columns
+from penstock.errors import RunError
+from penstock.log.files import open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.engine.store import Store
+    from penstock.log.ledger import StreamState
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Stream
+
+
+class Ingester:
+    """Feeds one stream into its logs."""
+
+    def __init__(
+        self, store: Store, plan: Plan, stream: Stream, source: DataFrame, committed: Callable[[], None]
+    ) -> None:
+        """Get ready; `committed` is called after every commit."""
+        self.store, self.stream = store, stream
+        self.key_bits = 64
+        self._committed = committed
+        self._logs = tuple(
+            LogTask(log, tuple(mask for group, side in plan.uses(log.id) for mask in group.masks(side)))
+            for log in plan.logs_of(stream.name)
+        )
+        self._rows = with_ingest_columns(source, stream, tuple(task.log for task in self._logs))
+        self._tasks = source.sparkSession.sparkContext.defaultParallelism
+        self.query: StreamingQuery | None = None
+        self.failure: BaseException | None = None
+
+    def start(self, *, once: bool) -> None:
+        """Start reading the source: all that is there now, or until stopped."""
+        writer = (
+            self._rows.writeStream.queryName(f"penstock-{self.stream.name}")
+            .option("checkpointLocation", self.store.files.path(f"checkpoint/{self.stream.name.lower()}"))
+            .foreachBatch(self._take)
+        )
+        self.query = (writer.trigger(availableNow=True) if once else writer).start()
+
+    def _take(self, rows: DataFrame, batch_id: int) -> None:
+        """Ingest one batch, keeping the first error for the engine to show."""
+        try:
+            self.ingest(rows, batch_id)
+        except BaseException as failure:
+            self.failure = self.failure or failure
+            raise
+
+    def ingest(self, rows: DataFrame, batch_id: int) -> None:
+        """Write a batch's segments and commit it, unless the journal has it already."""
+        before = self.store.ledger.stream(self.stream.name)
+        if batch_id <= before.source_batch:
+            return
+        rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", "ingest")
+        parts = ingest_job(rows, self._task(before), self._tasks)
+        self._check_files(rows, parts)
+        after = _advanced(before, batch_id, parts, self.stream.lateness)
+        if after.late + after.no_time > before.late + before.no_time:
+            self._keep_aside(rows, before)
+        segments: dict[str, list[Any]] = {}
+        for part in parts:
+            for log, made in part["segments"].items():
+                segments.setdefault(log, []).extend(made)
+        self.store.journal.commit(
+            {"kind": "batch", "stream": self.stream.name, "state": _as_json(after), "segments": segments}
+        )
+        self._committed()
+
+    def _task(self, before: StreamState) -> BatchTask:
+        """Describe the batch to its tasks."""
+        return BatchTask(
+            files=self.store.files,
+            batch=before.batches,
+            logs=self._logs,
+            time_column=self.stream.time,
+            watermark=before.watermark,
+            key_bits=self.key_bits,
+        )
+
+    def _keep_aside(self, rows: DataFrame, before: StreamState) -> None:
+        """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
+        late = F.col(ROW_TIME).isNull()
+        if before.watermark is not None:
+            late |= F.col(ROW_TIME) < before.watermark
+        columns = [F.col(f"`{column.name}`") for column in self.stream.columns]
+        place = self.store.files.path(f"late/{self.stream.name.lower()}/batch={before.batches}")
+        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
+
+    def _check_files(self, rows: DataFrame, parts: list[dict[str, Any]]) -> None:
+        """Look at the files themselves when a column came back empty: Spark reads a missing column as null."""
+        suspect = {name for part in parts for name in part["hollow"]}
+        if not suspect or self.stream.format.lower() != "parquet" or ROW_FILE not in rows.columns:
+            return
+        for row in rows.select(ROW_FILE).distinct().collect():
+            self._check_columns(named_file(RunError(f"reading file {row[0]}")) or row[0])
+
+    def _check_columns(self, path: str) -> None:
+        """Refuse a Parquet file that lacks a declared column."""
+        folder, _, name = path.rpartition("/")
+        have = {each.lower() for each in pq.read_schema(open_files(folder).memory_map(name)).names}
+        for column in self.stream.columns:
+            if column.name.lower() not in have:
+                raise RunError(
+                    f"source file {path} of stream {self.stream.name} has no column {column.name}: "
+                    "it has another schema than the stream declares; mend or remove the file and run again"
+                )
+
+
+def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], lateness: int) -> StreamState:
+    """Count a batch into its stream's state and move the watermark; it never goes back."""
+    seen = [part["newest"] for part in parts if part["newest"] is not None]
+    newest = max([*seen, *([before.newest] if before.newest is not None else [])], default=None)
+
+    def total(name: str) -> int:
+        return int(getattr(before, name)) + sum(part[name] for part in parts)
+
+    return replace(
+        before,
+        source_batch=batch_id,
+        batches=before.batches + 1,
+        newest=newest,
+        watermark=None if newest is None else newest - lateness,
+        rows=total("rows"),
+        late=total("late"),
+        no_time=total("no_time"),
+        no_key=total("no_key"),
+        unwanted=total("unwanted"),
+    )
+
+
+def _as_json(state: StreamState) -> dict[str, Any]:
+    """Write a stream's state for the commit."""
+    return {name: getattr(state, name) for name in state.__dataclass_fields__}
+
+

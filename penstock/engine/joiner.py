@@ -1,0 +1,254 @@
+"""The joiner: one thread that turns new batches into committed, published output.
+
+Beside it, Structured Streaming ingests in threads of its own; the two meet only in the journal.  Each turn:
+
+    for each group behind its streams:   run a unit  ──▶ commit ──▶ publish
+    for each log:                        drop what has ended, rewrite what is worth it ──▶ commit ──▶ delete files
+
+A turn reads the ledger once per step and changes nothing but by commits, so it may be cut off anywhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.claims import claims_on, passed
+from penstock.engine.deliver import Delivery, Target
+from penstock.engine.jobs import rewrite_job, unit_job
+from penstock.engine.pairs import computed_column, is_computed, pair_columns, pair_schema
+from penstock.engine.sinks import SPOOLED, publications, publish, sink_root
+from penstock.engine.unit import SideTask, Stretch, UnitTask
+from penstock.log.keep import choose_rewrites, is_ended
+from penstock.log.ledger import publication_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from penstock.engine.store import Store
+    from penstock.log.ledger import Ledger, Publication
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.sql.query import Query, Side
+
+
+class Joiner(threading.Thread):
+    """Runs units while there is something to join."""
+
+    def __init__(
+        self, spark: SparkSession, store: Store, plan: Plan, hand_over: Callable[[Publication], None]
+    ) -> None:
+        """Get ready; `hand_over` gives a query's new results to its console or callback."""
+        super().__init__(name="penstock-joiner", daemon=True)
+        self.spark, self.store, self.plan = spark, store, plan
+        self.failure: BaseException | None = None
+        self.unit_seconds: dict[str, float] = {}
+        self._hand_over = hand_over
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._news = True
+
+    def notify(self) -> None:
+        """Tell the joiner that a batch was committed."""
+        with self._wake:
+            self._news = True
+            self._wake.notify_all()
+
+    def finish(self) -> None:
+        """Stop after the unit at hand."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self.is_alive():
+            self.join()
+
+    def drain(self) -> None:
+        """Wait until everything committed so far is joined and published."""
+        with self._wake:
+            self._wake.wait_for(lambda: self.failure or self._stopping or not self._behind())
+
+    def run(self) -> None:
+        """Take turns until told to stop."""
+        try:
+            self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "units")
+            while self._wait():
+                self._turn()
+        except BaseException as failure:  # noqa: BLE001 - handed to the thread that owns the engine
+            self.failure = failure
+        finally:
+            with self._wake:
+                self._wake.notify_all()
+
+    def _wait(self) -> bool:
+        """Wait for news; say whether to go on."""
+        with self._wake:
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: self._stopping or self._news)
+            self._news = False
+            return not self._stopping
+
+    def _behind(self) -> bool:
+        """Say whether some batch is not joined, or some output not published."""
+        ledger = self.store.ledger
+        return (
+            self._news
+            or bool(ledger.pending)
+            or any(_positions(ledger, group) != {self._goal(ledger, group)} for group in self.plan.groups)
+        )
+
+    def _turn(self) -> None:
+        """Bring every group up to its streams, then tidy the logs."""
+        for group in self.plan.groups:
+            if _positions(self.store.ledger, group) != {self._goal(self.store.ledger, group)}:
+                self._advance(group)
+        self.publish_pending()
+        for log in self.plan.logs:
+            self._tidy(log.id)
+
+    def _goal(self, ledger: Ledger, group: Group) -> tuple[int, int]:
+        """Say how far a group can advance: all that was ingested."""
+        return ledger.stream(group.left.stream).batches, ledger.stream(group.right.stream).batches
+
+    def _advance(self, group: Group) -> None:
+        """Run one unit of all slices of a group together, and commit it."""
+        started = time.monotonic()
+        ledger = self.store.ledger
+        since, until = ledger.groups[group.id].cursors[0], self._goal(ledger, group)
+        unit = f"{group.id[-8:]}-{ledger.groups[group.id].units:08d}"
+        task = self._unit_task(ledger, group, since, until)
+        reports = self._run(group, task, unit) if task.left.new or task.right.new else []
+        watermarks = [ledger.stream(group.log(side).stream).watermark for side in _SIDES]
+        self.store.journal.commit(_unit_commit(group, unit, until, watermarks, reports))
+        self.unit_seconds[group.id] = time.monotonic() - started
+
+    def _run(self, group: Group, task: UnitTask, unit: str) -> list[dict[str, Any]]:
+        """Run a unit's Spark job."""
+        delivery = self._delivery(group, unit)
+        computed = [
+            computed_column(group, target.number, group.members[target.number])
+            for target in delivery.targets
+            if target.computed
+        ]
+        left, right = (self.plan.stream(group.log(side).stream) for side in _SIDES)
+        return unit_job(self.spark, task, delivery, pair_schema(group, left, right), computed)
+
+    def _unit_task(
+        self, ledger: Ledger, group: Group, since: tuple[int, int], until: tuple[int, int]
+    ) -> UnitTask:
+        """Describe a unit's input: which segments are old, which are new."""
+        sides = [
+            _side_task(ledger, group, side, since[place], until[place]) for place, side in enumerate(_SIDES)
+        ]
+        return UnitTask(
+            files=self.store.files,
+            left=sides[0],
+            right=sides[1],
+            cuts=group.chain.cuts,
+            level_sets=tuple(group.level_sets()),
+            selective=group.selective,
+            parts=self.spark.sparkContext.defaultParallelism,
+        )
+
+    def _delivery(self, group: Group, unit: str) -> Delivery:
+        """Describe a unit's output: which query's rows go where."""
+        targets = tuple(
+            _query_target(number, member.query, member.levels, sink_root(member.query, self.store.files))
+            for number, member in enumerate(group.members)
+        )
+        root = self.store.files.path(f"table/{group.id}") if any(each.in_table for each in targets) else ""
+        return Delivery(unit, len(group.members), targets, root)
+
+    def publish_pending(self) -> None:
+        """Bring committed output to its sinks, then forget it."""
+        pending = self.store.ledger.pending
+        for publication in pending:
+            publish(publication)
+            if publication.query:
+                self._hand_over(publication)
+        if pending:
+            done = [[each.unit, each.query] for each in pending]
+            self.store.journal.commit({"kind": "published", "units": done})
+
+    def _tidy(self, log: str) -> None:
+        """Let go of what has ended, and rewrite what is worth it."""
+        ledger = self.store.ledger
+        claims, until = claims_on(self.plan, log, ledger), passed(self.plan, log, ledger)
+        settled = [each for each in ledger.segments(log) if each.last < until]
+        ended = [each for each in settled if is_ended(each, claims)]
+        rest = [each for each in settled if each not in ended]
+        runs = choose_rewrites(rest, claims, until)
+        made = rewrite_job(self.spark, self.store.files, log, runs, claims) if runs else []
+        gone = [*ended, *(each for run in runs for each in run)]
+        if not gone:
+            return
+        added = [each.to_json() for each in made if each]
+        self.store.journal.commit(
+            {"kind": "rewrite", "log": log, "remove": [each.name for each in gone], "add": added}
+        )
+        for each in gone:
+            self.store.files.delete(each.name)
+
+
+_SIDES: tuple[Side, Side] = ("l", "r")
+
+
+def _positions(ledger: Ledger, group: Group) -> set[tuple[int, int]]:
+    """Give the distinct cursors of a group's slices."""
+    return set(ledger.groups[group.id].cursors)
+
+
+def _side_task(ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:
+    """Describe one stream's part in a unit."""
+    log = group.log(side)
+    known = [each for each in ledger.segments(log.id) if each.last < until]
+    stretches = {each.name: Stretch(each.name, each.min_t, each.max_t) for each in known}
+    return SideTask(
+        old=tuple(stretches[each.name] for each in known if each.last < since),
+        new=tuple(stretches[each.name] for each in known if each.last >= since),
+        columns=pair_columns(group, side),
+        masks=tuple(group.masks(side)),
+    )
+
+
+def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:
+    """Describe one query's delivery."""
+    in_table = query.sink.kind == "table"
+    return Target(
+        number=number,
+        query=query.name,
+        levels=levels,
+        root=root,
+        columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
+        computed=bool(query.residual) if in_table else is_computed(query),
+        in_table=in_table,
+        compression=query.sink.option("compression", "snappy"),
+    )
+
+
+def _unit_commit(
+    group: Group,
+    unit: str,
+    until: tuple[int, int],
+    watermarks: list[int | None],
+    reports: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Say what a unit made true."""
+    spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
+    files = [file for report in reports for file in report["files"]]
+    results = {
+        member.query.name: count
+        for number, member in enumerate(group.members)
+        if (count := sum(report["results"][number] for report in reports))
+    }
+    return {
+        "kind": "unit",
+        "group": group.id,
+        "cursors": [list(until) for _ in group.chain.readers],
+        "watermarks": watermarks,
+        "pairs": sum(report["pairs"] for report in reports),
+        "results": results,
+        "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],
+    }

@@ -1,0 +1,58 @@
+"""The Spark session: the user's own, or an embedded one on this machine's cores.
+
+In:  nothing, or a session the user made.  Out: a session whose Python workers run this very interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from penstock.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
+    "spark.sql.streaming.stopTimeout": "30s",
+    # The source's checkpoint is the journal's servant, not its peer: a batch counts when the journal says so.
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "4",
+    "spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m",
+}
+
+
+def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the running session, or start one on all cores with settings that suit many small jobs."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("penstock")
+    wanted = {"spark.master": "local[*]", "spark.driver.memory": _driver_memory(), **_DEFAULTS}
+    for name, value in {**wanted, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise RunError(
+            f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
+        ) from error
+
+
+def _driver_memory() -> str:
+    """Leave most of the memory to the Python workers and the page cache, where the state is."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return f"{max(1024, min(4096, total // 5))}m"
+
+
+def _first_line(error: BaseException) -> str:
+    """Give the first line of an error that may carry a Java stack trace."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,139 @@
+"""Where results go, and how committed output becomes visible there.
+
+Every sink is fed by files that a unit's tasks wrote under ``_staging`` and that the unit's commit names.  Publishing
+comes after the commit and can be repeated: a file already in place is left alone.  So at any moment a `parquet` sink
+holds committed results only, and after a crash the next start publishes what was committed and not yet in place.
+
+| sink      | a result is                                              | after a crash            |
+|-----------|----------------------------------------------------------|--------------------------|
+| parquet   | a row in a file of the query's directory                 | exactly once             |
+| table     | a row of the query's view over the group's pairs         | exactly once             |
+| callback  | in the DataFrame of one call ``fn(df, unit_id)``         | the last unit may come again, under its own id |
+| console   | printed                                                  | as for a callback        |
+| noop      | counted                                                  | counted exactly once     |
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError
+from penstock.log.files import open_files
+from penstock.log.ledger import Move, Publication
+from penstock.sql.query import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import DataFrame
+
+    from penstock.log.files import Files
+    from penstock.sql.query import Query
+
+    Handler = Callable[[DataFrame, str], object]
+
+SPOOLED = frozenset({"console", "callback"})
+"""Sinks that get their results as a DataFrame after the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A sink that is a Python function: called with a DataFrame of new results and the unit's id."""
+
+    function: Handler
+
+
+def parquet(path: str | os.PathLike[str], *, compression: str = "snappy") -> Sink:
+    """Deliver to a directory of Parquet files."""
+    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression)))
+
+
+def table() -> Sink:
+    """Keep results in the state: pairs stored once, the query a view over them (the default)."""
+    return Sink("table")
+
+
+def console() -> Sink:
+    """Print results as they come."""
+    return Sink("console")
+
+
+def noop() -> Sink:
+    """Count results and keep none."""
+    return Sink("noop")
+
+
+def callback(function: Handler) -> Callback:
+    """Hand results to ``function(df, unit_id)``, unit by unit."""
+    return Callback(function)
+
+
+def settled(sink: Sink) -> Sink:
+    """Make a sink's path absolute, so that it means the same wherever the state is opened from."""
+    path = sink.option("path")
+    if not path or "://" in path:
+        return sink
+    options = {**dict(sink.options), "path": os.path.abspath(path)}  # noqa: PTH100 - no need for the file to exist
+    return Sink(sink.kind, tuple(options.items()))
+
+
+def sink_root(query: Query, files: Files) -> str:
+    """Say under which directory a query's own files are written; empty if it has none."""
+    if query.sink.kind == "parquet":
+        return query.sink.option("path")
+    if query.sink.kind in SPOOLED:
+        return files.path(f"spool/{query.name.lower()}")
+    return ""
+
+
+def check_sinks(queries: Iterable[Query]) -> None:
+    """Refuse two queries with one directory, and a directory that holds somebody else's files."""
+    owners: dict[str, str] = {}
+    for query in queries:
+        path = query.sink.option("path")
+        if query.sink.kind != "parquet":
+            continue
+        if path in owners:
+            raise InputError(
+                f"queries {owners[path]} and {query.name} both write to {path!r}: give each its own path"
+            )
+        owners[path] = query.name
+
+
+def check_empty(queries: Iterable[Query]) -> None:
+    """Refuse to add a new state's results to a directory that has some already."""
+    for query in queries:
+        if query.sink.kind != "parquet":
+            continue
+        path = query.sink.option("path")
+        found = [name for name in open_files(path).list("") if name.endswith(".parquet")]
+        if found:
+            raise InputError(
+                f"path {path!r} of query {query.name} already holds results ({found[0]}) that this state did not "
+                "write: remove them, choose another path, or go on with the state they belong to (--state)"
+            )
+
+
+def publish(publication: Publication) -> None:
+    """Move committed files into place; doing it again changes nothing."""
+    for move in publication.moves:
+        open_files(move.root).move(move.staged, move.final)
+
+
+def clear_staging(roots: Iterable[str]) -> None:
+    """Remove what tasks wrote and no commit names; only when nothing is running."""
+    for root in roots:
+        open_files(root).delete_tree("_staging")
+
+
+def publications(unit: str, files: Iterable[dict[str, str]], spooled: set[str]) -> list[Publication]:
+    """Turn what the tasks of a unit wrote into what is to be published: one entry for the unit's directories, and
+    one per query that gets a DataFrame.
+    """
+    moves: dict[str, list[Move]] = {}
+    for file in files:
+        query = file["query"] if file["query"] in spooled else ""
+        moves.setdefault(query, []).append(Move(file["root"], file["staged"], file["final"]))
+    return [Publication(unit, tuple(mine), query) for query, mine in moves.items()]

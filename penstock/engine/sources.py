@@ -1,0 +1,182 @@
+"""A stream's rows as a streaming DataFrame, ready for ingest.
+
+In:  a `Stream` (declared in SQL, or given as a DataFrame) and the logs that will hold it.
+Out: one streaming DataFrame with, for each log, the key; the event time in microseconds; the predicate bits; and
+every column of the source untouched, so that a late row can be kept whole.
+
+All of it is Spark SQL, evaluated once per row however many queries ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import fsspec
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from penstock.engine.complaints import short_message
+from penstock.errors import InputError
+from penstock.join.sets import words_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.plan.stored import KeyPart, LogPlan
+    from penstock.sql.query import Stream
+
+FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
+_FLOATS = frozenset({"float", "double"})
+_NESTED = ("array", "struct")
+
+ROW_TIME = "penstock_t"
+ROW_FILE = "penstock_file"
+
+
+def schema_ddl(stream: Stream) -> str:
+    """Write a stream's columns as Spark DDL."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
+
+
+def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
+    """Make a DataFrame with a stream's columns and no rows, to check expressions against."""
+    return spark.createDataFrame([], schema_ddl(stream))
+
+
+def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
+    """Open a declared stream's Spark source; a wrong option is the user's to mend."""
+    path = dict(stream.options).get("path", "")
+    if stream.format.lower() in FILE_FORMATS:
+        _check_path(stream, path)
+    reader = spark.readStream.format(stream.format)
+    for name, value in stream.options:
+        if name.lower() not in {"path", "retain"}:
+            reader = reader.option(name, value)
+    try:
+        if stream.format.lower() in FILE_FORMATS:
+            reader = reader.schema(schema_ddl(stream))
+        source = reader.load(path) if path else reader.load()
+    except Exception as error:
+        raise InputError(f"stream {stream.name}: {short_message(error)}") from error
+    return _with_declared_columns(source, stream)
+
+
+def _check_path(stream: Stream, path: str) -> None:
+    """Refuse a source directory that is not there, before anything starts."""
+    files, where = fsspec.core.url_to_fs(path)
+    found = files.glob(where) if any(sign in where for sign in "*?[{") else files.exists(where)
+    if not found:
+        raise InputError(
+            f"path {path!r} of stream {stream.name} does not exist: create the directory, or mend the path"
+        )
+
+
+def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
+    """Take the declared columns from a source that has a schema of its own, cast to the declared types."""
+    have = {name.lower() for name in source.columns}
+    missing = [column.name for column in stream.columns if column.name.lower() not in have]
+    if missing:
+        raise InputError(
+            f"stream {stream.name} declares column {missing[0]}, which its {stream.format} source does not have; "
+            f"it has {', '.join(source.columns)}"
+        )
+    if stream.format.lower() in FILE_FORMATS:
+        return source.withColumn(ROW_FILE, F.col("_metadata.file_path"))
+    return source.select(
+        *(F.col(f"`{each.name}`").cast(each.type).alias(each.name) for each in stream.columns)
+    )
+
+
+def with_ingest_columns(source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...]) -> DataFrame:
+    """Add to a stream's rows what its logs need: event time, keys and predicate bits."""
+    added = [F.expr(time_expression(stream)).alias(ROW_TIME)]
+    for number, log in enumerate(logs):
+        added += _key_columns(number, log)
+        added += _bit_columns(number, log)
+    try:
+        return source.select("*", *added)
+    except AnalysisException as error:
+        raise InputError(f"stream {stream.name}: {short_message(error)}") from error
+
+
+def time_expression(stream: Stream) -> str:
+    """Turn the time column into microseconds since the epoch.
+
+    A timestamp without a time zone counts from the epoch's wall-clock reading, so that daylight saving never
+    stretches a window.
+    """
+    column = stream.column(stream.time)
+    kind = column.type if column else ""
+    name = f"`{stream.time}`"
+    if kind == "date":
+        return f"unix_date({name}) * 86400000000L"
+    if kind == "timestamp_ntz":
+        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
+    return f"unix_micros({name})"
+
+
+def key_names(number: int, log: LogPlan) -> tuple[str, list[str]]:
+    """Name the columns that carry a log's key through ingest: the 64-bit one, and the key itself if needed."""
+    parts = [] if log.whole_key else [f"penstock_k{number}_{place}" for place in range(len(log.key))]
+    return f"penstock_h{number}", parts
+
+
+def bit_names(number: int, log: LogPlan) -> list[str]:
+    """Name the columns that carry a log's predicate bits through ingest."""
+    if not log.predicates:
+        return []
+    return [f"penstock_b{number}_{word}" for word in range(words_for(len(log.predicates)))]
+
+
+def _key_columns(number: int, log: LogPlan) -> list[Column]:
+    """Evaluate a log's key: null in the 64-bit column means that the row can never match."""
+    name, parts = key_names(number, log)
+    if log.whole_key:
+        return [F.expr(_as_integer(log.key[0])).alias(name)]
+    values = [F.expr(_as_value(part)) for part in log.key]
+    keyed = values[0].isNotNull()
+    for value in values[1:]:
+        keyed &= value.isNotNull()
+    digest = F.when(keyed, F.xxhash64(*values)).alias(name)
+    return [digest, *(value.alias(part) for value, part in zip(values, parts, strict=True))]
+
+
+def _typed(part: KeyPart) -> str:
+    """Cast a key column to the type both sides are compared as."""
+    return f"cast({part.expression} AS {part.type})" if part.cast else f"({part.expression})"
+
+
+def _as_integer(part: KeyPart) -> str:
+    """Write a key that fits in 64 bits as a bigint."""
+    value = _typed(part)
+    if part.type == "date":
+        return f"cast(unix_date({value}) AS BIGINT)"
+    if part.type == "timestamp":
+        return f"unix_micros({value})"
+    if part.type == "timestamp_ntz":
+        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {value})"
+    return f"cast({value} AS BIGINT)"
+
+
+def _as_value(part: KeyPart) -> str:
+    """Write a key so that values Spark takes as equal have equal bytes: one zero, one NaN, flat text for nested."""
+    value = _typed(part)
+    if part.type in _FLOATS:
+        return f"CASE WHEN isnan({value}) THEN cast('NaN' AS {part.type}) ELSE {value} + cast(0 AS {part.type}) END"
+    if part.type.startswith(_NESTED):
+        text = f"to_json(named_struct('v', {value}), map('ignoreNullFields', 'false'))"
+        return f"CASE WHEN {value} IS NOT NULL THEN {text} END"
+    return value
+
+
+def _bit_columns(number: int, log: LogPlan) -> list[Column]:
+    """Evaluate every predicate once and pack the answers into 64-bit words; null counts as false."""
+    columns = []
+    for word, name in enumerate(bit_names(number, log)):
+        mine = log.predicates[64 * word : 64 * word + 64]
+        bits = (
+            f"(CASE WHEN {predicate} THEN shiftleft(1L, {bit}) ELSE 0L END)"
+            for bit, predicate in enumerate(mine)
+        )
+        columns.append(F.expr(" | ".join(bits)).alias(name))
+    return columns

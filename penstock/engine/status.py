@@ -1,0 +1,174 @@
+"""What the engine is doing, as one value: streams, slices, queries.
+
+In:  the plan and the ledger.  Out: a `Status`, printed by the command line, read by programs, tested as a value.
+Times are event times in microseconds; `lag_rows` counts rows that are ingested and not joined yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.claims import claim
+from penstock.log.census import rows_per_slice
+
+if TYPE_CHECKING:
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.sql.query import Side
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """How far a stream is."""
+
+    name: str
+    rows: int
+    batches: int
+    watermark: int | None
+    late: int
+    no_time: int
+    no_key: int
+    unwanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceStatus:
+    """One slice: whose older rows it is of, their ages, who reads it, and how many rows it holds."""
+
+    stream: str
+    side: Side
+    level: int
+    youngest: int
+    oldest: int
+    readers: tuple[str, ...]
+    state_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One query: its group, its results so far, and how many ingested rows it has not seen yet."""
+
+    name: str
+    group: str
+    sink: str
+    results: int
+    lag_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One chain: its slices, its pairs, and what the same queries would hold if each ran alone."""
+
+    id: str
+    slices: tuple[SliceStatus, ...]
+    units: int
+    pairs: int
+    state_rows: int
+    stored_rows: int
+    segments: int
+    unshared_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything at one moment."""
+
+    streams: tuple[StreamStatus, ...]
+    groups: tuple[GroupStatus, ...]
+    queries: tuple[QueryStatus, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Write as a JSON object."""
+        return asdict(self)
+
+
+def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
+    """Look at everything at one moment."""
+    return Status(
+        streams=tuple(_stream(stream.name, ledger) for stream in plan.streams),
+        groups=tuple(_group(group, ledger, files) for group in plan.groups),
+        queries=tuple(
+            QueryStatus(
+                query.name, group.id, query.sink.kind, ledger.results.get(query.name, 0), lag_rows(group, ledger)
+            )
+            for group in plan.groups
+            for query in (member.query for member in group.members)
+        ),
+    )
+
+
+def _stream(name: str, ledger: Ledger) -> StreamStatus:
+    """Look at one stream."""
+    state = ledger.stream(name)
+    return StreamStatus(
+        name=name,
+        rows=state.rows,
+        batches=state.batches,
+        watermark=state.watermark,
+        late=state.late,
+        no_time=state.no_time,
+        no_key=state.no_key,
+        unwanted=state.unwanted,
+    )
+
+
+def _group(group: Group, ledger: Ledger, files: Files) -> GroupStatus:
+    """Look at one chain."""
+    slices = tuple(each for side in _SIDES for each in _slices(group, side, ledger, files))
+    segments = [each for side in _SIDES for each in ledger.segments(group.log(side).id)]
+    state = ledger.groups[group.id]
+    return GroupStatus(
+        id=group.id,
+        slices=slices,
+        units=state.units,
+        pairs=state.pairs,
+        state_rows=sum(each.state_rows for each in slices),
+        stored_rows=sum(each.rows for each in segments),
+        segments=len(segments),
+        unshared_rows=sum(_alone(group, side, ledger, files) for side in _SIDES),
+    )
+
+
+_SIDES: tuple[Side, Side] = ("l", "r")
+
+
+def _slices(group: Group, side: Side, ledger: Ledger, files: Files) -> list[SliceStatus]:
+    """Count the rows in each slice of one side's chain."""
+    chain = group.chain.side(side)
+    if not chain:
+        return []
+    log = group.log(side)
+    ends = [piece.ages[1] for _, piece in chain]
+    counts = rows_per_slice(files, ledger.segments(log.id), claim(group, side, ledger), ends)
+    return [
+        SliceStatus(log.stream, side, level, *piece.ages, group.chain.readers[level], int(count))
+        for (level, piece), count in zip(chain, counts, strict=True)
+    ]
+
+
+def _alone(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
+    """Count the rows that the group's queries would hold on one side if each kept its own."""
+    whole = claim(group, side, ledger)
+    total = 0
+    for number in range(len(group.members)):
+        mine = type(whole)((whole.masks[number],), (whole.reaches[number],), whole.watermark)
+        segments = ledger.segments(group.log(side).id)
+        total += int(rows_per_slice(files, segments, mine, [_FAR]).sum())
+    return total
+
+
+_FAR = 1 << 62
+
+
+def lag_rows(group: Group, ledger: Ledger) -> int:
+    """Count the rows of both streams that are in the logs and not joined yet."""
+    cursors = ledger.groups[group.id].cursors
+    return sum(
+        each.rows
+        for place, side in enumerate(_SIDES)
+        for each in ledger.segments(group.log(side).id)
+        if each.last >= min(cursor[place] for cursor in cursors)
+    )

@@ -1,0 +1,72 @@
+"""The state directory: who owns it, what is in it, and what a crash may have left behind.
+
+    journal/      commits and snapshots: all that is true
+    log/          segments, one directory per log
+    checkpoint/   how far Spark has read each source
+    late/         rows that came too late, by stream and batch
+    table/        pairs, stored once per group, read through views
+    spool/        results on their way to a console or a callback
+    lock          held by the one engine that may write
+
+In:  a path or url.  Out: the open journal, and a ledger that is the fold of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.log import ledger as books
+from penstock.log.files import open_files
+from penstock.log.journal import Journal, read_only
+
+if TYPE_CHECKING:
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
+
+
+class Store:
+    """A state directory, owned."""
+
+    def __init__(self, url: str) -> None:
+        """Take ownership and read the journal; refuse if another engine has it."""
+        self.files: Files = open_files(url)
+        self._lock = self.files.lock("lock")
+        try:
+            self.journal: Journal[Ledger] = Journal(
+                self.files, books.fold, books.Ledger(), dump=books.dump, load=books.load
+            )
+            self.journal.recover()
+            self._remove_leftovers()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def ledger(self) -> Ledger:
+        """Give what is true now."""
+        return self.journal.state
+
+    def close(self) -> None:
+        """Give up ownership."""
+        self._lock.release()
+
+    def _remove_leftovers(self) -> None:
+        """Delete segment files that no commit names: written by tasks whose commit never came."""
+        known = {each.name for segments in self.ledger.logs.values() for each in segments}
+        stray = [
+            name
+            for log in self.files.list("log")
+            for file in self.files.list(f"log/{log}")
+            if (name := f"log/{log}/{file}") not in known
+        ]
+        if stray:
+            # Where there is no lock (object stores), this commit fences an engine that is still running, so that it
+            # cannot commit one of the files deleted next.
+            self.journal.commit({"kind": "opened"})
+        for name in stray:
+            self.files.delete(name)
+
+
+def peek(url: str) -> Ledger:
+    """Read a state's ledger without owning it, also while an engine runs on it."""
+    return read_only(open_files(url), books.fold, books.Ledger(), load=books.load)

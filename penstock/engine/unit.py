@@ -1,0 +1,182 @@
+"""A unit: slices advance their cursor by joining what is new with what is there.
+
+A group at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) in its slices.  Advancing it to
+(i', j') produces the rest, each pair once::
+
+              B[0, j)        ΔB = B[j, j')
+            +-------------+--------------+
+    A[0, i) |   done      |  A[0,i) ⋈ ΔB |
+            +-------------+--------------+
+    ΔA      |  ΔA ⋈ B[0, j')             |
+            +----------------------------+
+
+The job is a map over ranges of the key's hash; no row is moved between tasks.  Each task maps the segments, takes its
+range out of each by binary search, probes, gathers the columns asked for, and delivers.
+
+In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.deliver`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.deliver import level_sets, set_columns
+from penstock.join.equality import with_equal_keys
+from penstock.join.keys import hash_range, rows_in_range
+from penstock.join.probe import Wanted, probe
+from penstock.join.sets import query_sets
+from penstock.log.segment import SegmentRows, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.join.probe import Pairs
+    from penstock.log.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A segment's file and the event times it spans."""
+
+    name: str
+    min_t: int
+    max_t: int
+
+
+@dataclass(frozen=True, slots=True)
+class SideTask:
+    """One stream's part in a unit: segments already joined, segments that are new, and what to read of them."""
+
+    old: tuple[Stretch, ...]
+    new: tuple[Stretch, ...]
+    columns: tuple[str, ...]
+    masks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTask:
+    """What every task of a unit is told about its input."""
+
+    files: Files
+    left: SideTask
+    right: SideTask
+    cuts: tuple[int, ...]
+    level_sets: tuple[int, ...]
+    selective: bool
+    parts: int
+
+    @property
+    def queries(self) -> int:
+        """Count the queries of the group."""
+        return len(self.left.masks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """The rows of one segment that belong to this task's range of hashes, and the queries its patterns satisfy."""
+
+    stretch: Stretch
+    segment: SegmentRows
+    rows: slice
+    sets: NDArray[np.uint64]
+
+
+def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the pairs of some ranges of hashes."""
+    for part in parts:
+        old_left, new_left = (_portions(task, task.left, which, part) for which in _ages(task.left))
+        old_right, new_right = (_portions(task, task.right, which, part) for which in _ages(task.right))
+        for left in new_left:
+            for right in (*old_right, *new_right):
+                yield from _pairs(task, left, right, batch_is_left=True)
+        for right in new_right:
+            for left in old_left:
+                yield from _pairs(task, left, right, batch_is_left=False)
+
+
+def _ages(side: SideTask) -> tuple[tuple[Stretch, ...], tuple[Stretch, ...]]:
+    """Split a side's segments into those joined before and the new ones."""
+    return side.old, side.new
+
+
+def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
+    """Say whether any pair of two segments can fall in the chain, by the times they span.
+
+    >>> can_meet(Stretch("a", 0, 10), Stretch("b", 20, 30), (-9, 0, 10))
+    False
+    """
+    return right.max_t - left.min_t >= cuts[0] and right.min_t - left.max_t < cuts[-1]
+
+
+def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part: int) -> list[_Portion]:
+    """Map segments and find this task's rows in each."""
+    first, last = hash_range(part, task.parts)
+    portions = []
+    for stretch in stretches:
+        segment = read_segment(task.files, stretch.name)
+        rows = rows_in_range(segment.rows.h, first, last)
+        if rows.start < rows.stop:
+            sets = query_sets(segment.table, side.masks) if task.selective else _NO_SETS
+            portions.append(_Portion(stretch, segment, rows, sets))
+    return portions
+
+
+_NO_SETS = np.zeros((1, 1), np.uint64)
+
+
+def _pairs(
+    task: UnitTask, left: _Portion, right: _Portion, *, batch_is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Join one new segment with one other, probing with the new one."""
+    if not can_meet(left.stretch, right.stretch, task.cuts):
+        return
+    batch, state = (left, right) if batch_is_left else (right, left)
+    wanted = None
+    if task.selective:
+        wanted = Wanted(level_sets(list(task.level_sets), task.queries), batch.sets, state.sets)
+    mine, theirs = batch.segment.rows.part(batch.rows), state.segment.rows.part(state.rows)
+    cuts = np.array(task.cuts, np.int64)
+    for found in probe(mine, theirs, cuts, batch_is_left=batch_is_left, wanted=wanted):
+        equal = _check_keys(found, batch, state)
+        if len(equal):
+            yield _record_batch(task, equal, left, right, batch_is_left=batch_is_left)
+
+
+def _check_keys(found: Pairs, batch: _Portion, state: _Portion) -> Pairs:
+    """Drop pairs whose hashes are equal but whose keys are not."""
+    mine, theirs = batch.segment.keys(), state.segment.keys()
+    if not mine:
+        return found
+    return with_equal_keys(
+        found, [key[batch.rows] for key in mine], [key[state.rows] for key in theirs]
+    )
+
+
+def _record_batch(
+    task: UnitTask, found: Pairs, left: _Portion, right: _Portion, *, batch_is_left: bool
+) -> pa.RecordBatch:
+    """Gather the columns of the pairs."""
+    left_rows, right_rows = (found.batch, found.state) if batch_is_left else (found.state, found.batch)
+    columns: dict[str, pa.Array] = {
+        "l": _gather(left, left_rows, task.left.columns),
+        "r": _gather(right, right_rows, task.right.columns),
+        "level": pa.array(found.level),
+    }
+    if found.sets is not None:
+        columns |= set_columns(found.sets)
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _gather(portion: _Portion, rows: NDArray[np.int64], names: Sequence[str]) -> pa.StructArray:
+    """Collect some columns of some rows of a segment as one struct."""
+    places = pa.array(rows + portion.rows.start)
+    arrays = [portion.segment.column(name).take(places) for name in names]
+    if not names:  # Arrow needs a field to know the length of a struct
+        return pa.StructArray.from_arrays([pa.nulls(len(places), pa.int8())], ["nothing"])
+    return pa.StructArray.from_arrays(arrays, list(names))

@@ -1,0 +1,305 @@
+"""Find the pairs of a batch and a segment, each with the slice it falls in.
+
+Both inputs are sorted by ``(h, t)``, so the partners of a batch row are one run of consecutive
+segment rows, and the runs of successive batch rows only ever move forward::
+
+    batch     (h=7, t=100) -----.        window: -10 < T_state - T_batch < 10
+                                v
+    segment   ... (7, 85) [(7, 91) (7, 99) (7, 104)] (7, 110) (9, 3) ...
+                           ^ first           count = 3
+
+Two pointers walk the segment with galloping steps, so a probe costs O(batch · log(segment / batch)) however
+large the segment is, and reads only the pages it lands on.
+
+The *difference* of a pair is always ``T_right - T_left``; `Batch side` says which of the two the batch is.
+The chain's cuts divide the differences into slices; a pair's *level* is the number of its slice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.join.keys import Hashes, Ints
+
+MOST_PAIRS = 1 << 20
+"""Pairs found in one go: bounds the memory of a probe whatever the multiplicity of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one stream in segment order: hash, event time (µs), and pattern of predicate bits.
+
+    `pattern` numbers the distinct combinations of predicate bits in this segment; it is None where no
+    query has a predicate on the stream.
+    """
+
+    h: Hashes
+    t: Ints
+    pattern: NDArray[np.int32] | None = None
+
+    def part(self, rows: slice) -> Rows:
+        """Take a stretch of rows, without copying."""
+        return Rows(self.h[rows], self.t[rows], None if self.pattern is None else self.pattern[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs found: row numbers in batch and segment, the level of each, and the queries that want it.
+
+    `sets` is None when every query wants every pair of its slices; else it has one row per pair and one
+    64-bit word per 64 queries.
+    """
+
+    batch: Ints
+    state: Ints
+    level: NDArray[np.int16]
+    sets: NDArray[np.uint64] | None = None
+
+    def __len__(self) -> int:
+        """Count the pairs."""
+        return self.batch.size
+
+    def only(self, these: NDArray[np.bool_]) -> Pairs:
+        """Keep some of the pairs."""
+        sets = None if self.sets is None else self.sets[these]
+        return Pairs(self.batch[these], self.state[these], self.level[these], sets)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which queries want a pair: by its level, by the batch row's pattern and by the segment row's.
+
+    Each table holds one query set (a row of 64-bit words) per level or pattern; a pair is wanted by the
+    intersection of its three sets, and is dropped where that is empty.
+    """
+
+    by_level: NDArray[np.uint64]
+    by_batch: NDArray[np.uint64]
+    by_state: NDArray[np.uint64]
+
+
+def probe(
+    batch: Rows, state: Rows, cuts: Ints, *, batch_is_left: bool, wanted: Wanted | None = None
+) -> Iterator[Pairs]:
+    """Yield the pairs of `batch` and `state` whose difference lies in ``[cuts[0], cuts[-1])``.
+
+    `cuts` ascend; level ``k`` is ``[cuts[k], cuts[k + 1])``.
+
+    >>> left = Rows(np.array([7, 8], np.uint64), np.array([100, 100]))
+    >>> right = Rows(np.array([7, 7, 7, 9], np.uint64), np.array([85, 95, 104, 99]))
+    >>> found, = probe(left, right, np.array([-9, 0, 10]), batch_is_left=True)
+    >>> found.batch, found.state, found.level
+    (array([0, 0]), array([1, 2]), array([0, 1], dtype=int16))
+    """
+    low, high = int(cuts[0]), int(cuts[-1])
+    # With a left batch the difference is t_state - t_batch; with a right one it is the negative of that.
+    since, until = (low, high) if batch_is_left else (1 - high, 1 - low)
+    first, count = _runs(batch.h, batch.t, state.h, state.t, since, until)
+    sign = 1 if batch_is_left else -1
+    if wanted is not None and batch.pattern is not None:
+        reach = _reach(wanted.by_level, wanted.by_batch, cuts, sign)
+        _narrow(first, count, batch.t, batch.pattern, state.h, state.t, reach)
+    for rows in _portions(count):
+        found = _fill(batch, state, first, count, rows, cuts, sign, wanted)
+        if len(found):
+            yield found
+
+
+def _portions(count: Ints) -> Iterator[slice]:
+    """Cut the batch so that no portion has many more than `MOST_PAIRS` pairs."""
+    total = np.cumsum(count)
+    start, done = 0, 0
+    while start < count.size and done < total[-1]:
+        stop = int(np.searchsorted(total, done + MOST_PAIRS, "right"))
+        stop = max(stop, start + 1)
+        yield slice(start, stop)
+        start, done = stop, int(total[stop - 1])
+
+
+def _fill(
+    batch: Rows,
+    state: Rows,
+    first: Ints,
+    count: Ints,
+    rows: slice,
+    cuts: Ints,
+    sign: int,
+    wanted: Wanted | None,
+) -> Pairs:
+    """Lay out the pairs of some batch rows."""
+    starts, counts = first[rows], count[rows]
+    if wanted is None:
+        return Pairs(*_expand(batch.t[rows], state.t, starts, counts, cuts, sign, rows.start))
+    zero = np.zeros(1, np.int32)
+    i, j, level, sets = _expand_wanted(
+        batch.t[rows],
+        zero if batch.pattern is None else batch.pattern[rows],
+        state.t,
+        zero if state.pattern is None else state.pattern,
+        (starts, counts),
+        cuts,
+        sign,
+        rows.start,
+        (wanted.by_level, wanted.by_batch, wanted.by_state),
+    )
+    return Pairs(i, j, level, sets)
+
+
+@njit(cache=True, nogil=True)
+def _before(h: Any, t: Any, i: Any, key: Any, time: Any) -> Any:
+    """Say whether row i sorts before (key, time)."""
+    return h[i] < key or (h[i] == key and t[i] < time)
+
+
+@njit(cache=True, nogil=True)
+def _gallop(h: Any, t: Any, start: Any, key: Any, time: Any) -> Any:
+    """Find the first row at or after `start` that does not sort before (key, time)."""
+    size = h.size
+    step = 1
+    low = start
+    high = start
+    while high < size and _before(h, t, high, key, time):
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, size)
+    while low < high:
+        middle = (low + high) // 2
+        if _before(h, t, middle, key, time):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _runs(batch_h: Any, batch_t: Any, state_h: Any, state_t: Any, since: Any, until: Any) -> Any:
+    """For each batch row: where its run of partners begins, and how long it is."""
+    first = np.empty(batch_h.size, np.int64)
+    count = np.empty(batch_h.size, np.int64)
+    start = 0
+    end = 0
+    for i in range(batch_h.size):
+        # since <= t_state - t_batch < until; batch rows ascend, so neither pointer ever goes back
+        start = _gallop(state_h, state_t, start, batch_h[i], batch_t[i] + since)
+        end = max(end, start)
+        end = _gallop(state_h, state_t, end, batch_h[i], batch_t[i] + until)
+        first[i] = start
+        count[i] = end - start
+    return first, count
+
+
+@njit(cache=True, nogil=True)
+def _reach(by_level: Any, by_batch: Any, cuts: Any, sign: Any) -> Any:
+    """For each pattern: how far from the batch row the partners of its queries lie, ``[since, until)``."""
+    patterns, words = by_batch.shape
+    reach = np.zeros((patterns, 2), np.int64)
+    for p in range(patterns):
+        for level in range(by_level.shape[0]):
+            for w in range(words):
+                if by_level[level, w] & by_batch[p, w]:
+                    since = cuts[level] if sign > 0 else 1 - cuts[level + 1]
+                    until = cuts[level + 1] if sign > 0 else 1 - cuts[level]
+                    if reach[p, 0] == reach[p, 1]:
+                        reach[p, 0], reach[p, 1] = since, until
+                    else:
+                        reach[p, 0], reach[p, 1] = min(reach[p, 0], since), max(reach[p, 1], until)
+                    break
+    return reach
+
+
+@njit(cache=True, nogil=True)
+def _narrow(
+    first: Any, count: Any, batch_t: Any, pattern: Any, state_h: Any, state_t: Any, reach: Any
+) -> None:
+    """Shorten each run to what the queries that accept the batch row can reach."""
+    for i in range(first.size):
+        if count[i] == 0:
+            continue
+        key = state_h[first[i]]
+        since, until = batch_t[i] + reach[pattern[i], 0], batch_t[i] + reach[pattern[i], 1]
+        end = first[i] + count[i]
+        run_h, run_t = state_h[first[i] : end], state_t[first[i] : end]
+        low = _gallop(run_h, run_t, 0, key, since)
+        high = _gallop(run_h, run_t, low, key, until)
+        first[i] += low
+        count[i] = high - low
+
+
+@njit(cache=True, nogil=True)
+def _level(cuts: Any, difference: Any, level: Any) -> Any:
+    """Find the slice of a difference, starting from the slice of a neighbouring pair."""
+    while difference < cuts[level]:
+        level -= 1
+    while difference >= cuts[level + 1]:
+        level += 1
+    return level
+
+
+@njit(cache=True, nogil=True)
+def _expand(batch_t: Any, state_t: Any, first: Any, count: Any, cuts: Any, sign: Any, offset: Any) -> Any:
+    """Write out every pair of the runs with its level."""
+    total = count.sum()
+    batch_row = np.empty(total, np.int64)
+    state_row = np.empty(total, np.int64)
+    levels = np.empty(total, np.int16)
+    k = 0
+    level = 0
+    for i in range(batch_t.size):
+        for j in range(first[i], first[i] + count[i]):
+            level = _level(cuts, sign * (state_t[j] - batch_t[i]), level)
+            batch_row[k] = i + offset
+            state_row[k] = j
+            levels[k] = level
+            k += 1
+    return batch_row, state_row, levels
+
+
+@njit(cache=True, nogil=True)
+def _expand_wanted(
+    batch_t: Any,
+    batch_pattern: Any,
+    state_t: Any,
+    state_pattern: Any,
+    runs: Any,
+    cuts: Any,
+    sign: Any,
+    offset: Any,
+    tables: Any,
+) -> Any:
+    """Write out the pairs of the runs that some query wants, with the set of those queries."""
+    first, count = runs
+    by_level, by_batch, by_state = tables
+    words = by_level.shape[1]
+    total = count.sum()
+    batch_row = np.empty(total, np.int64)
+    state_row = np.empty(total, np.int64)
+    levels = np.empty(total, np.int16)
+    sets = np.empty((total, words), np.uint64)
+    k = 0
+    level = 0
+    for i in range(batch_t.size):
+        mine = batch_pattern[i] if batch_pattern.size > 1 else batch_pattern[0]
+        for j in range(first[i], first[i] + count[i]):
+            level = _level(cuts, sign * (state_t[j] - batch_t[i]), level)
+            theirs = state_pattern[j] if state_pattern.size > 1 else state_pattern[0]
+            some = False
+            for w in range(words):
+                both = by_level[level, w] & by_batch[mine, w] & by_state[theirs, w]
+                sets[k, w] = both
+                some |= both != 0
+            if some:
+                batch_row[k] = i + offset
+                state_row[k] = j
+                levels[k] = level
+                k += 1
+    return batch_row[:k], state_row[:k], levels[:k], sets[:k]

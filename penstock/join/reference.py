@@ -1,0 +1,67 @@
+"""What the join means, in nested loops: the page every faster path is held against.
+
+A pair ``(left, right)`` is a result of a query when both rows have the same non-null key, each
+satisfies the query's predicate on its own stream, and the difference of their event times lies in
+the query's window.  Nothing here is fast, and nothing here shares code with what is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from penstock.sql.query import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A row as the reference sees it: key (None for null), event time in µs, and a name to tell it by."""
+
+    key: Hashable | None
+    time: int
+    name: Hashable = 0
+
+
+def _always(_row: Event) -> bool:
+    """Accept every row."""
+    return True
+
+
+def nested_loop_join(
+    left: Iterable[Event],
+    right: Iterable[Event],
+    window: Range,
+    keep_left: Callable[[Event], bool] = _always,
+    keep_right: Callable[[Event], bool] = _always,
+) -> Counter[tuple[Event, Event]]:
+    """Join two bags of rows in one window, counting each pair as often as it occurs.
+
+    >>> from penstock.sql.query import Range
+    >>> pairs = nested_loop_join([Event(7, 0)], [Event(7, 9), Event(7, 10), Event(8, 5)], Range.window(10, 10))
+    >>> [(a.time, b.time) for a, b in pairs]
+    [(0, 9)]
+    """
+    rows = list(right)
+    return Counter(
+        (a, b)
+        for a in left
+        for b in rows
+        if a.key is not None and a.key == b.key
+        if b.time - a.time in window and keep_left(a) and keep_right(b)
+    )
+
+
+def rows_needed(rows: Iterable[Event], reach: Callable[[Event], int | None], horizon: int) -> int:
+    """Count the rows that a partner still to come can reach: the least state any join can hold.
+
+    `reach(row)` is how far beyond the row's own time a partner may lie (None: no query wants the row), and
+    no partner older than `horizon` (the other stream's watermark) will come any more.
+
+    >>> rows_needed([Event(1, 0), Event(1, 5)], lambda row: 10, horizon=11)
+    1
+    """
+    return sum(1 for row in rows if (far := reach(row)) is not None and row.time + far > horizon)

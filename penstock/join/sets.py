@@ -1,0 +1,115 @@
+"""Query sets: which queries want a row or a pair, as bits in 64-bit words.
+
+A row satisfies some of the predicates of its stream: its *pattern*, one bit per predicate.  A query wants the
+row when the pattern has all the bits of the query's own predicates.  Doing that once per distinct pattern, not
+once per row, gives a small table; a pair is wanted by the intersection of three table rows
+(`penstock.join.probe.Wanted`)::
+
+    predicates of stream A     p0: Value > 30    p1: Value > 50
+    queries                    q0: p0            q1: p0, p1        q2: none
+    pattern 01 (only p0)  ->   q0, q2            = set 101
+
+Bits are numbered from the least significant; word ``w`` holds bits ``64 w .. 64 w + 63``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.join.keys import Ints
+
+    Words = NDArray[np.uint64]
+
+
+def words_for(bits: int) -> int:
+    """Count the 64-bit words that hold so many bits, at least one.
+
+    >>> words_for(0), words_for(64), words_for(65)
+    (1, 1, 2)
+    """
+    return max(1, (bits + 63) // 64)
+
+
+def to_words(sets: Iterable[int], bits: int) -> Words:
+    """Lay out sets given as Python integers, one row each.
+
+    >>> to_words([5, 1 << 64], 65).tolist()
+    [[5, 0], [0, 1]]
+    """
+    words = words_for(bits)
+    rows = [[(each >> (64 * w)) & 0xFFFFFFFFFFFFFFFF for w in range(words)] for each in sets]
+    return np.array(rows, np.uint64).reshape(-1, words)
+
+
+def query_sets(patterns: Words, masks: Sequence[int]) -> Words:
+    """For each pattern of predicate bits, find the queries (one mask of needed bits each) that accept it.
+
+    >>> query_sets(to_words([0b01, 0b11], 2), [0b01, 0b11, 0b00]).tolist()
+    [[5], [7]]
+    """
+    needed = to_words(masks, 64 * patterns.shape[1])
+    out = np.zeros((patterns.shape[0], words_for(len(masks))), np.uint64)
+    for q, need in enumerate(needed):
+        accepted = ((patterns & need) == need).all(axis=1)
+        out[:, q // 64] |= accepted.astype(np.uint64) << np.uint64(q % 64)
+    return out
+
+
+def find_patterns(bits: Words) -> tuple[Words, NDArray[np.int32]]:
+    """Number the distinct rows of predicate bits: the table of patterns, and each row's place in it.
+
+    >>> table, place = find_patterns(np.array([[3], [1], [3]], np.uint64))
+    >>> table.tolist(), place.tolist()
+    ([[1], [3]], [1, 0, 1])
+    """
+    if bits.shape[1] == 1:
+        table, place = np.unique(bits[:, 0], return_inverse=True)
+        return table.reshape(-1, 1), place.astype(np.int32)
+    table, place = np.unique(bits, axis=0, return_inverse=True)
+    return table, place.reshape(-1).astype(np.int32)
+
+
+def members(sets: Words, query: int) -> NDArray[np.bool_]:
+    """Say for each set whether it has this query.
+
+    >>> members(np.array([[5], [2]], np.uint64), 0).tolist()
+    [True, False]
+    """
+    return (sets[:, query // 64] >> np.uint64(query % 64)) & np.uint64(1) != 0  # type: ignore[no-any-return]
+
+
+def count_members(sets: Words, queries: int) -> Ints:
+    """Count in how many sets each query is; the work grows with the answer, not with the queries.
+
+    >>> count_members(np.array([[5], [4]], np.uint64), 3).tolist()
+    [1, 0, 2]
+    """
+    return _count_members(sets, words_for(queries) * 64)[:queries]  # type: ignore[no-any-return]
+
+
+@njit(cache=True, nogil=True)
+def _count_members(sets: Any, bits: Any) -> Any:
+    """Walk the bits that are set in each word."""
+    out = np.zeros(bits, np.int64)
+    for i in range(sets.shape[0]):
+        for w in range(sets.shape[1]):
+            word = sets[i, w]
+            bit = 64 * w
+            while word:
+                if word & np.uint64(0xFF) == 0:
+                    word >>= np.uint64(8)
+                    bit += 8
+                    continue
+                if word & np.uint64(1):
+                    out[bit] += 1
+                word >>= np.uint64(1)
+                bit += 1
+    return out

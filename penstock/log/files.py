@@ -1,0 +1,557 @@
+"""The one place where bytes touch a filesystem.
+
+Everything the engine keeps (segments, journal, output) lies below one root, and every name is
+relative to it.  Two kinds of root, one set of promises::
+
+    /data/state, file:///data/state      LocalFiles    flock; link(2) for "only if absent"
+    s3://bucket/state, hdfs://..., ...   FsspecFiles   whatever fsspec can open
+
+* `Files.put_if_absent` and `Files.put` are atomic: a reader sees the whole file or none of it.
+* `Files.put_if_absent` has one winner.  Commits rest on this (`penstock.log.journal`).
+* A name that was written is never written again with other bytes (snapshots and commits carry
+  their number, segments a unique name), so a copy of a file is right for ever.
+
+Nothing here holds a connection or an open file, so a `Files` is a few strings, pickled by value
+into every Spark task.
+
+In:  a path or url (`open_files`).
+Out: bytes, and memory maps for `penstock.log.segment`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+
+import fsspec
+import pyarrow as pa
+from fsspec.core import url_to_fs
+
+from penstock.errors import InputError, StateBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+
+def open_files(url: str, *, sync: bool = True, options: Mapping[str, object] | None = None) -> Files:
+    """Return the files below `url`: a local directory, or anything fsspec has a driver for.
+
+    `sync` (local only) is whether a power cut is survived too; a killed process needs no sync.
+    `options` go to the fsspec driver (credentials, endpoint).
+
+    >>> open_files("/data/state").path("journal/000000000001.json")
+    'file:///data/state/journal/000000000001.json'
+    >>> open_files("memory://lab/").root
+    'memory://lab'
+    """
+    scheme, separator, rest = url.partition("://")
+    if url.startswith("file:"):  # Hadoop also writes file:/data
+        return LocalFiles("file:///" + url.removeprefix("file:").lstrip("/").rstrip("/"), sync)
+    if not separator:
+        return LocalFiles("file://" + os.path.abspath(os.path.expanduser(url)), sync)
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError) as error:
+        message = f"state {url} cannot be opened: {error}; give a directory, or a url of a driver you have"
+        raise InputError(message) from error
+    return FsspecFiles(f"{scheme}://{rest.rstrip('/')}", tuple(sorted((options or {}).items())))
+
+
+class Files(ABC):
+    """The files below one root.  Every `name` is relative, with ``/`` between its parts."""
+
+    root: str
+    """The absolute url of the directory."""
+
+    def path(self, name: str) -> str:
+        """Where `name` lies, as a url that Spark can read (never percent-encoded: Hadoop does not decode)."""
+        return f"{self.root}/{_checked(name)}" if name else self.root
+
+    @abstractmethod
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Create the file whole, or raise FileExistsError; of two that try at once, one wins."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes) -> None:
+        """Create or replace the file, whole."""
+
+    @abstractmethod
+    def writer(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Stream a new file: complete when the block ends, gone when the block raises.
+
+        Readers may see it half written before that, so write to a name nobody was told yet.
+        """
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """Return the whole file, or raise FileNotFoundError."""
+
+    @abstractmethod
+    def memory_map(self, name: str) -> pa.NativeFile:
+        """Open the file for reads without copying: bytes are loaded when they are touched."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Tell whether there is a file or directory of that name."""
+
+    @abstractmethod
+    def size(self, name: str) -> int:
+        """Return the file's size in bytes, or raise FileNotFoundError."""
+
+    @abstractmethod
+    def list(self, name: str) -> list[str]:
+        """Return the names directly in the directory, sorted; none when there is no such directory."""
+
+    @abstractmethod
+    def make_dirs(self, name: str) -> None:
+        """Make the directory and its parents, where the filesystem has directories."""
+
+    @abstractmethod
+    def move(self, source: str, target: str) -> None:
+        """Publish a file or directory under its final name; done already when only `target` is there."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove the file if it is there."""
+
+    @abstractmethod
+    def delete_tree(self, name: str) -> None:
+        """Remove the directory and all below it, if it is there."""
+
+    @abstractmethod
+    def lock(self, name: str) -> Lock:
+        """Own the state until `Lock.release` or the end of this process, however it ends.
+
+        Raises `StateBusyError` when another engine, here or in another process, owns it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles(Files):
+    """A directory on this machine, or one mounted here."""
+
+    root: str
+    sync: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a root that a task in another working directory would read differently."""
+        if not self.root.startswith("file:///"):
+            message = f"root {self.root} is not absolute: write file:///…, or use open_files"
+            raise InputError(message)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Link a finished temporary file to its name: link(2) refuses a name that is taken."""
+        with self._finished(name, data) as temporary:
+            os.link(temporary, self._at(name))
+        self._sync(os.path.dirname(self._at(name)))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Rename a finished temporary file over its name."""
+        with self._finished(name, data) as temporary:
+            os.replace(temporary, self._at(name))
+        self._sync(os.path.dirname(self._at(name)))
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[BinaryIO]:
+        """Write in place; on an error take the torso away."""
+        target = self._at(name)
+        self._make_dirs(os.path.dirname(target))
+        try:
+            with open(target, "wb") as file:
+                yield file
+            self._sync(target)
+        except BaseException:
+            self.delete(name)
+            raise
+        self._sync(os.path.dirname(target))
+
+    def read(self, name: str) -> bytes:
+        """Read the file."""
+        with open(self._at(name), "rb") as file:
+            return file.read()
+
+    def memory_map(self, name: str) -> pa.NativeFile:
+        """Map the file itself."""
+        return pa.memory_map(self._at(name), "r")
+
+    def exists(self, name: str) -> bool:
+        """Ask the directory."""
+        return os.path.exists(self._at(name))
+
+    def size(self, name: str) -> int:
+        """Ask the inode."""
+        return os.stat(self._at(name)).st_size
+
+    def list(self, name: str) -> list[str]:
+        """List the directory, without the temporary files that a killed process left behind."""
+        try:
+            return sorted(each for each in os.listdir(self._at(name)) if not _is_temporary(each))
+        except FileNotFoundError:
+            return []
+
+    def make_dirs(self, name: str) -> None:
+        """Make the directories."""
+        self._make_dirs(self._at(name))
+
+    def move(self, source: str, target: str) -> None:
+        """Rename; a directory already published and not empty is an error, never merged into."""
+        origin, goal = self._at(source), self._at(target)
+        self._make_dirs(os.path.dirname(goal))
+        try:
+            os.replace(origin, goal)
+        except FileNotFoundError:
+            if not os.path.exists(goal):
+                raise
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:
+                message = f"{self.path(source)} cannot be published: {self.path(target)} already holds files"
+                raise FileExistsError(message) from error
+            raise
+        self._sync(os.path.dirname(goal))
+
+    def delete(self, name: str) -> None:
+        """Unlink the file."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._at(name))
+
+    def delete_tree(self, name: str) -> None:
+        """Remove the tree."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._at(name))
+
+    def lock(self, name: str) -> Lock:
+        """Take flock(2) on a file that stays: the kernel lets go of it when the owner dies."""
+        path = self._at(name)
+        self._make_dirs(os.path.dirname(path))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _owner(os.pread(descriptor, 4096, 0))
+            os.close(descriptor)
+            message = (
+                f"state {self.root} is owned by {owner} (lock file {path}): "
+                "stop that engine, or give this one another state directory"
+            )
+            raise StateBusyError(message) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _signature(), 0)
+        return Lock(descriptor)
+
+    def _at(self, name: str) -> str:
+        """Return the plain path of `name`, for system calls."""
+        return self.path(name).removeprefix("file://")
+
+    @contextmanager
+    def _finished(self, name: str, data: bytes) -> Iterator[str]:
+        """Write `data` to a temporary file beside `name`; whatever is left of it goes at the end."""
+        directory, base = os.path.split(self._at(name))
+        self._make_dirs(directory)
+        temporary = os.path.join(directory, _temporary(base))
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+            self._sync(temporary)
+            yield temporary
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def _make_dirs(self, directory: str) -> None:
+        """Make the directory and its parents, each entered durably in its own parent."""
+        if not os.path.isdir(directory):
+            self._make_dirs(os.path.dirname(directory))
+            with suppress(FileExistsError):
+                os.mkdir(directory)
+            self._sync(os.path.dirname(directory))
+
+    def _sync(self, path: str) -> None:
+        """Wait until the file, or the entries of the directory, are on the disk."""
+        if self.sync:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+_CREATE_IS_EXCLUSIVE = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+"""Stores with no directories, whose `pipe_file` is one atomic request and can be "only if absent".
+
+Never ``open(…, "xb")``: s3fs up to mid-2025 let it overwrite small files (its issue 973), and the
+memory driver shows an empty file between open and write.  Drivers older than fsspec 2025.2 may
+ignore ``mode="create"`` without a word, which is why pyproject asks for that.
+"""
+
+_MEMORY = threading.Lock()
+"""The memory driver looks, then acts, and trips over files that come or go in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class FsspecFiles(Files):
+    """A directory of any filesystem with an fsspec driver.
+
+    On object stores `put_if_absent` is the store's own conditional put.  Elsewhere (``hdfs://``) no
+    driver offers one: a temporary file is renamed after a look that the name is free, so a file is
+    whole, but two engines *started in the same instant* may not notice each other.
+    """
+
+    root: str
+    options: tuple[tuple[str, object], ...] = field(default=(), repr=False)  # may hold credentials
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Let the store decide who was first; without such a store, look and rename."""
+        fs, path = self._locate(name)
+        if not self._exclusive:
+            if self.exists(name):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self._rename_finished(name, data)
+            return
+        try:
+            with self._guard():
+                fs.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            raise
+        except OSError as error:  # some versions of s3fs call the refusal "invalid argument"
+            if self.exists(name):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+            raise
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write by one request, or by a rename where a write is not atomic."""
+        fs, path = self._locate(name)
+        if self._exclusive:
+            fs.pipe_file(path, data)
+        else:
+            self.delete(name)
+            self._rename_finished(name, data)
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[BinaryIO]:
+        """Stream through the driver's buffer; on an error remove what it had sent."""
+        fs, path = self._locate(name)
+        self.make_dirs(name.rpartition("/")[0])
+        try:
+            with fs.open(path, "wb") as file:
+                yield cast("BinaryIO", file)
+        except BaseException:
+            self.delete(name)
+            raise
+
+    def read(self, name: str) -> bytes:
+        """Fetch the file."""
+        fs, path = self._locate(name)
+        return cast("bytes", fs.cat_file(path))
+
+    def memory_map(self, name: str) -> pa.NativeFile:
+        """Map a local copy, fetched once by this machine's user (``memory://`` is in memory already)."""
+        if self._scheme == "memory":
+            return pa.BufferReader(self.read(name))
+        copy = self._cached(name)
+        if not os.path.exists(copy):
+            fs, path = self._locate(name)
+            directory, base = os.path.split(copy)
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            temporary = os.path.join(directory, _temporary(base))
+            try:
+                fs.get_file(path, temporary)
+                os.replace(temporary, copy)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+        return pa.memory_map(copy, "r")
+
+    def exists(self, name: str) -> bool:
+        """Ask the store, not the driver's cache of listings."""
+        fs, path = self._locate(name, fresh=True)
+        return bool(fs.exists(path))
+
+    def size(self, name: str) -> int:
+        """Ask the store."""
+        fs, path = self._locate(name, fresh=True)
+        return int(fs.info(path)["size"])
+
+    def list(self, name: str) -> list[str]:
+        """List below the prefix, without a directory's own marker object and without temporary files."""
+        fs, path = self._locate(name, fresh=True)
+        try:
+            with self._guard():
+                found = [each.rstrip("/") for each in fs.ls(path, detail=False)]
+        except FileNotFoundError:
+            return []
+        names = (each.rpartition("/")[2] for each in found if each != path.rstrip("/"))
+        return sorted(each for each in names if not _is_temporary(each))
+
+    def make_dirs(self, name: str) -> None:
+        """Make the directories; an object store has none."""
+        if not self._exclusive:
+            fs, path = self._locate(name)
+            fs.makedirs(path, exist_ok=True)
+
+    def move(self, source: str, target: str) -> None:
+        """Move file by file, so that a move cut short is finished by moving again."""
+        fs, origin = self._locate(source, fresh=True)
+        _, goal = self._locate(target)
+        found = fs.find(origin)
+        if not found and not fs.exists(goal):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), origin)
+        for each in found:
+            moved = goal + each.removeprefix(origin)
+            if not self._exclusive:
+                fs.makedirs(moved.rpartition("/")[0], exist_ok=True)
+            fs.mv(each, moved)
+        self.delete_tree(source)
+
+    def delete(self, name: str) -> None:
+        """Remove the file, and this machine's copy of it."""
+        fs, path = self._locate(name)
+        with suppress(FileNotFoundError), self._guard():
+            fs.rm_file(path)
+        with suppress(FileNotFoundError):
+            os.unlink(self._cached(name))
+
+    def delete_tree(self, name: str) -> None:
+        """Remove all below the prefix, and this machine's copies."""
+        fs, path = self._locate(name, fresh=True)
+        with suppress(FileNotFoundError), self._guard():
+            fs.rm(path, recursive=True)
+        shutil.rmtree(self._cached(name), ignore_errors=True)
+
+    def lock(self, name: str) -> Lock:
+        """Return a lock that excludes nobody: the journal finds a second owner at its first commit."""
+        _checked(name)
+        return Lock(None)
+
+    @property
+    def _scheme(self) -> str:
+        return self.root.partition("://")[0]
+
+    @property
+    def _exclusive(self) -> bool:
+        return self._scheme in _CREATE_IS_EXCLUSIVE
+
+    def _guard(self) -> AbstractContextManager[object]:
+        """Take turns where the driver itself cannot be used by two threads at once."""
+        return _MEMORY if self._scheme == "memory" else nullcontext()
+
+    def _locate(self, name: str, *, fresh: bool = False) -> tuple[Any, str]:
+        """Return the driver (fsspec keeps one per process and options) and its path of `name`."""
+        fs, base = url_to_fs(self.root, **dict(self.options))
+        if fresh:
+            fs.invalidate_cache()
+        return fs, f"{base.rstrip('/')}/{_checked(name)}" if name else base
+
+    def _cached(self, name: str) -> str:
+        """Return where the local copy of `name` lies; per user, because the temporary directory is shared."""
+        root = hashlib.sha256(self.root.encode()).hexdigest()[:16]
+        return os.path.join(tempfile.gettempdir(), f"penstock-cache-{os.getuid()}", root, _checked(name))
+
+    def _rename_finished(self, name: str, data: bytes) -> None:
+        """Write a temporary file beside `name` and rename it."""
+        fs, path = self._locate(name)
+        directory, _, base = path.rpartition("/")
+        temporary = f"{directory}/{_temporary(base)}"
+        fs.makedirs(directory, exist_ok=True)
+        try:
+            fs.pipe_file(temporary, data)
+            fs.mv(temporary, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                fs.rm_file(temporary)
+            raise
+
+
+class Lock:
+    """Ownership of a state, from `Files.lock` until `release`; also a context manager."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        """Hold the open, locked file; None where the filesystem cannot lock."""
+        self._descriptor = descriptor
+        _HELD.add(self)
+
+    def release(self) -> None:
+        """Let the next engine in.  Releasing twice is harmless."""
+        _HELD.discard(self)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        """Give the lock itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release."""
+        self.release()
+
+
+_HELD: set[Lock] = set()
+
+
+def _forget_locks() -> None:
+    """Close a forked child's copies: the lock is the parent's, and must not outlive it in a child."""
+    for lock in tuple(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+def _signature() -> bytes:
+    """Say who owns the lock, for the message that turns the next one away."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
+
+
+def _owner(signature: bytes) -> str:
+    """Read a signature; it may be missing in the instant between locking and signing.
+
+    >>> _owner(b'{"pid": 7, "host": "db1", "since": "2026-01-01T00:00:00+00:00"}')
+    'process 7 on db1 since 2026-01-01T00:00:00+00:00'
+    >>> _owner(b"")
+    'another process that has only just started'
+    """
+    try:
+        owner = json.loads(signature)
+    except ValueError:
+        return "another process that has only just started"
+    here = (owner["pid"], owner["host"]) == (os.getpid(), socket.gethostname())
+    who = f"this very process, {owner['pid']}," if here else f"process {owner['pid']}"
+    return f"{who} on {owner['host']} since {owner['since']}"
+
+
+def _checked(name: str) -> str:
+    """Refuse a name that would leave the root.
+
+    >>> _checked("journal/../../etc")
+    Traceback (most recent call last):
+    ValueError: name 'journal/../../etc' leaves the root: names are relative, without '..'
+    """
+    if name.startswith("/") or ".." in name.split("/"):
+        message = f"name {name!r} leaves the root: names are relative, without '..'"
+        raise ValueError(message)
+    return name
+
+
+def _temporary(base: str) -> str:
+    """Return a name that no listing shows and no other writer takes."""
+    return f".{base}.{uuid.uuid4().hex}.tmp"
+
+
+def _is_temporary(base: str) -> bool:
+    """Recognise `_temporary` names."""
+    return base.startswith(".") and base.endswith(".tmp")

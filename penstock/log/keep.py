@@ -1,0 +1,156 @@
+"""How long a row is of use, and so what may go: lineage, retention, and which segments to rewrite.
+
+A row at T that some query accepts is of use until the other stream's watermark passes ``T + reach``, where
+`reach` is the longest window among the queries that accept it (`penstock.plan.group.Member.reach`)::
+
+      T                      T + reach(q1)              T + reach(q2)
+      |--------- q1 ---------|                          |
+      |--------- q2 ------------------------------------|        row accepted by q1 only: goes at the first mark
+                                                                 row accepted by q2 too:  goes at the second
+
+Rows whose use has ended are left out when their segment is rewritten, and a segment goes as a whole when its last
+row's use has ended: by time alone, so also when its key is never seen again.
+
+Segments are rewritten for two reasons only, each bounding a cost:
+
+* `FAN` neighbours of one generation become one of the next: a probe visits O(log batches) segments;
+* a segment most of whose rows are of patterns that have ended is thinned: the rows stored stay within a factor of
+  the rows of use.
+
+In:  the segments of a log, the plan, and how far the other streams' watermarks are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.join.sets import query_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.join.keys import Ints
+    from penstock.join.sets import Words
+    from penstock.log.segment import PatternCount, Segment, SegmentRows
+
+FAN = 8
+"""Neighbours of one generation that are merged into one of the next."""
+
+SHARES = 8
+"""A merged segment spans at most this share of the longest window, so that its rows end at about the same time."""
+
+THIN = 0.5
+"""The share of ended rows from which a segment is rewritten without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """One group's claim on a log: the masks and reaches of its queries, and the partner's watermark.
+
+    `watermark` is None while the partner stream has sent nothing: then everything is of use.
+    """
+
+    masks: tuple[int, ...]
+    reaches: tuple[int, ...]
+    watermark: int | None
+
+    def reach(self, bits: int) -> int | None:
+        """Say how long this group needs a row with these predicate bits; None if no query accepts it."""
+        accepted = (far for mask, far in zip(self.masks, self.reaches, strict=True) if bits & mask == mask)
+        return max(accepted, default=None)
+
+    def ended_before(self, bits: int) -> int | None:
+        """Give the event time up to which rows with these bits are of no more use; None for all of them."""
+        far = self.reach(bits)
+        if far is None:
+            return None
+        return _NEVER if self.watermark is None else self.watermark - far
+
+    def reach_table(self, table: Words) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        """For each pattern of a segment: how long it is needed, and whether any query accepts it."""
+        sets = query_sets(table, self.masks)
+        far = np.zeros(len(table), np.int64)
+        some = np.zeros(len(table), np.bool_)
+        for number in np.argsort(np.array(self.reaches)):
+            mine = (sets[:, number // 64] >> np.uint64(number % 64)) & np.uint64(1) != 0
+            far[mine] = self.reaches[number]
+            some |= mine
+        return far, some
+
+
+_NEVER = -(1 << 62)
+
+
+def live_rows(rows: SegmentRows, claims: Iterable[Horizon]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Say for each row of a segment whether some group still needs it: exact, row by row."""
+    t = rows.rows.t
+    live = np.zeros(t.size, np.bool_)
+    for claim in claims:
+        far, some = claim.reach_table(rows.table)
+        end = _NEVER if claim.watermark is None else claim.watermark
+        if rows.rows.pattern is None:
+            if some[0]:
+                live |= t > end - far[0]
+        else:
+            live |= some[rows.rows.pattern] & (t > (end - far)[rows.rows.pattern])
+    return live
+
+
+def is_ended(segment: Segment, claims: Sequence[Horizon]) -> bool:
+    """Say whether no row of a segment can be of use any more, by its statistics alone."""
+    if not segment.patterns:
+        reach = max((far for claim in claims for far in claim.reaches), default=0)
+        return all(c.watermark is not None and segment.max_t + reach <= c.watermark for c in claims)
+    return all(_has_ended(count, claims) for count in segment.patterns)
+
+
+def ended_share(segment: Segment, claims: Sequence[Horizon]) -> float:
+    """Give the share of a segment's rows whose pattern has wholly ended.
+
+    Rows that end little by little, as time passes over the segment, do not count: they go with it, soon.
+    """
+    return sum(count.rows for count in segment.patterns if _has_ended(count, claims)) / segment.rows
+
+
+def _has_ended(count: PatternCount, claims: Iterable[Horizon]) -> bool:
+    """Say whether all rows of one pattern are of no more use to any group."""
+    ends = (claim.ended_before(count.bits) for claim in claims)
+    return all(end is None or count.max_t <= end for end in ends)
+
+
+def choose_rewrites(
+    segments: Sequence[Segment], claims: Sequence[Horizon], passed: int
+) -> list[tuple[Segment, ...]]:
+    """Choose which segments to rewrite into one: runs of neighbours to merge, single ones to thin.
+
+    Only segments whose batches every slice has `passed` are touched, so no cursor points into one.
+    """
+    settled = sorted((each for each in segments if each.last < passed), key=lambda each: (each.first, each.name))
+    longest = max((far for claim in claims for far in claim.reaches), default=0)
+    chosen: list[tuple[Segment, ...]] = []
+    run: list[Segment] = []
+    for segment in settled:
+        if run and not _may_join(run, segment, longest // SHARES):
+            chosen += _thin(run, claims)
+            run = []
+        run.append(segment)
+        if len(run) == FAN:
+            chosen.append(tuple(run))
+            run = []
+    return chosen + _thin(run, claims)
+
+
+def _may_join(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
+    """Say whether a segment can be merged with those before it: same generation, not too wide together."""
+    oldest = min(each.min_t for each in run)
+    newest = max(each.max_t for each in (*run, segment))
+    same = segment.generation == run[0].generation
+    return same and (newest - min(oldest, segment.min_t) <= widest)
+
+
+def _thin(segments: Sequence[Segment], claims: Sequence[Horizon]) -> list[tuple[Segment, ...]]:
+    """Choose the segments of which most rows have ended."""
+    return [(each,) for each in segments if ended_share(each, claims) >= THIN]

@@ -1,0 +1,42 @@
+"""Rewrite segments into one that holds only the rows still of use.
+
+In:  neighbouring segments of one log, each sorted by ``(h, t)``.  Out: one segment of the next generation, or None
+when nothing is left.  No row of use is lost and none is written twice: the batches covered stay the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.join.order import merge_runs
+from penstock.log.keep import live_rows
+from penstock.log.segment import concat_segments, read_segment, write_ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.log.files import Files
+    from penstock.log.keep import Horizon
+    from penstock.log.segment import Segment
+
+
+def rewrite_segments(
+    files: Files, log: str, segments: Sequence[Segment], claims: Sequence[Horizon]
+) -> Segment | None:
+    """Merge segments, leaving out the rows that no group needs any more."""
+    parts = [read_segment(files, each.name) for each in segments]
+    content = concat_segments(parts)
+    starts = np.concatenate(([0], np.cumsum([part.rows.t.size for part in parts])))
+    order = merge_runs(content.h, content.t, starts)
+    live = np.concatenate([live_rows(part, claims) for part in parts])
+    order = order[live[order]]
+    if not order.size:
+        return None
+    first = min(each.first for each in segments)
+    last = max(each.last for each in segments)
+    generation = segments[0].generation + (1 if len(segments) > 1 else 0)
+    name = f"log/{log}/{first:010d}-{uuid.uuid4().hex}.arrow"
+    return write_ordered(files, name, content, order, first=first, last=last, generation=generation)

@@ -1,0 +1,108 @@
+"""From queries to the shared plan: which logs are kept, which chains run over them.
+
+    queries ──group by signature──▶ groups ──what do they read?──▶ logs ──cut at windows──▶ chains
+
+In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, printed and drawn, never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError, did_you_mean
+from penstock.plan.group import Group, Member, plan_group
+from penstock.plan.stored import KeyPart, LogPlan, log_key, plan_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.sql.query import Query, Side, Signature, Stream
+
+LogKey = tuple[str, tuple[KeyPart, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every log and every group of a workload."""
+
+    streams: tuple[Stream, ...]
+    logs: tuple[LogPlan, ...]
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a plan whose groups read a log that is not kept."""
+        kept = {log.id for log in self.logs}
+        for group in self.groups:
+            for log in (group.left, group.right):
+                if log.id not in kept:
+                    raise InputError(f"group {group.id} reads log {log.id}, which the plan does not keep")
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """List the queries, group by group."""
+        return tuple(member.query for group in self.groups for member in group.members)
+
+    def stream(self, name: str) -> Stream:
+        """Find a stream by name."""
+        return next(each for each in self.streams if each.name == name)
+
+    def logs_of(self, stream: str) -> tuple[LogPlan, ...]:
+        """List the logs that ingest of a stream writes."""
+        return tuple(log for log in self.logs if log.stream == stream)
+
+    def uses(self, log: str) -> Iterator[tuple[Group, Side]]:
+        """List the groups that read a log, and as which side."""
+        for group in self.groups:
+            if group.left.id == log:
+                yield group, "l"
+            if group.right.id == log:
+                yield group, "r"
+
+    def find(self, query: str) -> tuple[Group, int, Member]:
+        """Find a query's group and its number there."""
+        for group in self.groups:
+            for number, member in enumerate(group.members):
+                if member.query.name.lower() == query.lower():
+                    return group, number, member
+        known = (each.name for each in self.queries)
+        raise InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
+
+
+def build_plan(streams: Mapping[str, Stream], queries: Iterable[Query]) -> Plan:
+    """Share what can be shared among the queries."""
+    by_signature: dict[Signature, list[Query]] = {}
+    for query in queries:
+        by_signature.setdefault(query.signature, []).append(query)
+    declared = {name.lower(): stream for name, stream in streams.items()}
+    logs = _plan_logs(declared, by_signature)
+    groups = tuple(
+        plan_group(signature, tuple(members), *(logs[_log(declared, signature, side)] for side in _SIDES))
+        for signature, members in by_signature.items()
+    )
+    used = {log.stream for log in logs.values()}
+    kept = tuple(stream for stream in declared.values() if stream.name in used)
+    return Plan(kept, tuple(logs.values()), groups)
+
+
+_SIDES: tuple[Side, Side] = ("l", "r")
+
+
+def _plan_logs(
+    streams: Mapping[str, Stream], groups: Mapping[Signature, list[Query]]
+) -> dict[LogKey, LogPlan]:
+    """Find the distinct (stream, key) pairs, and what is read of each."""
+    readers: dict[LogKey, list[tuple[Query, Side]]] = {}
+    for signature, queries in groups.items():
+        for side in _SIDES:
+            mine = readers.setdefault(_log(streams, signature, side), [])
+            mine.extend((query, side) for query in queries)
+    return {
+        (stream, key): plan_log(streams[stream.lower()], key, mine) for (stream, key), mine in readers.items()
+    }
+
+
+def _log(streams: Mapping[str, Stream], signature: Signature, side: Side) -> LogKey:
+    """Say which log one side of a signature reads."""
+    stream = streams[(signature.left if side == "l" else signature.right).lower()]
+    return stream.name, log_key(stream, signature.keys, side)

@@ -1,0 +1,70 @@
+"""Streams and queries as JSON, so that a state directory knows what it serves without its script.
+
+In:  frozen values of `penstock.sql.query`.  Out: JSON, and the same values again: reading gives back what was written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def workload_to_json(streams: Iterable[Stream], queries: Iterable[Query]) -> dict[str, Any]:
+    """Write streams and queries as JSON."""
+    return {
+        "streams": [asdict(stream) for stream in streams],
+        "queries": [_query_to_json(query) for query in queries],
+    }
+
+
+def workload_from_json(data: Mapping[str, Any]) -> tuple[dict[str, Stream], tuple[Query, ...]]:
+    """Read streams (by name) and queries."""
+    streams = [_stream(each) for each in data["streams"]]
+    return {each.name: each for each in streams}, tuple(_query(each) for each in data["queries"])
+
+
+def _query_to_json(query: Query) -> dict[str, Any]:
+    """Write one query; sets are sorted, so that equal queries give equal text."""
+    data = asdict(query)
+    for name in ("left_columns", "right_columns"):
+        data[name] = sorted(data[name])
+    return data
+
+
+def _options(data: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
+    """Read option pairs."""
+    return tuple((name, value) for name, value in data)
+
+
+def _stream(data: Mapping[str, Any]) -> Stream:
+    """Read one stream."""
+    columns = tuple(Column(**each) for each in data["columns"])
+    return Stream(**{**data, "columns": columns, "options": _options(data["options"])})
+
+
+def _query(data: Mapping[str, Any]) -> Query:
+    """Read one query."""
+    outputs = tuple(
+        Output(each["name"], each["expression"], tuple(each["column"]) if each["column"] else None)  # type: ignore[arg-type]
+        for each in data["outputs"]
+    )
+    return Query(
+        **{
+            **data,
+            "keys": tuple(Key(**each) for each in data["keys"]),
+            "window": Range(**data["window"]),
+            "outputs": outputs,
+            "left_predicates": tuple(data["left_predicates"]),
+            "right_predicates": tuple(data["right_predicates"]),
+            "residual": tuple(data["residual"]),
+            "left_columns": frozenset(data["left_columns"]),
+            "right_columns": frozenset(data["right_columns"]),
+            "sink": Sink(data["sink"]["kind"], _options(data["sink"]["options"])),
+            "options": _options(data["options"]),
+        }
+    )

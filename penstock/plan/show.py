@@ -1,0 +1,167 @@
+"""The plan, for people and for tools: text, JSON, Mermaid.
+
+In:  a `Plan`.  Out: text.  The text form is EXPLAIN, and the golden files of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.interval import show_duration
+from penstock.sql.query import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.plan.build import Plan
+    from penstock.plan.chain import Slice
+    from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
+
+
+def plan_text(plan: Plan) -> str:
+    """Print the whole plan."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    """Print logs, then chains."""
+    yield f"{len(plan.queries)} queries, {len(plan.groups)} chain(s), {len(plan.logs)} log(s)"
+    for log in plan.logs:
+        yield from _log_lines(log)
+    for group in plan.groups:
+        yield from _group_lines(group)
+
+
+def _log_lines(log: LogPlan) -> Iterator[str]:
+    """Print what is stored of a stream."""
+    key = ", ".join(part.expression for part in log.key)
+    kind = "64-bit key" if log.whole_key else "hashed key, compared"
+    yield ""
+    yield f"Log {log.stream} by {key} ({kind})"
+    yield f"  columns     {', '.join(log.columns) or '(none)'}"
+    for bit, predicate in enumerate(log.predicates):
+        yield f"  bit {bit:<7} {predicate}"
+
+
+def _group_lines(group: Group) -> Iterator[str]:
+    """Print a chain: its slices on either side, and who reads each."""
+    keys = " and ".join(f"l.{key.left} = r.{key.right}" for key in group.signature.keys)
+    yield ""
+    yield f"Chain {group.left.stream} l ⋈ {group.right.stream} r on {keys}"
+    for side, log in (("l", group.left), ("r", group.right)):
+        slices = group.chain.side(side)  # type: ignore[arg-type]
+        if slices:
+            yield f"  state of {log.stream} ({side})"
+        for level, piece in slices:
+            yield f"    {show_ages(piece):<22} -> {', '.join(group.chain.readers[level]) or '(nobody)'}"
+    yield "  queries"
+    for member in group.members:
+        query = member.query
+        conditions = [f"l: {each}" for each in query.left_predicates]
+        conditions += [f"r: {each}" for each in query.right_predicates]
+        conditions += list(query.residual)
+        suffix = f"  where {' and '.join(conditions)}" if conditions else ""
+        yield f"    {query.name:<12} {show_window(group, query.name):<28} -> {query.sink.kind}{suffix}"
+
+
+def show_window(group: Group, name: str) -> str:
+    """Print a query's window per side."""
+    query = next(member.query for member in group.members if member.query.name == name)
+    lo, hi = query.window.lo, query.window.hi
+    if hi == 1 - lo:
+        return f"WINDOW {_age(hi)}"
+    return f"{_signed(lo)} <= r - l < {_signed(hi)}"
+
+
+def _signed(difference: int) -> str:
+    """Print a difference with its sign."""
+    return f"-{_age(-difference)}" if difference < 0 else _age(difference)
+
+
+def show_ages(piece: Slice) -> str:
+    """Print the ages of a slice.
+
+    >>> from penstock.plan.chain import Slice
+    >>> from penstock.sql.query import Range
+    >>> show_ages(Slice(Range(0, 10_000_000)))
+    '[0 s, 10 s)'
+    """
+    start, end = piece.ages
+    if piece.side == "r" and start == 1:
+        return f"(0 s, {_age(end)})"
+    return f"[{_age(start)}, {_age(end)})"
+
+
+def _age(age: int) -> str:
+    """Print an age, or say that there is no end to it."""
+    return "for ever" if age >= FOREVER else show_duration(age)
+
+
+def plan_json(plan: Plan) -> str:
+    """Write the plan as JSON, for tools."""
+    return json.dumps({"logs": [_log_json(log) for log in plan.logs], "chains": [_group_json(g) for g in plan.groups]}, indent=2)
+
+
+def _log_json(log: LogPlan) -> dict[str, Any]:
+    """Describe a log."""
+    return {
+        "id": log.id,
+        "stream": log.stream,
+        "key": [part.expression for part in log.key],
+        "columns": list(log.columns),
+        "predicates": list(log.predicates),
+    }
+
+
+def _group_json(group: Group) -> dict[str, Any]:
+    """Describe a chain."""
+    return {
+        "id": group.id,
+        "left": group.left.id,
+        "right": group.right.id,
+        "slices": [
+            {
+                "side": piece.side,
+                "ages_us": list(piece.ages),
+                "readers": list(group.chain.readers[level]),
+            }
+            for level, piece in enumerate(group.chain.slices)
+        ],
+        "queries": [
+            {
+                "name": member.query.name,
+                "window_us": [member.query.window.lo, member.query.window.hi],
+                "levels": list(member.levels),
+                "left_predicates": list(member.query.left_predicates),
+                "right_predicates": list(member.query.right_predicates),
+                "residual": list(member.query.residual),
+                "sink": member.query.sink.kind,
+            }
+            for member in group.members
+        ],
+    }
+
+
+def plan_mermaid(plan: Plan) -> str:
+    """Draw the plan as a Mermaid flow chart: logs, slices, queries."""
+    lines = ["flowchart LR"]
+    for number, log in enumerate(plan.logs):
+        lines.append(f'  L{number}[("{log.stream} by {", ".join(part.expression for part in log.key)}")]')
+    places = {log.id: number for number, log in enumerate(plan.logs)}
+    for g, group in enumerate(plan.groups):
+        lines += _group_mermaid(group, g, places)
+    return "\n".join(lines) + "\n"
+
+
+def _group_mermaid(group: Group, g: int, places: dict[str, int]) -> Iterator[str]:
+    """Draw one chain: each side's slices in a row, and an arrow to each reader."""
+    for side, log in (("l", group.left), ("r", group.right)):
+        before = f"L{places[log.id]}"
+        for level, piece in group.chain.side(side):  # type: ignore[arg-type]
+            node = f"S{g}_{level}"
+            yield f'  {before} --> {node}["{log.stream} {show_ages(piece)}"]'
+            for reader in group.chain.readers[level]:
+                yield f"  {node} -.-> Q_{reader}(({reader}))"
+            before = node

@@ -1,0 +1,104 @@
+"""What ingest keeps of a stream: the log's key, columns and predicate bits.
+
+A log holds the rows of one stream sorted by one join key.  All groups that join the stream on that key share it.
+It stores only what some query reads:
+
+* the key, as one 64-bit number where that is the whole key, else as a hash and the key columns themselves;
+* the event time;
+* one bit per distinct predicate that some query has on the stream;
+* the columns that some query's output or residual condition reads.
+
+In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.ingest`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.sql.query import Key, Query, Side, Stream
+
+WHOLE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz"})
+"""Types of which one value fits in 64 bits, so that its hash can be one to one."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyPart:
+    """One column of a join key: a Spark SQL expression over the stream, and the type it is compared as.
+
+    `cast` says that the expression is not of that type yet.  `type` is empty where only Spark can tell.
+    """
+
+    expression: str
+    type: str
+    cast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlan:
+    """One stream's rows, sorted by one key."""
+
+    id: str
+    stream: str
+    key: tuple[KeyPart, ...]
+    predicates: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a log that nothing can be looked up in, or whose predicates have two bits."""
+        if not self.key:
+            raise InputError(f"log {self.id} has no key")
+        if len(set(self.predicates)) != len(self.predicates):
+            raise InputError(f"log {self.id} has a predicate twice")
+
+    @property
+    def whole_key(self) -> bool:
+        """Say whether 64 bits hold the whole key, so that equal hashes are equal keys."""
+        return len(self.key) == 1 and self.key[0].type in WHOLE_TYPES
+
+    def mask(self, predicates: Iterable[str]) -> int:
+        """Give the bits of some of this log's predicates."""
+        return sum(1 << self.predicates.index(each) for each in set(predicates))
+
+
+def log_key(stream: Stream, keys: Iterable[Key], side: Side) -> tuple[KeyPart, ...]:
+    """Say how one side of the join is keyed."""
+    return tuple(_key_part(stream, key.left if side == "l" else key.right, key.type) for key in keys)
+
+
+def _key_part(stream: Stream, expression: str, common: str) -> KeyPart:
+    """Type one key column: the common type if there is one, else the declared type of a plain column."""
+    column = stream.column(expression.strip("`"))
+    declared = column.type if column else ""
+    return KeyPart(expression, common or declared, cast=bool(common) and common != declared)
+
+
+def log_id(stream: str, key: tuple[KeyPart, ...]) -> str:
+    """Name a log so that it is readable, and safe as a directory name.
+
+    >>> log_id("Temperature", (KeyPart("LocationId", "bigint"),))
+    'temperature-locationid-e81c46a0'
+    """
+    text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}".lower()
+    words = re.sub(r"[^a-z0-9]+", "_", "_".join(part.expression for part in key).lower()).strip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
+    return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
+
+
+def plan_log(stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Query, Side]]) -> LogPlan:
+    """Collect what the queries that read a log need of its stream."""
+    predicates: dict[str, None] = {}
+    columns: set[str] = set()
+    for query, side in readers:
+        left = side == "l"
+        predicates |= dict.fromkeys(query.left_predicates if left else query.right_predicates)
+        columns |= query.left_columns if left else query.right_columns
+    stored = tuple(each.name for each in stream.columns if each.name in columns)
+    return LogPlan(log_id(stream.name, key), stream.name, key, tuple(predicates), stored)

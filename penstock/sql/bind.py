@@ -1,0 +1,200 @@
+"""One SELECT to a `Query`: the path from text to meaning, on one screen.
+
+    tokens ─┬─ window clauses ─────────────────────────┐
+            └─ tree ─ shape ─ scope ─┬─ conditions ──── window, keys, predicates
+                                     └─ outputs
+
+The result is the same whatever the order of streams in FROM, of conditions, or of the sides of a comparison: the
+stream whose name comes first is the left one.  A self-join keeps its order.
+
+In:  the text of a SELECT, and the streams there are.
+Out: a `Query`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.errors import SqlError, did_you_mean
+from penstock.sql.conditions import Conditions, classify
+from penstock.sql.names import Input, Scope
+from penstock.sql.options import check_query_options
+from penstock.sql.outputs import make_outputs
+from penstock.sql.query import FOREVER, Query, Range, Sink
+from penstock.sql.shape import check_expressions, check_statement, find_word, tables
+from penstock.sql.tokens import Source, Span, span_of_tokens
+from penstock.sql.windows import Clauses, WindowSpec, take_windows, to_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlglot.tokenizer_core import Token
+
+    from penstock.sql.query import Key, Side, Stream
+
+_WAYS = (
+    "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
+    "or a condition such as B.ts BETWEEN A.ts AND A.ts + INTERVAL 1 MINUTE"
+)
+
+
+def bind_query(
+    name: str,
+    text: str,
+    streams: Mapping[str, Stream],
+    sink: Sink | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Query:
+    """Bind one SELECT, as given from Python.
+
+    >>> from penstock.sql.query import Column, Stream
+    >>> columns = (Column("k", "bigint"), Column("ts", "timestamp"))
+    >>> streams = {each: Stream(each, columns, "ts") for each in ("A", "B")}
+    >>> query = bind_query("q", "SELECT B.* FROM B, A WHERE B.K = A.K WINDOW 1 min", streams)
+    >>> query.left, query.keys, query.window
+    ('A', (Key(left='k', right='k', type=''),), Range(lo=-59999999, hi=60000000))
+    """
+    source = Source(text)
+    if not source.statements:
+        raise source.error(f"query {name} is empty: it needs a SELECT", (0, 1))
+    if len(source.statements) > 1:
+        raise source.error("one query at a time: this is a second", span_of_tokens(source.statements[1]))
+    checked = check_query_options(options or {})
+    return bind_tokens(name, source, source.statements[0], streams, sink or Sink(), checked)
+
+
+def bind_tokens(
+    name: str,
+    source: Source,
+    tokens: Sequence[Token],
+    streams: Mapping[str, Stream],
+    sink: Sink,
+    options: tuple[tuple[str, str], ...],
+) -> Query:
+    """Bind a SELECT that stands somewhere in a script."""
+    clauses, rest = take_windows(source, tokens, name)
+    if not rest:
+        raise source.error(f"query {name} is empty: it needs a SELECT", span_of_tokens(tokens))
+    select = check_statement(source, source.parse(rest), rest)
+    check_expressions(source, select, span_of_tokens(tokens))
+    scope = _make_scope(source, select, rest, streams, name)
+    conditions = classify(scope, _conditions(scope, select))
+    outputs, trees = make_outputs(scope, select, rest)
+    left, right = scope.side("l"), scope.side("r")
+    return Query(
+        name=name,
+        left=left.stream.name,
+        right=right.stream.name,
+        keys=_keys(scope, conditions, rest, name),
+        window=_window(scope, clauses, conditions, name),
+        outputs=outputs,
+        left_predicates=conditions.sorted_predicates("l"),
+        right_predicates=conditions.sorted_predicates("r"),
+        residual=conditions.sorted_residual(),
+        left_columns=_columns_read([*trees, *conditions.residual], "l"),
+        right_columns=_columns_read([*trees, *conditions.residual], "r"),
+        sink=sink,
+        options=options,
+        text=source.slice(tokens),
+    )
+
+
+def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream]) -> Query:
+    """Bind a query again with another WINDOW.
+
+    The new window takes the place of the query's WINDOW and of windows after its streams; a condition between the
+    two event times is part of the query and stays.
+    """
+    source = Source(query.text)
+    _, rest = take_windows(source, source.statements[0], query.name)
+    kept = {(token.start, token.end) for token in rest}
+    gone = [token for token in source.statements[0] if (token.start, token.end) not in kept]
+    text = list(query.text)
+    for token in gone:
+        text[token.start : token.end + 1] = " " * (token.end + 1 - token.start)
+    changed = Source(f"{''.join(text).rstrip()}\nWINDOW {window.text}")
+    return bind_tokens(query.name, changed, changed.statements[0], streams, query.sink, query.options)
+
+
+def _make_scope(
+    source: Source, select: exp.Select, tokens: Sequence[Token], streams: Mapping[str, Stream], query: str
+) -> Scope:
+    """Look up the two streams and decide which is left."""
+    written = tables(source, select, tokens, query)
+    span = span_of_tokens(tokens)
+    first, second = (_find_stream(source, each, streams, span) for each in written)
+    aliases = [each.alias or each.name for each in written]
+    if aliases[0].lower() == aliases[1].lower():
+        message = f"both streams are called {aliases[1]}: give each an alias, FROM {first.name} x, {second.name} y"
+        raise source.error(message, source.span_of(written[1], span))
+    swapped = second.name.lower() < first.name.lower()
+    sides: tuple[Side, Side] = ("r", "l") if swapped else ("l", "r")
+    inputs = (Input(aliases[0], first, sides[0]), Input(aliases[1], second, sides[1]))
+    using = tuple(each.name.lower() for join in select.args["joins"] for each in join.args.get("using") or [])
+    return Scope(source, span, inputs, using)
+
+
+def _find_stream(source: Source, table: exp.Table, streams: Mapping[str, Stream], span: Span) -> Stream:
+    """Find a declared stream, ignoring case."""
+    folded = {each.name.lower(): each for each in streams.values()}
+    parts = [part.copy() for part in table.parts]
+    name = ".".join(part.name for part in parts)
+    found = folded.get(name.lower())
+    if not found:
+        hint = did_you_mean(name, [each.name for each in streams.values()])
+        raise source.error(f"stream {name} is not declared: {hint}", source.span_of(exp.Tuple(expressions=parts), span))
+    return found
+
+
+def _conditions(scope: Scope, select: exp.Select) -> list[exp.Expr]:
+    """Give every condition, resolved: of WHERE, of ON, and those that USING stands for."""
+    found = [_using(scope, each) for join in select.args["joins"] for each in join.args.get("using") or []]
+    written = [join.args.get("on") for join in select.args["joins"]]
+    where = select.args.get("where")
+    written += [where.this] if where else []
+    return found + [scope.resolve(each) for each in written if each]
+
+
+def _using(scope: Scope, name: exp.Expr) -> exp.Expr:
+    """Write ``USING (k)`` as ``A.k = B.k``."""
+    plain = exp.to_identifier(name.name).update_positions(name)
+    sides = [exp.Column(this=plain.copy(), table=exp.to_identifier(each.alias)) for each in scope.inputs]
+    return scope.resolve(exp.EQ(this=sides[0], expression=sides[1]))
+
+
+def _keys(scope: Scope, conditions: Conditions, tokens: Sequence[Token], query: str) -> tuple[Key, ...]:
+    """Give the equalities of the join, of which there must be one."""
+    if not conditions.keys:
+        first, second = (each.alias for each in scope.inputs)
+        message = f"{query} joins without an equality: it needs a condition such as {first}.key = {second}.key"
+        raise scope.source.error(message, find_word(scope.source, tokens, "FROM") or scope.span)
+    return conditions.sorted_keys()
+
+
+def _window(scope: Scope, clauses: Clauses, conditions: Conditions, query: str) -> Range:
+    """Intersect the window clauses with the bounds stated as conditions."""
+    source, aliases = scope.source, [each.alias for each in scope.inputs]
+    stated = to_range(source, clauses, query, aliases)
+    if stated is None and not conditions.bounds:
+        raise source.error(f"{query} needs a window: {_WAYS}", scope.span)
+    window = stated or Range.window(FOREVER, FOREVER)
+    if scope.inputs[0].side == "r":
+        window = window.turned()
+    lo = max([window.lo, *(bound.lo for bound, _ in conditions.bounds)])
+    hi = min([window.hi, *(bound.hi for bound, _ in conditions.bounds)])
+    if lo >= hi:
+        raise _empty(scope, conditions, query)
+    return Range(lo, hi)
+
+
+def _empty(scope: Scope, conditions: Conditions, query: str) -> SqlError:
+    """Say that the conditions on time exclude each other."""
+    message = f"window of {query} is empty: its conditions on time leave no pair of rows"
+    return scope.error(message, conditions.bounds[-1][1])
+
+
+def _columns_read(trees: Sequence[exp.Expr], side: Side) -> frozenset[str]:
+    """List the columns of one side that some trees read."""
+    return frozenset(c.name for tree in trees for c in tree.find_all(exp.Column) if c.table == side)

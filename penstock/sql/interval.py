@@ -1,0 +1,128 @@
+"""Lengths of time: text to whole microseconds and back.
+
+Everything a user writes as a length of time passes here: ``WINDOW 2.5 seconds``, ``lateness = '5 seconds'``,
+``INTERVAL '01:30' MINUTE TO SECOND``.  Inside, a length is an integer of microseconds and nothing else.
+
+A month or a year has no fixed length and is refused; a day is 24 hours and a week 7 days.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from penstock.errors import did_you_mean
+from penstock.sql.query import FOREVER, SECOND
+
+_SPELLINGS = {
+    1: "microsecond microseconds us",
+    1_000: "millisecond milliseconds ms",
+    SECOND: "second seconds sec secs s",
+    60 * SECOND: "minute minutes min mins m",
+    3_600 * SECOND: "hour hours hr hrs h",
+    86_400 * SECOND: "day days d",
+    604_800 * SECOND: "week weeks w",
+}
+UNITS = {name: micros for micros, names in _SPELLINGS.items() for name in names.split()}
+"""Microseconds in one of each unit, by every spelling."""
+
+_CALENDAR = {"month", "months", "year", "years", "quarter", "quarters"}
+_SHOWN = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1_000))
+_PART = re.compile(r"\s*([+-]?\s*(?:\d+\.?\d*|\.\d+))\s*([^\W\d_]*)")
+_FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+class DurationError(ValueError):
+    """A text that is not a length of time; the message completes the sentence "<text> …"."""
+
+
+def parse_duration(text: str) -> int:
+    """Read a length of time such as ``5 seconds`` or ``1 hour 30 minutes``, in microseconds.
+
+    >>> parse_duration("2.5 seconds"), parse_duration("1 min 30s"), parse_duration("-1 ms")
+    (2500000, 90000000, -1000)
+    >>> parse_duration("10")
+    Traceback (most recent call last):
+    penstock.sql.interval.DurationError: has no unit: write 10 seconds, say
+    """
+    rest, total = text.strip(), Fraction(0)
+    if not rest:
+        raise DurationError("is empty: write a number and a unit, such as 10 seconds")
+    while rest:
+        part = _PART.match(rest)
+        if not part:
+            raise DurationError("is not a length of time: write a number and a unit, such as 10 seconds")
+        total += Fraction(part[1].replace(" ", "")) * _unit(part[2], part[1])
+        rest = rest[part.end() :].strip()
+    return _whole(total)
+
+
+def parse_span(text: str, first: str, last: str) -> int:
+    """Read the text of an interval of several fields, such as ``'01:30' MINUTE TO SECOND``.
+
+    >>> parse_span("01:30", "MINUTE", "SECOND"), parse_span("-1 02:00:00.5", "DAY", "SECOND")
+    (90000000, -93600500000)
+    """
+    if first not in _FIELDS or last not in _FIELDS:
+        raise DurationError("has no fixed length: state it in days")
+    fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
+    sign, body = (-1, text.strip()[1:]) if text.strip().startswith("-") else (1, text.strip())
+    numbers = re.split(r"[ :]", body.lstrip("+"))
+    if len(numbers) != len(fields) or not all(re.fullmatch(r"\d+(\.\d+)?", each) for each in numbers):
+        raise DurationError(f"does not have the fields {first} TO {last}")
+    pairs = zip(numbers, fields, strict=True)
+    return sign * _whole(sum((Fraction(n) * UNITS[f.lower()] for n, f in pairs), Fraction(0)))
+
+
+def show_duration(micros: int) -> str:
+    """Write a length of time the way a person would.
+
+    >>> [show_duration(each) for each in (0, 1, 2_500_000, 60_000_000, 61_000_000, -1_000, 5_400_000_000)]
+    ['0 s', '1 µs', '2.5 s', '1 min', '61 s', '-1 ms', '1.5 h']
+    >>> show_duration(12_345_678), show_duration(FOREVER)
+    ('12.345678 s', 'unbounded')
+    """
+    if micros < 0:
+        return f"-{show_duration(-micros)}"
+    if micros >= FOREVER:
+        return "unbounded"
+    if micros == 0:
+        return "0 s"
+    for unit, size in _SHOWN:
+        if micros >= size and micros * 10 % size == 0:
+            return f"{_decimal(micros, size)} {unit}"
+    unit, size = next(((unit, size) for unit, size in _SHOWN[3:] if micros >= size), ("µs", 1))
+    return f"{_decimal(micros, size)} {unit}"
+
+
+def _decimal(micros: int, size: int) -> str:
+    """Divide exactly, and write it without trailing zeros."""
+    whole, part = divmod(micros, size)
+    digits = len(str(size)) - 1 if str(size).strip("0") == "1" else 1
+    tail = str(part * 10**digits // size).zfill(digits).rstrip("0") if part else ""
+    return f"{whole}.{tail}" if tail else str(whole)
+
+
+def _unit(name: str, number: str) -> int:
+    """Find how long a unit is."""
+    if not name:
+        raise DurationError(f"has no unit: write {number.strip()} seconds, say")
+    if name.lower() in _CALENDAR:
+        raise DurationError(f"has no fixed length ({name} vary): state it in days")
+    if name.lower() not in UNITS:
+        raise DurationError(f"has an unknown unit {name}: {did_you_mean(name, _unit_names())}")
+    return UNITS[name.lower()]
+
+
+def _unit_names() -> list[str]:
+    """List one spelling of each unit, for messages."""
+    return [names.split()[1] for names in _SPELLINGS.values()]
+
+
+def _whole(total: Fraction) -> int:
+    """Check that a length is a whole number of microseconds that a timestamp can differ by."""
+    if total.denominator != 1:
+        raise DurationError("is not a whole number of microseconds, the finest time there is")
+    if abs(total) >= FOREVER:
+        raise DurationError("is longer than time in Spark: write [UNBOUNDED] after each stream")
+    return int(total)

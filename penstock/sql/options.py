@@ -1,0 +1,161 @@
+"""What may stand in ``WITH (…)`` and after ``SET``: the known names and their values.
+
+An option of a stream that is not ours belongs to the Spark source and passes untouched.  A query has no such
+neighbour, so an unknown option there is a mistake, and is refused with the nearest known name.
+
+In:  `Option`s with their places (`read_options`), or plain mappings from Python.
+Out: checked pairs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.errors import InputError, did_you_mean
+from penstock.sql.interval import DurationError, parse_duration
+from penstock.sql.query import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sqlglot.tokenizer_core import Token
+
+    from penstock.sql.tokens import Reader, Source, Span
+
+ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
+STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
+SCHEDULERS = ("lwo", "swf", "mqt")
+SINKS = {"parquet": ("path", "compression"), "table": (), "console": (), "noop": ()}
+"""The sinks a script can name, and the options of each."""
+
+_CHOICES = {"order": ORDERS, "strategy": STRATEGIES, "scheduler": SCHEDULERS}
+_DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
+_QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after")
+_SETTINGS = ("strategy", "scheduler", "memory")
+_PASSED_ON = ("spark.", "penstock.")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One ``key = 'value'`` and where it stands."""
+
+    key: str
+    value: str
+    key_span: Span
+    value_span: Span
+
+
+def read_options(reader: Reader) -> list[Option]:
+    """Read ``(k = 'v', …)``; the same key twice, in whatever case, is refused."""
+    found: list[Option] = []
+    reader.expect("(", "options are written WITH (name = 'value', ...)")
+    while not reader.accept(")"):
+        option = _read_option(reader)
+        if any(each.key.lower() == option.key.lower() for each in found):
+            raise reader.error(f"option {option.key} is given twice", option.key_span)
+        found.append(option)
+        if not reader.accept(",") and reader.word() != ")":
+            raise reader.error(f"{reader.found()}: options are separated by commas and end with )")
+    return found
+
+
+def _read_option(reader: Reader) -> Option:
+    """Read one ``key = 'value'``; the key may have dots, the value may be a bare number or word."""
+    key_span = reader.span
+    key = reader.until(TokenType.EQ, TokenType.COMMA, TokenType.R_PAREN)
+    if not key:
+        raise reader.error(f"{reader.found()}: an option is written name = 'value'")
+    key_span = (key_span[0], key[-1].end + 1)
+    reader.expect("=", "an option is written name = 'value'")
+    value = reader.until(TokenType.COMMA, TokenType.R_PAREN)
+    if not value:
+        raise reader.error(f"{reader.found()}: option {plain(reader.source, key)} has no value")
+    value_span = (value[0].start, value[-1].end + 1)
+    if len(value) > 1 and any(token.token_type == TokenType.STRING for token in value):
+        raise reader.error("options are separated by commas", (value[1].start, value[-1].end + 1))
+    return Option(plain(reader.source, key), plain(reader.source, value), key_span, value_span)
+
+
+def plain(source: Source, tokens: list[Token]) -> str:
+    """Give what a quoted text says, or a bare one as it is written."""
+    if len(tokens) == 1 and tokens[0].token_type in {TokenType.STRING, TokenType.IDENTIFIER}:
+        return tokens[0].text
+    return source.slice(tokens)
+
+
+def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tuple[tuple[str, str], ...]]:
+    """Split the options of CREATE QUERY into its sink and its own, each checked."""
+    given = {each.key.lower(): each for each in options}
+    kind = given["sink"].value.lower() if "sink" in given else Sink().kind
+    if kind not in SINKS:
+        hint = "a callback is given from Python" if kind == "callback" else did_you_mean(kind, SINKS)
+        raise source.error(f"unknown sink {kind}: {hint}", given["sink"].value_span)
+    for name, option in given.items():
+        try:
+            _check_query_option(name, option.value, kind)
+        except InputError as error:
+            raise source.error(str(error), option.key_span) from None
+    if kind == "parquet" and "path" not in given:
+        message = "sink parquet needs a path: WITH (sink = 'parquet', path = '...')"
+        raise source.error(message, given["sink"].value_span)
+    sink = Sink(kind, tuple((name, given[name].value) for name in SINKS[kind] if name in given))
+    return sink, tuple((name, given[name].value.lower()) for name in sorted(given) if name in _QUERY_OPTIONS)
+
+
+def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Check the options of a query given from Python, where there is no text to point into."""
+    for name, value in options.items():
+        if name.lower() not in _QUERY_OPTIONS:
+            raise InputError(f"unknown query option {name}: {did_you_mean(name, _QUERY_OPTIONS)}")
+        check_value(name.lower(), str(value))
+    return tuple(sorted((name.lower(), str(value).lower()) for name, value in options.items()))
+
+
+def _check_query_option(name: str, value: str, kind: str) -> None:
+    """Check one option of CREATE QUERY, in lower case."""
+    if name == "sink" or name in SINKS[kind]:
+        return
+    owner = next((sink for sink, names in SINKS.items() if name in names), None)
+    if owner:
+        raise InputError(f"option {name} is for sink = '{owner}', and this sink is {kind}")
+    if name not in _QUERY_OPTIONS:
+        known = ["sink", *SINKS[kind], *_QUERY_OPTIONS]
+        raise InputError(f"unknown query option {name}: {did_you_mean(name, known)}")
+    check_value(name, value)
+
+
+def setting_name(name: str) -> str:
+    """Give a setting's normal name; ``spark.`` and ``penstock.`` settings keep their case."""
+    if name.lower().startswith(_PASSED_ON):
+        return name
+    if name.lower() not in _SETTINGS:
+        raise InputError(f"unknown setting {name}: {did_you_mean(name, _SETTINGS)}")
+    return name.lower()
+
+
+def check_value(name: str, value: str) -> None:
+    """Refuse a value that this option or setting cannot have."""
+    choices = _CHOICES.get(name)
+    if choices and value.lower() not in choices:
+        raise InputError(f"{name} cannot be {value}: choose one of: {', '.join(choices)}")
+    if name == "alpha" and not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):
+        raise InputError(f"alpha cannot be {value}: it is a number, 0 or more")
+    if name == "memory" and not re.fullmatch(r"\d+(\.\d+)?\s*([kmgt]i?)?b?", value.lower()):
+        raise InputError(f"memory cannot be {value}: write an amount such as 2g or 512m")
+    if name in _DURATIONS:
+        check_duration(name, value)
+
+
+def check_duration(name: str, value: str) -> int:
+    """Read an option that is a length of time, 0 or more, in microseconds."""
+    try:
+        micros = parse_duration(value)
+    except DurationError as error:
+        raise InputError(f"{name} {value!r} {error}") from None
+    if micros < 0:
+        raise InputError(f"{name} {value!r} is negative: it must be 0 or more")
+    return micros

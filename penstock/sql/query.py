@@ -1,0 +1,184 @@
+"""What a script means, once its text is forgotten: streams, queries and settings.
+
+Every later room works on these values and never on SQL text.  They are frozen, and two
+queries that mean the same are equal but for their name, sink and output columns.
+
+The one idea of time here: a pair of rows has a *difference* ``d = T_right - T_left``, in
+microseconds, and a window is a half-open range of it::
+
+                   right row is older          right row is younger
+    d   ---------------|------------------0------------------|------------->
+                  -W_right + 1                             W_left
+                       [=====================================)     Range(lo, hi)
+
+``WINDOW w`` is ``Range(-w + 1, w)``: strict at the far end on both sides.  An interval predicate
+of Spark or Flink is whatever range it states, also one that does not contain 0.
+
+In:  the text, through `penstock.sql.script` and `penstock.sql.bind`.
+Out: `penstock.plan` groups queries by `Query.signature` and shares what they share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.errors import InputError
+
+SECOND = 1_000_000
+"""One second in the unit of time used everywhere inside: the microsecond."""
+
+FOREVER = 1 << 60
+"""A window of ``[UNBOUNDED]``: longer than any difference of two timestamps Spark can hold."""
+
+Side = Literal["l", "r"]
+"""Which stream of the pair: expressions write ``l.Value`` and ``r.Value``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a stream: its name as declared and its Spark SQL type in lower case."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A source of rows with an event time.
+
+    `format` is empty for a stream given as a DataFrame from Python; `options` go to the Spark
+    source untouched.  `lateness` is in microseconds.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    time: str
+    lateness: int = 0
+    format: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a stream whose time column or lateness cannot be right."""
+        if self.column(self.time) is None:
+            raise InputError(f"time column {self.time} of stream {self.name} is not one of its columns")
+        if self.lateness < 0:
+            raise InputError(f"lateness of stream {self.name} is negative: it must be 0 or more")
+
+    def column(self, name: str) -> Column | None:
+        """Find a column by name, whatever its case."""
+        return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """The differences ``lo <= T_right - T_left < hi`` (microseconds) that a window admits."""
+
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        """Refuse a range that no pair can be in."""
+        if self.lo >= self.hi:
+            raise InputError(f"window [{self.lo}, {self.hi}) µs is empty: no pair of rows can be in it")
+
+    def __contains__(self, difference: int) -> bool:
+        """Say whether a pair with this difference is in the window."""
+        return self.lo <= difference < self.hi
+
+    def turned(self) -> Range:
+        """Give the same window seen with the two streams exchanged.
+
+        >>> Range(0, 10).turned()
+        Range(lo=-9, hi=1)
+        """
+        return Range(-self.hi + 1, -self.lo + 1)
+
+    @classmethod
+    def window(cls, left: int, right: int) -> Range:
+        """Build the papers' window: ``0 <= d < left`` or ``0 <= -d < right``.
+
+        >>> Range.window(10, 10)
+        Range(lo=-9, hi=10)
+        """
+        return cls(-right + 1, left)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """One equality of the join: an expression per side, and the type both are compared as.
+
+    Expressions are Spark SQL over the bare columns of their stream, in canonical form.
+    `type` is the common type to cast both sides to, or empty where they have the same type already.
+    """
+
+    left: str
+    right: str
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One column of the result.
+
+    `expression` is Spark SQL over ``l.column`` and ``r.column``.  `column` is set when it is a plain
+    column, so that no expression needs to be evaluated for it.
+    """
+
+    name: str
+    expression: str
+    column: tuple[Side, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where a query's result goes: ``parquet``, ``table``, ``console``, ``callback`` or ``noop``."""
+
+    kind: str = "table"
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str, default: str = "") -> str:
+        """Read one option by name."""
+        return dict(self.options).get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What two queries must have in common to share state: the two streams and the equalities."""
+
+    left: str
+    right: str
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A window join in normal form.
+
+    `left` and `right` are stream names in alphabetical order (ignoring case), whatever the order in
+    the text.  Predicates are conjuncts in canonical Spark SQL, sorted, without repeats: `left_predicates`
+    and `right_predicates` over the bare columns of one stream, `residual` over ``l.`` and ``r.`` columns.
+    """
+
+    name: str
+    left: str
+    right: str
+    keys: tuple[Key, ...]
+    window: Range
+    outputs: tuple[Output, ...]
+    left_predicates: tuple[str, ...] = ()
+    right_predicates: tuple[str, ...] = ()
+    residual: tuple[str, ...] = ()
+    left_columns: frozenset[str] = frozenset()
+    """Columns of the left stream that outputs and residual read (predicates and keys not counted)."""
+    right_columns: frozenset[str] = frozenset()
+    sink: Sink = field(default_factory=Sink)
+    options: tuple[tuple[str, str], ...] = ()
+    """Options of the query itself, such as ``order``."""
+    text: str = ""
+    """The SELECT as the user wrote it, for showing only."""
+
+    @property
+    def signature(self) -> Signature:
+        """Say what this query can share with others."""
+        return Signature(self.left, self.right, self.keys)

@@ -1,0 +1,243 @@
+"""A script to statements, and to what stands once all of them are done.
+
+Statements are read in order, and each sees the streams declared before it.  What a script says about queries it
+did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement and judged by the engine.
+
+In:  the text, and the streams declared outside it.
+Out: a `Script`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.errors import InputError, SqlError, did_you_mean
+from penstock.sql.bind import bind_tokens, with_window
+from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
+from penstock.sql.streams import read_stream
+from penstock.sql.tokens import Reader, Source, Span, span_of_tokens
+from penstock.sql.windows import WindowSpec, read_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.sql.query import Query, Stream
+
+_STATEMENTS = (
+    "CREATE STREAM", "CREATE QUERY", "DROP QUERY", "DROP STREAM", "ALTER QUERY", "SHOW QUERIES", "EXPLAIN", "SET",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream:
+    """``CREATE STREAM name (…) WITH (…)``."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQuery:
+    """``CREATE QUERY name [WITH (…)] AS SELECT …``."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class DropQuery:
+    """``DROP QUERY name``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
+    """``DROP STREAM name``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuery:
+    """``ALTER QUERY name SET WINDOW …``; `penstock.sql.bind.with_window` applies it to a query."""
+
+    name: str
+    window: WindowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ShowQueries:
+    """``SHOW QUERIES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """``EXPLAIN`` of the whole plan, or of one query."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """``SET name = 'value'``."""
+
+    name: str
+    value: str
+
+
+Statement = CreateStream | CreateQuery | DropQuery | DropStream | AlterQuery | ShowQueries | Explain | SetOption
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The statements in order, and the streams, queries and settings that stand after the last."""
+
+    statements: tuple[Statement, ...] = ()
+    streams: dict[str, Stream] = field(default_factory=dict)
+    queries: tuple[Query, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def parse_script(text: str, known: Mapping[str, Stream] | None = None) -> Script:
+    """Read a whole script; `known` are the streams declared outside it.
+
+    >>> script = parse_script("SET scheduler = 'mqt'; SHOW QUERIES")
+    >>> script.statements
+    (SetOption(name='scheduler', value='mqt'), ShowQueries())
+    >>> script.settings
+    {'scheduler': 'mqt'}
+    """
+    source = Source(text)
+    reading = _Reading(source, dict(known or {}))
+    statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
+    return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
+
+
+class _Reading:
+    """A script half read: what stands so far.  Names are looked up in lower case."""
+
+    def __init__(self, source: Source, known: dict[str, Stream]) -> None:
+        self.source = source
+        self.known = known
+        self.streams: dict[str, Stream] = {}
+        self.settings: dict[str, str] = {}
+        self.queries: dict[str, Query] = {}
+
+    @property
+    def visible(self) -> dict[str, Stream]:
+        """Every stream a query may read at this point."""
+        return {**self.known, **self.streams}
+
+    def read(self, reader: Reader) -> Statement:
+        """Read one statement and let it take effect."""
+        if reader.accept("CREATE", "STREAM"):
+            return self._create_stream(reader)
+        if reader.accept("CREATE", "QUERY"):
+            return self._create_query(reader)
+        if reader.accept("DROP", "QUERY"):
+            return self._drop_query(reader)
+        if reader.accept("DROP", "STREAM"):
+            return self._drop_stream(reader)
+        if reader.accept("ALTER", "QUERY"):
+            return self._alter_query(reader)
+        if reader.accept("SET"):
+            return self._set(reader)
+        if reader.accept("SHOW", "QUERIES"):
+            reader.end()
+            return ShowQueries()
+        if reader.accept("EXPLAIN"):
+            return self._explain(reader)
+        raise self._unknown(reader)
+
+    def _create_stream(self, reader: Reader) -> CreateStream:
+        span = reader.span
+        stream = read_stream(reader)
+        if stream.name.lower() in {name.lower() for name in self.visible}:
+            raise self.source.error(f"stream {stream.name} is declared twice", span)
+        self.streams[stream.name] = stream
+        return CreateStream(stream)
+
+    def _create_query(self, reader: Reader) -> CreateQuery:
+        span = reader.span
+        name = reader.name("a query")
+        if name.lower() in self.queries:
+            raise self.source.error(f"query {name} is declared twice: drop the first, or name this one otherwise", span)
+        options = read_options(reader) if reader.accept("WITH") else []
+        sink, own = query_options(options, self.source)
+        reader.expect("AS", f"query {name} is written CREATE QUERY {name} AS SELECT ...")
+        if reader.done:
+            raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
+        query = bind_tokens(name, self.source, reader.rest, self.visible, sink, own)
+        self.queries[name.lower()] = query
+        return CreateQuery(query)
+
+    def _drop_query(self, reader: Reader) -> DropQuery:
+        name = reader.name("DROP QUERY")
+        reader.end()
+        dropped = self.queries.pop(name.lower(), None)
+        return DropQuery(dropped.name if dropped else name)
+
+    def _drop_stream(self, reader: Reader) -> DropStream:
+        span = reader.span
+        name = reader.name("DROP STREAM")
+        reader.end()
+        found = next((each for each in self.visible if each.lower() == name.lower()), name)
+        readers = [each.name for each in self.queries.values() if found in {each.left, each.right}]
+        if readers:
+            raise self.source.error(f"stream {found} is read by {', '.join(readers)}: drop that first", span)
+        self.streams.pop(found, None)
+        self.known.pop(found, None)
+        return DropStream(found)
+
+    def _alter_query(self, reader: Reader) -> AlterQuery:
+        name = reader.name("ALTER QUERY")
+        reader.expect("SET", f"write ALTER QUERY {name} SET WINDOW 5 min")
+        if reader.word() != "WINDOW":
+            raise reader.error(f"{reader.found()}: write ALTER QUERY {name} SET WINDOW 5 min")
+        found = self.queries.get(name.lower())
+        window = read_spec(self.source, reader.rest, name)
+        if found:
+            self.queries[name.lower()] = self._with_window(found, window, span_of_tokens(reader.rest))
+        return AlterQuery(found.name if found else name, window)
+
+    def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
+        """Apply an ALTER; what is wrong then is wrong with the ALTER, so point there."""
+        try:
+            return with_window(query, window, self.visible)
+        except SqlError as error:
+            raise self.source.error(error.message, span) from None
+
+    def _set(self, reader: Reader) -> SetOption:
+        key = reader.until(TokenType.EQ)
+        reader.expect("=", "a setting is written SET name = 'value'")
+        if not key or reader.done:
+            raise reader.error("a setting is written SET name = 'value'")
+        value, span = plain(self.source, list(reader.rest)), span_of_tokens(reader.rest)
+        try:
+            name = setting_name(plain(self.source, key))
+        except InputError as error:
+            raise self.source.error(str(error), span_of_tokens(key)) from None
+        try:
+            check_value(name, value)
+        except InputError as error:
+            raise self.source.error(str(error), span) from None
+        value = value if "." in name else value.lower()
+        self.settings[name] = value
+        return SetOption(name, value)
+
+    def _explain(self, reader: Reader) -> Explain:
+        if reader.done:
+            return Explain()
+        name = reader.name("EXPLAIN")
+        reader.end()
+        found = self.queries.get(name.lower())
+        return Explain(found.name if found else name)
+
+    def _unknown(self, reader: Reader) -> SqlError:
+        """Say what a statement may be."""
+        words = self.source.words(reader.rest[:2])
+        if reader.word() in {"SELECT", "WITH"}:
+            return reader.error("a SELECT in a script needs a name: CREATE QUERY name AS SELECT ...")
+        return reader.error(f"{words} is not a statement: {did_you_mean(words, _STATEMENTS)}")

@@ -1,0 +1,235 @@
+"""Spark's types as far as a join needs them: reading, writing and comparing.
+
+In:  the type text of a declared column, such as ``DECIMAL(10,2)`` or ``STRUCT<a: INT>``.
+Out: its normal spelling (`normal_type`), and the type two columns are compared as (`common_type`).
+
+The rules of comparison are those of Spark 4 in ANSI mode::
+
+    tinyint < smallint < int < bigint < decimal < double        float with anything exact: double
+    date < timestamp_ntz < timestamp                            string: becomes the other's type
+    boolean, binary: with themselves and string only            map: never
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from penstock.errors import did_you_mean
+
+_ALIASES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "bool": "boolean",
+    "timestamp_ltz": "timestamp",
+}
+_INTEGRAL = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""The exact numbers, narrowest first, and the digits each needs as a decimal."""
+_FRACTIONAL = {"float", "double", "decimal"}
+_TIMES = ("date", "timestamp_ntz", "timestamp")
+TIME_TYPES = frozenset(_TIMES)
+"""Types an event time may have."""
+_TEXTS = {"string", "char", "varchar"}
+_SCALARS = {*_INTEGRAL, *_FRACTIONAL, *_TIMES, *_TEXTS, "boolean", "binary", "variant", "void", "time"}
+_MOST_DIGITS = 38
+_WORDS = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:]|\S)")
+
+
+class TypeTextError(ValueError):
+    """A text that is not a Spark type; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkType:
+    """A type: its name, the numbers in its parentheses, and what it is made of.
+
+    `names` are the fields of a struct, one for each of `parts`.
+    """
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    parts: tuple[SparkType, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Write it as Spark's DDL does, in lower case but for the names of fields."""
+        if self.name == "struct":
+            fields = zip(self.names, self.parts, strict=True)
+            return f"struct<{','.join(f'{name}:{part}' for name, part in fields)}>"
+        if self.parts:
+            return f"{self.name}<{','.join(map(str, self.parts))}>"
+        return self.name + (f"({','.join(map(str, self.numbers))})" if self.numbers else "")
+
+
+def normal_type(text: str) -> str:
+    """Write a type the one way it is written everywhere inside.
+
+    >>> normal_type("DECIMAL( 10, 2 )"), normal_type("Array<LONG>"), normal_type("STRUCT<A: INT, b STRING>")
+    ('decimal(10,2)', 'array<bigint>', 'struct<A:int,b:string>')
+    """
+    return str(parse_type(text))
+
+
+def parse_type(text: str) -> SparkType:
+    """Read a type, or raise `TypeTextError`."""
+    words = _WORDS.findall(text)
+    if words and words[0].lower() == "interval":
+        return SparkType(" ".join(words).lower())
+    parser = _TypeParser(words)
+    found = parser.type()
+    if parser.words:
+        parser.fail(f"{parser.words[0]} does not belong in the type {text.strip()}")
+    return found
+
+
+class _TypeParser:
+    """Reads a type from left to right; `words` holds what is left."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+
+    def fail(self, message: str) -> NoReturn:
+        raise TypeTextError(message)
+
+    def take(self, wanted: str = "") -> str:
+        if not self.words or (wanted and self.words[0] != wanted):
+            found = self.words[0] if self.words else "its end"
+            self.fail(f"found {found} in a type where {wanted or 'a type'} should be")
+        return self.words.pop(0)
+
+    def type(self) -> SparkType:
+        written = self.take()
+        name = _ALIASES.get(written.lower(), written.lower())
+        if name == "struct":
+            return self._struct()
+        if name in {"array", "map"}:
+            return SparkType(name, parts=self._parts(2 if name == "map" else 1))
+        if name not in _SCALARS:
+            self.fail(f"{written} is not a Spark type: {did_you_mean(written, sorted(_SCALARS))}")
+        numbers = self._numbers()
+        return SparkType(name, (*numbers, 0)[:2] if name == "decimal" and numbers else self._default(name, numbers))
+
+    @staticmethod
+    def _default(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        return (10, 0) if name == "decimal" else numbers
+
+    def _numbers(self) -> tuple[int, ...]:
+        found: list[int] = []
+        if not self.words or self.words[0] != "(":
+            return ()
+        while self.take() != ")":
+            number = self.take()
+            if not number.isdigit():
+                self.fail(f"{number} is not a number of digits")
+            found.append(int(number))
+            if not self.words or self.words[0] not in {",", ")"}:
+                self.fail("a ) is missing in a type")
+        return tuple(found)
+
+    def _parts(self, count: int) -> tuple[SparkType, ...]:
+        self.take("<")
+        found = [self.type()]
+        while len(found) < count:
+            self.take(",")
+            found.append(self.type())
+        self.take(">")
+        return tuple(found)
+
+    def _struct(self) -> SparkType:
+        names: list[str] = []
+        parts: list[SparkType] = []
+        self.take("<")
+        while not self.words or self.words[0] != ">":
+            names.append(self.take())
+            if self.words and self.words[0] == ":":
+                self.take()
+            parts.append(self.type())
+            if self.words and self.words[0] == ",":
+                self.take()
+        self.take(">")
+        return SparkType("struct", parts=tuple(parts), names=tuple(names))
+
+
+def common_type(left: str, right: str) -> str | None:
+    """Give the type Spark compares two types as, or None where it would refuse.
+
+    >>> common_type("int", "bigint"), common_type("decimal(10,2)", "int"), common_type("float", "int")
+    ('bigint', 'decimal(12,2)', 'double')
+    >>> common_type("date", "timestamp"), common_type("string", "int"), common_type("bigint", "boolean")
+    ('timestamp', 'bigint', None)
+    """
+    try:
+        found = _common(parse_type(left), parse_type(right))
+    except TypeTextError:
+        return left if left == right else None
+    return str(found) if found else None
+
+
+def _common(left: SparkType, right: SparkType) -> SparkType | None:
+    """Find the common type of two parsed types."""
+    if _holds_map(left) or _holds_map(right):
+        return None
+    if left == right:
+        return left
+    if left.parts or right.parts:
+        return _common_parts(left, right)
+    if left.name in _TEXTS or right.name in _TEXTS:
+        return _common_with_text(left, right)
+    return _common_number(left, right) or _common_time(left, right)
+
+
+def _holds_map(kind: SparkType) -> bool:
+    return kind.name in {"map", "variant"} or any(map(_holds_map, kind.parts))
+
+
+def _common_parts(left: SparkType, right: SparkType) -> SparkType | None:
+    """Compare arrays by their elements, and structs field by field."""
+    same_names = [n.lower() for n in left.names] == [n.lower() for n in right.names]
+    if left.name != right.name or len(left.parts) != len(right.parts) or not same_names:
+        return None
+    parts = [_common(a, b) for a, b in zip(left.parts, right.parts, strict=True)]
+    known = tuple(part for part in parts if part)
+    return SparkType(left.name, parts=known, names=left.names) if len(known) == len(parts) else None
+
+
+def _common_with_text(left: SparkType, right: SparkType) -> SparkType | None:
+    """Turn the string into the other's kind, as ANSI Spark does."""
+    other = right if left.name in _TEXTS else left
+    if other.name in _TEXTS:
+        return SparkType("string")
+    if other.name in _INTEGRAL:
+        return SparkType("bigint")
+    if other.name in _FRACTIONAL:
+        return SparkType("double")
+    return other if other.name in {*_TIMES, "boolean", "binary"} else None
+
+
+def _common_number(left: SparkType, right: SparkType) -> SparkType | None:
+    """Widen two numbers: exact ones exactly, all others to double."""
+    if not {left.name, right.name} <= {*_INTEGRAL, *_FRACTIONAL}:
+        return None
+    if {left.name, right.name} <= set(_INTEGRAL):
+        return max(left, right, key=lambda each: _INTEGRAL[each.name])
+    if {left.name, right.name} & {"float", "double"}:
+        return SparkType("double")
+    (p, s), (q, t) = _digits(left), _digits(right)
+    scale = max(s, t)
+    return SparkType("decimal", (min(max(p - s, q - t) + scale, _MOST_DIGITS), scale))
+
+
+def _digits(kind: SparkType) -> tuple[int, int]:
+    """Give precision and scale of an exact number."""
+    return (_INTEGRAL[kind.name], 0) if kind.name in _INTEGRAL else (kind.numbers[0], kind.numbers[1])
+
+
+def _common_time(left: SparkType, right: SparkType) -> SparkType | None:
+    """Widen two times: the later in `_TIMES` wins."""
+    if {left.name, right.name} <= TIME_TYPES:
+        return max(left, right, key=lambda each: _TIMES.index(each.name))
+    return None

@@ -1,0 +1,139 @@
+"""``CREATE STREAM name (column TYPE, …) WITH (…)`` to a `Stream`.
+
+Three options are ours: ``format``, ``time`` and ``lateness``; ``retain`` is ours too and kept among the
+options until the log uses it.  All others go to Spark's source with their case kept.
+
+In:  a `Reader` standing after CREATE STREAM.
+Out: a `Stream`.
+True: its time column exists and has a time type; a file source has a path.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.errors import InputError, did_you_mean
+from penstock.sql.options import Option, check_duration, read_options
+from penstock.sql.query import Column, Stream
+from penstock.sql.spark_types import TIME_TYPES, TypeTextError, normal_type
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
+    from penstock.sql.tokens import Reader, Span
+
+FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro"})
+_OURS = ("format", "time", "lateness")
+_EASILY_MISSED = ("lateness", "retain")
+_ALMOST = 0.85
+"""How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
+
+
+def read_stream(reader: Reader) -> Stream:
+    """Read the rest of a CREATE STREAM statement."""
+    name_span = reader.span
+    name = reader.name("a stream")
+    columns = _read_columns(reader, name)
+    reader.expect("WITH", f"stream {name} needs WITH (format = '...', time = '...')")
+    options = read_options(reader)
+    reader.end()
+    ours = {each.key.lower(): each for each in options if each.key.lower() in _OURS}
+    for each in options:
+        _refuse_near_miss(reader, each)
+    return Stream(
+        name=name,
+        columns=columns,
+        time=_time(reader, name, columns, ours.get("time"), name_span),
+        lateness=_duration(reader, ours["lateness"]) if "lateness" in ours else 0,
+        format=_format(reader, name, options, name_span),
+        options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OURS),
+    )
+
+
+def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
+    """Read ``(name TYPE, …)``."""
+    found: list[Column] = []
+    reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
+    while not reader.accept(")"):
+        span = reader.span
+        column = _read_column(reader)
+        if any(each.name.lower() == column.name.lower() for each in found):
+            raise reader.error(f"column {column.name} of stream {stream} is declared twice", span)
+        found.append(column)
+        if not reader.accept(",") and reader.word() != ")":
+            raise reader.error(f"{reader.found()}: columns are separated by commas and end with )")
+    if not found:
+        raise reader.error(f"stream {stream} has no columns", (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end + 1))
+    return tuple(found)
+
+
+def _read_column(reader: Reader) -> Column:
+    """Read one ``name TYPE``; NOT NULL and COMMENT may follow and mean nothing here."""
+    name_span = reader.span
+    name = reader.name("a column")
+    tokens = _without_notes(reader, reader.until(TokenType.COMMA, TokenType.R_PAREN))
+    if not tokens:
+        raise reader.error(f"column {name} has no type", name_span)
+    try:
+        return Column(name, normal_type(reader.source.words(tokens)))
+    except TypeTextError as error:
+        raise reader.error(f"column {name}: {error}", (tokens[0].start, tokens[-1].end + 1)) from None
+
+
+def _without_notes(reader: Reader, tokens: list[Token]) -> list[Token]:
+    """Cut NOT NULL and COMMENT '…' off a column."""
+    words = [reader.source.words([token]).upper() for token in tokens]
+    ends = [words.index(word) for word in ("NOT", "COMMENT") if word in words]
+    return tokens[: min(ends, default=len(tokens))]
+
+
+def _key(option: Option) -> str:
+    """Keep a key as written, but our own in lower case."""
+    return "retain" if option.key.lower() == "retain" else option.key
+
+
+def _refuse_near_miss(reader: Reader, option: Option) -> None:
+    """Refuse ``latness``: passed on to Spark it would be ignored without a word."""
+    key = option.key.lower()
+    if key == "retain":
+        _duration(reader, option)
+    near = get_close_matches(key, _EASILY_MISSED, n=1, cutoff=_ALMOST)
+    if near and near[0] != key:
+        raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
+
+
+def _duration(reader: Reader, option: Option) -> int:
+    """Read an option that is a length of time, in microseconds."""
+    try:
+        return check_duration(option.key.lower(), option.value)
+    except InputError as error:
+        raise reader.error(str(error), option.value_span) from None
+
+
+def _format(reader: Reader, name: str, options: list[Option], span: Span) -> str:
+    """Give the source's format; files need a path."""
+    given = {each.key.lower(): each for each in options}
+    if "format" not in given:
+        raise reader.error(f"stream {name} needs a format: WITH (format = 'parquet', ...)", span)
+    found = given["format"].value
+    if found.lower() in FILE_FORMATS and "path" not in given:
+        message = f"stream {name} reads {found} files and needs a path: WITH (path = '...')"
+        raise reader.error(message, given["format"].value_span)
+    return found
+
+
+def _time(reader: Reader, name: str, columns: tuple[Column, ...], option: Option | None, span: Span) -> str:
+    """Find the event-time column, and give its name as declared."""
+    if option is None:
+        raise reader.error(f"stream {name} needs its event time: WITH (time = '<column>')", span)
+    found = next((each for each in columns if each.name.lower() == option.value.lower()), None)
+    if found is None:
+        hint = did_you_mean(option.value, [each.name for each in columns])
+        raise reader.error(f"time column {option.value} is not a column of {name}: {hint}", option.value_span)
+    if found.type not in TIME_TYPES:
+        message = f"time column {found.name} of {name} is {found.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
+        raise reader.error(message, option.value_span)
+    return found.name

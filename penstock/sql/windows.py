@@ -1,0 +1,212 @@
+"""The two window clauses that are not SQL: ``WINDOW 1 min`` and ``A [RANGE 12 HOURS]``.
+
+Both are found among the tokens and taken out before sqlglot reads the rest.  What they say is a `WindowSpec`
+per stream; `to_range` turns the two into the one range of differences a query admits::
+
+    A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
+
+         B older                 B younger
+    ------|-----------0--------------------------|------>  d
+        -2 s + 1 µs                             5 s
+          [======================================)         Range.window(5 s, 2 s)
+
+A row of A is held for A's window: it meets the younger rows of B, hence A's window is the right end.
+
+In:  the tokens of one SELECT.
+Out: `Clauses` and the tokens without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.errors import SqlError
+from penstock.sql.interval import DurationError, parse_duration, show_duration
+from penstock.sql.query import FOREVER, Range
+from penstock.sql.tokens import Source, Span, depths, span_of_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOT_A_CLAUSE_AFTER = {
+    TokenType.DOT, TokenType.COMMA, TokenType.ALIAS, TokenType.SELECT, TokenType.WHERE, TokenType.ON,
+    TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE,
+    TokenType.GT, TokenType.GTE, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH,
+}  # fmt: skip
+"""After one of these, WINDOW is the name of a column (unless a number follows)."""
+
+_NOT_A_CLAUSE_BEFORE = {
+    *_NOT_A_CLAUSE_AFTER, TokenType.L_PAREN, TokenType.IS, TokenType.IN, TokenType.FROM,
+} - {TokenType.DASH}  # fmt: skip
+"""Before one of these too; but a dash begins a negative length, which gets an error of its own."""
+
+_FORMS = "write WINDOW 10 seconds, or any number and unit"
+_BRACKET_FORMS = "a window after a stream is [RANGE 10 seconds], [ROWS 500], [NOW] or [UNBOUNDED]"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """A window as stated: a length of time in microseconds, or a number of rows.
+
+    `text` is what the user wrote, ``5 min`` say.
+    """
+
+    kind: Literal["range", "rows"]
+    length: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A window clause and where it stands."""
+
+    spec: WindowSpec
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Clauses:
+    """The window clauses of one query: at its end, and after its streams (by position in FROM)."""
+
+    whole: Clause | None = None
+    per_stream: dict[int, Clause] = field(default_factory=dict)
+
+    def given(self) -> list[Clause]:
+        """List every clause there is."""
+        return [*([self.whole] if self.whole else []), *self.per_stream.values()]
+
+
+def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[Clauses, list[Token]]:
+    """Read the window clauses of a SELECT, and give the tokens without them."""
+    body, tail = _split_tail(tokens)
+    whole = Clause(read_spec(source, tail, query), span_of_tokens(tail)) if tail else None
+    brackets = _find_brackets(source, body)
+    per_stream: dict[int, Clause] = {}
+    for stream, start, end in brackets:
+        span = span_of_tokens(body[start:end])
+        if stream in per_stream:
+            raise source.error("this stream has two windows: keep one", span)
+        per_stream[stream] = Clause(_read_bracket(source, body[start:end], query), span)
+    dropped = {i for _, start, end in brackets for i in range(start, end)}
+    return Clauses(whole, per_stream), [token for i, token in enumerate(body) if i not in dropped]
+
+
+def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
+    """Read ``WINDOW <n> <unit>`` or ``WINDOW <n> ROWS``, from WINDOW on."""
+    span = span_of_tokens(tokens)
+    text = source.words(tokens[1:])
+    if not text:
+        raise source.error(f"window of {query} has no length: {_FORMS}", span)
+    return _read_length(source, text, query, span, "WINDOW")
+
+
+def _read_bracket(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
+    """Read ``[RANGE …]``, ``[ROWS n]``, ``[NOW]`` or ``[UNBOUNDED]``, brackets included."""
+    span = span_of_tokens(tokens)
+    head, _, length = source.words(tokens[1:-1]).partition(" ")
+    if head.upper() == "NOW" and not length:
+        return WindowSpec("range", 1, "NOW")
+    if (head.upper(), length.upper()) in {("UNBOUNDED", ""), ("RANGE", "UNBOUNDED")}:
+        return WindowSpec("range", FOREVER, "UNBOUNDED")
+    if head.upper() not in {"RANGE", "ROWS"} or not length:
+        raise source.error(_BRACKET_FORMS, span)
+    return _read_length(source, f"{length} ROWS" if head.upper() == "ROWS" else length, query, span, "window")
+
+
+def _read_length(source: Source, text: str, query: str, span: Span, what: str) -> WindowSpec:
+    """Read a positive length of time or number of rows."""
+    number, _, unit = text.replace("- ", "-").partition(" ")
+    if unit.upper() in {"ROW", "ROWS"}:
+        if not number.lstrip("-").isdigit():
+            raise source.error(f"window of {query} is {text}: a number of rows is a whole number", span)
+        spec = WindowSpec("rows", int(number), text)
+    else:
+        spec = WindowSpec("range", _micros(source, text, query, span), text)
+    if spec.length <= 0:
+        shown = show_duration(spec.length) if spec.kind == "range" else text
+        raise source.error(f"window of {query} is {shown}: a {what} must be positive", span)
+    return spec
+
+
+def _micros(source: Source, text: str, query: str, span: Span) -> int:
+    """Read a length of time, pointing at it where it is none."""
+    try:
+        return parse_duration(text)
+    except DurationError as error:
+        raise source.error(f"window of {query} is {text}, which {error}", span) from None
+
+
+def _split_tail(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
+    """Cut the tokens at the WINDOW that ends the query, if there is one."""
+    for i, depth in reversed(list(enumerate(depths(tokens)))):
+        if depth == 0 and tokens[i].token_type == TokenType.WINDOW and i and _begins_clause(tokens, i):
+            return tokens[:i], tokens[i:]
+    return tokens, []
+
+
+def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
+    """Tell the clause WINDOW from a column or function called window."""
+    before, after = tokens[i - 1].token_type, tokens[i + 1].token_type if i + 1 < len(tokens) else None
+    if after == TokenType.NUMBER:
+        return before != TokenType.DOT
+    return before not in _NOT_A_CLAUSE_AFTER and after not in _NOT_A_CLAUSE_BEFORE
+
+
+def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
+    """Find ``[…]`` after streams: the stream's position in FROM, and the tokens from ``[`` past ``]``."""
+    found: list[tuple[int, int, int]] = []
+    stream, where = 0, "before"
+    for i, (token, depth) in enumerate(zip(tokens, depths(tokens), strict=True)):
+        kind = token.token_type
+        if depth or (i and tokens[i - 1].token_type == TokenType.DOT):
+            continue
+        if kind == TokenType.FROM and where == "before":
+            where = "from"
+        elif kind == TokenType.WHERE and where != "before":
+            break
+        elif kind in {TokenType.COMMA, TokenType.JOIN} and where != "before":
+            stream, where = stream + 1, "from"
+        elif kind in {TokenType.ON, TokenType.USING} and where == "from":
+            where = "on"
+        elif kind == TokenType.L_BRACKET and where == "from":
+            found.append((stream, i, _closing(source, tokens, i) + 1))
+    return found
+
+
+def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
+    """Find the bracket that closes the one at `start`."""
+    for i in range(start, len(tokens)):
+        if tokens[i].token_type == TokenType.R_BRACKET:
+            return i
+    raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end + 1))
+
+
+def to_range(source: Source, clauses: Clauses, query: str, aliases: Sequence[str]) -> Range | None:
+    """Give the differences ``T_second - T_first`` (in FROM order) that the clauses admit; None without any.
+
+    A window after a stream goes before the query's WINDOW, which then speaks for the other stream.
+    """
+    if not clauses.given():
+        return None
+    for clause in clauses.given():
+        if clause.spec.kind == "rows":
+            message = f"window of {query} is {clause.spec.text}: count windows are not supported yet, use a time"
+            raise source.error(message, clause.span)
+    chosen = [clauses.per_stream.get(i, clauses.whole) for i in range(2)]
+    lengths = [clause.spec.length for clause in chosen if clause]
+    if len(lengths) < len(chosen):
+        raise _half_given(source, clauses, aliases)
+    return Range.window(lengths[0], lengths[1])
+
+
+def _half_given(source: Source, clauses: Clauses, aliases: Sequence[str]) -> SqlError:
+    """Ask for the window of the other stream."""
+    ((given, clause),) = clauses.per_stream.items()
+    other = aliases[1 - given]
+    return source.error(
+        f"{aliases[given]} has a window and {other} has none: write one after {other} too, such as [UNBOUNDED]",
+        clause.span,
+    )

@@ -1,0 +1,175 @@
+"""Everything a user can get wrong: the sentence, the line and the column.
+
+Each case is a text with ``>>`` before the place the caret must stand at.
+"""
+
+import pytest
+
+from penstock.errors import InputError, Place, SqlError
+from penstock.sql.bind import bind_query
+from penstock.sql.script import parse_script
+from tests.sql.streams import STREAMS, bind
+
+SUPPORTED = "a query selects, joins and filters two streams: SELECT ... FROM A, B WHERE ... WINDOW 1 min"
+OK = "SELECT A.v FROM A, B WHERE A.k = B.k WINDOW 1 s"
+
+
+def check(parse, marked, message):
+    """Parse the text without its mark; the error must say `message` and point at the mark."""
+    before, mark, _ = marked.partition(">>")
+    assert mark, "the case does not say where the caret stands"
+    with pytest.raises(SqlError) as caught:
+        parse(marked.replace(">>", ""))
+    assert message in caught.value.message
+    lines = before.split("\n")
+    found = caught.value.place
+    assert (found.line, found.column) == (len(lines), len(lines[-1]) + 1)
+    assert "\x1b" not in str(caught.value)
+
+
+QUERIES = [
+    # windows
+    ("SELECT * FROM A, B\nWHERE A.k = B.k\n>>WINDOW 0 SECONDS", "window of q3 is 0 s: a WINDOW must be positive"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW -5 min", "window of q3 is -5 min: a WINDOW must be positive"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 10", "window of q3 is 10, which has no unit: write 10 seconds"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW ten seconds", "is not a length of time"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 10 secnds", "unknown unit secnds: did you mean seconds?"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 2 months", "no fixed length (months vary): state it in days"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 0.5 microseconds", "is not a whole number of microseconds"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW", "window of q3 has no length"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 99999999999 days", "is longer than time in Spark"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 1000 ROWS", "count windows are not supported yet"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>WINDOW 0 ROWS", "window of q3 is 0 ROWS: a WINDOW must be positive"),
+    ("SELECT * FROM A >>[ROWS 500], B [NOW] WHERE A.k = B.k", "count windows are not supported yet"),
+    ("SELECT * FROM A >>[RANGE 0 s], B WHERE A.k = B.k WINDOW 1 s", "a window must be positive"),
+    ("SELECT * FROM A >>[5 min], B WHERE A.k = B.k WINDOW 1 s", "a window after a stream is [RANGE 10 seconds]"),
+    ("SELECT * FROM A >>[RANGE 5 min, B WHERE A.k = B.k WINDOW 1 s", "this [ is never closed"),
+    ("SELECT * FROM A [NOW] >>[NOW], B WHERE A.k = B.k WINDOW 1 s", "this stream has two windows"),
+    ("SELECT * FROM A x, B y >>[NOW] WHERE x.k = y.k", "y has a window and x has none: write one after x too"),
+    (">>SELECT * FROM A, B WHERE A.k = B.k", "q3 needs a window: WINDOW 1 min at its end, [RANGE 1 min] after each"),
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts - INTERVAL 1 MINUTE WINDOW 10 s", "window of q3 is empty"),
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts + INTERVAL 1 MONTH", "no fixed length"),
+    # streams and columns
+    ("SELECT * FROM A, >>Bb WHERE A.k = Bb.k WINDOW 1 s", "stream Bb is not declared: did you mean B?"),
+    ("SELECT * FROM >>cat.A, B WHERE A.k = B.k WINDOW 1 s", "stream cat.A is not declared"),
+    ("SELECT * FROM A, >>A WHERE A.k = A.k WINDOW 1 s", "both streams are called A: give each an alias"),
+    ("SELECT A.>>vv FROM A, B WHERE A.k = B.k WINDOW 1 s", "stream A has no column vv: did you mean v?"),
+    ("SELECT 1\nFROM A x, B y\nWHERE x.k = y.k AND >>z.v > 1 WINDOW 1 s", "unknown stream or alias z"),
+    ("SELECT >>A.v FROM A x, B y WHERE x.k = y.k WINDOW 1 s", "A is called x in this query: write x"),
+    ("SELECT >>k FROM A, B WHERE A.k = B.k WINDOW 1 s", "column k is in both streams: write A.k or B.k"),
+    ("SELECT 1 FROM A, B WHERE A.k = B.k AND lower(>>nam) = 'x' WINDOW 1 s", "unknown column nam: did you mean Name?"),
+    ("SELECT * FROM A JOIN B USING (>>v) WINDOW 1 s", "stream B has no column v"),
+    ("SELECT A.v AS x, >>B.w AS X FROM A, B WHERE A.k = B.k WINDOW 1 s", "two columns of the result are called X"),
+    ("SELECT A.v, A.v, >>A.v FROM A, B WHERE A.k = B.k WINDOW 1 s", "two columns of the result are called A_v"),
+    ("SELECT >>* EXCEPT (k) FROM A, B WHERE A.k = B.k WINDOW 1 s", "takes no EXCEPT"),
+    # types
+    ("SELECT 1 FROM A, B WHERE >>A.k = B.flag WINDOW 1 s", "A.k is bigint and B.flag is boolean; CAST one of them"),
+    ("SELECT 1 FROM B, A WHERE >>A.k = B.seen WINDOW 1 s", "B.seen is timestamp and A.k is bigint"),
+    ("SELECT 1 FROM A, B WHERE >>A.tags = B.k WINDOW 1 s", "A.tags is array<int> and B.k is bigint"),
+    ("SELECT 1 FROM A, B WHERE >>A.attrs = B.attrs WINDOW 1 s", "a MAP cannot be compared"),
+    # what is not supported
+    ("SELECT * FROM A >>LEFT JOIN B ON A.k = B.k WINDOW 1 s", "LEFT JOIN is not supported: joins are inner"),
+    ("SELECT * FROM A >>FULL OUTER JOIN B ON A.k = B.k WINDOW 1 s", "FULL OUTER JOIN is not supported"),
+    ("SELECT * FROM A >>LEFT SEMI JOIN B ON A.k = B.k WINDOW 1 s", "LEFT SEMI JOIN is not supported"),
+    ("SELECT * FROM A >>LEFT ANTI JOIN B ON A.k = B.k WINDOW 1 s", "LEFT ANTI JOIN is not supported"),
+    ("SELECT * FROM A >>CROSS JOIN B WHERE A.k = B.k WINDOW 1 s", "CROSS JOIN is not supported"),
+    ("SELECT * FROM A >>NATURAL JOIN B WINDOW 1 s", "NATURAL JOIN is not supported"),
+    ("SELECT * FROM >>A WHERE A.k = 1 WINDOW 1 s", "q3 is a query with no join"),
+    ("SELECT * FROM A, B, >>Days WHERE A.k = B.k WINDOW 1 s", "q3 joins 3 streams: two are supported"),
+    ("SELECT A.k FROM A, B WHERE A.k = B.k\n>>GROUP BY A.k WINDOW 1 s", f"GROUP BY is not supported: {SUPPORTED}"),
+    ("SELECT A.k FROM A, B WHERE A.k = B.k >>HAVING A.k > 1 WINDOW 1 s", "HAVING is not supported"),
+    ("SELECT >>DISTINCT A.k FROM A, B WHERE A.k = B.k WINDOW 1 s", "DISTINCT is not supported"),
+    ("SELECT A.k FROM A, B WHERE A.k = B.k >>ORDER BY A.k WINDOW 1 s", "ORDER BY is not supported"),
+    ("SELECT A.k FROM A, B WHERE A.k = B.k >>LIMIT 3 WINDOW 1 s", "LIMIT is not supported"),
+    ("SELECT >>count(*) FROM A, B WHERE A.k = B.k WINDOW 1 s", "the aggregate COUNT is not supported"),
+    ("SELECT 1 + >>sum(A.v) FROM A, B WHERE A.k = B.k WINDOW 1 s", "the aggregate SUM is not supported"),
+    ("SELECT >>explode(A.tags) FROM A, B WHERE A.k = B.k WINDOW 1 s", "EXPLODE, which makes rows, is not supported"),
+    ("SELECT >>rank() OVER (ORDER BY A.v) FROM A, B WHERE A.k = B.k WINDOW 1 s", "a window function (OVER)"),
+    ("SELECT 1 FROM A, B WHERE A.k = B.k AND A.v IN (SELECT >>v FROM A) WINDOW 1 s", "a subquery is not supported"),
+    ("SELECT 1 FROM (SELECT >>* FROM A) x, B WHERE x.k = B.k WINDOW 1 s", "a subquery"),
+    ("SELECT v FROM A >>UNION SELECT w FROM B WINDOW 1 s", "UNION is not supported"),
+    ("SELECT 1 >>FROM A, B WHERE A.v > B.w WINDOW 1 s", "q3 joins without an equality"),
+    ("SELECT 1 >>FROM A, B WHERE A.k <=> B.k WINDOW 1 s", "q3 joins without an equality"),
+    ("SELECT 1 FROM A, B WHERE A.k = B.k AND >>A.flag = A.v IN (1) WINDOW 1 s", "brackets are needed to read"),
+    ("SELECT 1 FROM A, B WHERE A.k = B.k AND >>A.v > :p WINDOW 1 s", "a parameter has no value here"),
+    # not SQL
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>'oops WINDOW 1 s", "this ' is never closed"),
+    ("SELECT * FROM A, B\nWHERE A.k = B.k >>/* oops WINDOW 1 s", "this comment is never closed"),
+    ("SELECT A.k A>>.v FROM A, B WHERE A.k = B.k WINDOW 1 s", "cannot read the query at .: it does not belong"),
+    ("SELECT * FROM A, B WHERE A.k = B.k >>AND WINDOW 1 s", "cannot read the query at AND: something is missing beside it"),
+    (">>hello", f"this is not a query: {SUPPORTED}"),
+    (">>", "query q3 is empty"),
+    ("SELECT 1; >>SELECT 2", "one query at a time"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marked", "message"), QUERIES)
+def test_a_wrong_query_is_refused_where_it_is_wrong(marked, message):
+    check(bind, marked, message)
+
+
+STREAM = "CREATE STREAM S (k BIGINT, ts TIMESTAMP) "
+SCRIPTS = [
+    (">>hello world", "hello world is not a statement: choose one of: CREATE STREAM"),
+    (">>CRETE STREAM S (a INT)", "CRETE STREAM is not a statement: did you mean CREATE STREAM?"),
+    (">>SELECT 1", "a SELECT in a script needs a name: CREATE QUERY name AS SELECT"),
+    ("-- a comment\n/* and\nanother */ >>SHOW STREAMS;", "SHOW STREAMS is not a statement"),
+    ("SHOW QUERIES >>q1", "the statement should have ended"),
+    (f"{STREAM[:-1]}>>)", "stream S needs WITH"),
+    ("CREATE STREAM >>S (k BIGINT, ts TIMESTAMP) WITH (time = 'ts')", "stream S needs a format"),
+    ("CREATE STREAM >>S (k BIGINT, ts TIMESTAMP) WITH (format = 'rate')", "stream S needs its event time"),
+    (f"{STREAM} WITH (format = >>'parquet', time = 'ts')", "reads parquet files and needs a path"),
+    (f"{STREAM} WITH (format = 'rate', time = >>'tss')", "time column tss is not a column of S: did you mean ts?"),
+    (f"{STREAM} WITH (format = 'rate', time = >>'k')", "time column k of S is bigint: it must be TIMESTAMP"),
+    (f"{STREAM} WITH (format = 'rate', time = 'ts', lateness = >>'5')", "lateness '5' has no unit"),
+    (f"{STREAM} WITH (format = 'rate', time = 'ts', lateness = >>'-5 s')", "lateness '-5 s' is negative"),
+    (f"{STREAM} WITH (format = 'rate', time = 'ts', retain = >>'long')", "retain 'long' is not a length of time"),
+    (f"{STREAM} WITH (format = 'rate', time = 'ts', >>latness = '5 s')", "did you mean lateness?"),
+    (f"{STREAM} WITH (format = 'rate', time = 'ts', >>TIME = 'ts')", "option TIME is given twice"),
+    (f"{STREAM} WITH (format = 'rate' >>'x', time = 'ts')", "options are separated by commas"),
+    (f"{STREAM} WITH (format = 'rate', time>>, k = 'ts')", "found ,: an option is written name = 'value'"),
+    ("CREATE STREAM S (k >>BIGGINT, ts TIMESTAMP) WITH (format = 'rate', time = 'ts')", "did you mean bigint?"),
+    ("CREATE STREAM S (k BIGINT, >>K INT, ts TIMESTAMP) WITH (format = 'rate')", "column K of stream S is declared twice"),
+    ("CREATE STREAM S (>>k, ts TIMESTAMP) WITH (format = 'rate')", "column k has no type"),
+    ("CREATE STREAM S (>>) WITH (format = 'rate')", "stream S has no columns"),
+    ("CREATE STREAM >>'S' (k INT)", "a stream needs a name"),
+    ("CREATE STREAM >>a (k INT, ts DATE) WITH (format = 'rate', time = 'ts')", "stream a is declared twice"),
+    (f"CREATE QUERY q AS {OK};\nCREATE QUERY >>Q AS {OK}", "query Q is declared twice"),
+    (f"CREATE QUERY q WITH (sink = >>'parket') AS {OK}", "unknown sink parket: did you mean parquet?"),
+    (f"CREATE QUERY q WITH (sink = >>'callback') AS {OK}", "a callback is given from Python"),
+    (f"CREATE QUERY q WITH (sink = >>'parquet') AS {OK}", "sink parquet needs a path"),
+    (f"CREATE QUERY q WITH (>>path = 'x') AS {OK}", "option path is for sink = 'parquet', and this sink is table"),
+    (f"CREATE QUERY q WITH (>>ordr = 'none') AS {OK}", "unknown query option ordr: did you mean order?"),
+    (f"CREATE QUERY q WITH (>>order = 'sorted') AS {OK}", "order cannot be sorted: choose one of: none, sync-filter"),
+    (f"CREATE QUERY q WITH (>>alpha = 'x') AS {OK}", "alpha cannot be x"),
+    (f"CREATE QUERY q WITH (>>max_lag = 'x') AS {OK}", "max_lag 'x' is not a length of time"),
+    (f"CREATE QUERY q >>{OK}", "query q is written CREATE QUERY q AS SELECT"),
+    ("CREATE QUERY q >>AS", "query q is empty"),
+    ("SET >>stategy = 'x'", "unknown setting stategy: did you mean strategy?"),
+    ("SET strategy = >>'memopt'", "strategy cannot be memopt: choose one of: mem-opt, cpu-opt, pull-up"),
+    ("SET scheduler = >>fifo", "scheduler cannot be fifo: choose one of: lwo, swf, mqt"),
+    ("SET memory = >>'lots'", "memory cannot be lots: write an amount such as 2g"),
+    ("SET >>strategy", "a setting is written SET name = 'value'"),
+    (f"CREATE QUERY q AS {OK};\nDROP STREAM >>a", "stream A is read by q: drop that first"),
+    (f"CREATE QUERY q AS {OK};\nALTER QUERY q SET >>WINDOW 0 s", "window of q is 0 s: a WINDOW must be positive"),
+    (f"CREATE QUERY q AS {OK};\nALTER QUERY q SET >>WINDOW 5 ROWS", "count windows are not supported yet"),
+    ("ALTER QUERY q SET >>order = 'none'", "write ALTER QUERY q SET WINDOW 5 min"),
+    ("SHOW QUERIES;\n\nCREATE QUERY q AS\n SELECT A.v, A.>>zz FROM A, B WHERE A.k = B.k WINDOW 1 s", "has no column zz"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marked", "message"), SCRIPTS)
+def test_a_wrong_script_is_refused_where_it_is_wrong(marked, message):
+    check(lambda text: parse_script(text, STREAMS), marked, message)
+
+
+def test_the_caret_stands_under_the_name_in_the_script():
+    with pytest.raises(SqlError) as caught:
+        parse_script("SET scheduler = 'mqt';\nCREATE QUERY q AS SELECT *\nFROM A, Bx WINDOW 1 s", STREAMS)
+    assert str(caught.value).splitlines()[1:] == ["  FROM A, Bx WINDOW 1 s", "          ^^"]
+    assert caught.value.place == Place(3, 9, 2)
+
+
+def test_an_unknown_option_from_python_is_refused():
+    with pytest.raises(InputError, match="unknown query option ordr: did you mean order"):
+        bind_query("q", OK, STREAMS, options={"ordr": "none"})

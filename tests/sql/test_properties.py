@@ -1,0 +1,106 @@
+"""Writing a query another way changes nothing; and canonical conditions mean what was written.
+
+The second is judged by DuckDB, on every combination of a few values and NULL.
+"""
+
+import itertools
+
+import duckdb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.sql.interval import parse_duration, show_duration
+from penstock.sql.query import FOREVER
+from tests.sql.streams import bind, where
+
+MIRROR = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+CONJUNCTS = [
+    ("A.k", "=", "B.k"), ("A.n", "=", "B.n"), ("lower(A.name)", "=", "B.name"), ("A.v", ">", "30"),
+    ("A.v", "<=", "A.n"), ("B.w", "<>", "7"), ("A.v", "<", "B.w"), ("A.ts", "<=", "B.ts"),
+    ("A.ts", ">=", "B.ts - INTERVAL 5 SECONDS"), ("A.v + B.w", ">", "A.n"),
+]  # fmt: skip
+
+
+@st.composite
+def rewritten(draw, conjuncts):
+    """The same conditions in another order, some turned round, in brackets, in another case or twice."""
+    texts = []
+    for left, operator, right in draw(st.permutations(conjuncts)):
+        turned = draw(st.booleans())
+        text = f"{right} {MIRROR[operator]} {left}" if turned else f"{left} {operator} {right}"
+        texts += [f"({text})" if draw(st.booleans()) else text] * draw(st.integers(1, 2))
+    text = " AND ".join(texts)
+    return text.swapcase() if draw(st.booleans()) else text
+
+
+def meaning(query):
+    return query.signature, query.window, query.left_predicates, query.right_predicates, query.residual
+
+
+@given(st.data(), st.sets(st.sampled_from(CONJUNCTS[1:])))
+def test_order_of_streams_conditions_and_operands_does_not_matter(data, chosen):
+    conjuncts = [CONJUNCTS[0], *chosen]
+    first = " AND ".join(" ".join(each) for each in conjuncts)
+    plain = bind(f"SELECT A.v FROM A, B WHERE {first} WINDOW 10 s")
+    other = data.draw(rewritten(conjuncts))
+    tables = data.draw(st.sampled_from(["A, B", "B, A", "B JOIN A", "a b_, B A".replace("b_, B A", "A, b B")]))
+    keyword = "ON" if "JOIN" in tables else "WHERE"
+    assert meaning(bind(f"SELECT A.v FROM {tables} {keyword} {other} WINDOW 10 s")) == meaning(plain)
+
+
+@given(st.integers(1, 100), st.integers(1, 100))
+def test_windows_of_streams_do_not_depend_on_the_order_of_from(first, second):
+    one = bind(f"SELECT 1 FROM A [RANGE {first} s], B [RANGE {second} ms] WHERE A.k = B.k")
+    two = bind(f"SELECT 1 FROM B [RANGE {second} ms], A [RANGE {first} s] WHERE A.k = B.k")
+    assert one.window == two.window
+    assert (one.window.hi, one.window.lo) == (first * 1_000_000, -second * 1_000 + 1)
+
+
+numbers = st.sampled_from(["v", "n", "1", "2", "-1"])
+sums = st.one_of(numbers, st.tuples(numbers, st.sampled_from("+-*"), numbers).map(lambda t: f"({' '.join(t)})"),
+                 st.tuples(numbers, st.sampled_from("+-"), numbers).map(" ".join))  # fmt: skip
+tests = st.one_of(
+    st.tuples(sums, st.sampled_from([*MIRROR, "IS DISTINCT FROM"]), sums).map(" ".join),
+    st.tuples(numbers, numbers, numbers).map(lambda t: f"{t[0]} BETWEEN {t[1]} AND {t[2]}"),
+    st.tuples(numbers, numbers, numbers).map(lambda t: f"{t[0]} IN ({t[1]}, {t[2]})"),
+    numbers.map(lambda each: f"{each} IS NOT NULL"),
+)
+conditions = st.recursive(
+    tests,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda t: f"({' '.join(t)})"),
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(" ".join),
+        inner.map(lambda each: f"NOT ({each})"),
+        inner.map(lambda each: f"NOT {each}"),
+        inner.map(lambda each: f"({each}) IS NULL"),
+    ),
+    max_leaves=6,
+)
+VALUES = ", ".join(f"({v}, {n})" for v, n in itertools.product(["NULL", "-1", "0", "1", "2"], repeat=2))
+
+
+@settings(max_examples=200)
+@given(conditions)
+def test_the_canonical_form_of_a_condition_holds_for_the_same_rows(condition):
+    query = where(f"A.flag AND ({condition})".replace("v", "A.v").replace("n", "A.n"))
+    kept = " AND ".join(f"({each})" for each in (*query.left_predicates, *query.residual) if each != "flag") or "TRUE"
+    kept = kept.replace("l.", "")
+    table = f"(VALUES {VALUES}) AS t(v, n)"
+    written = duckdb.sql(f"SELECT v, n FROM {table} WHERE {condition} ORDER BY ALL").fetchall()
+    assert duckdb.sql(f"SELECT v, n FROM {table} WHERE {kept} ORDER BY ALL").fetchall() == written
+
+
+@settings(max_examples=200)
+@given(conditions)
+def test_a_whole_condition_keeps_its_value_also_where_it_is_null(condition):
+    text = f"coalesce(({condition}), A.flag)".replace("v", "A.v").replace("n", "A.n").replace("coA.", "co")
+    (kept,) = [each for each in where(text).left_predicates]
+    table = f"(VALUES {VALUES}) AS t(v, n)"
+    value = f"SELECT v, n, (CASE WHEN ({{}}) THEN 1 WHEN NOT ({{}}) THEN 0 END) FROM {table} ORDER BY ALL"
+    inner = kept.removeprefix("COALESCE(").removesuffix(", flag)")
+    assert duckdb.sql(value.format(inner, inner)).fetchall() == duckdb.sql(value.format(condition, condition)).fetchall()
+
+
+@given(st.integers(-FOREVER + 1, FOREVER - 1))
+def test_a_duration_is_read_back_from_what_is_shown(micros):
+    assert parse_duration(show_duration(micros).replace("µs", "us")) == micros

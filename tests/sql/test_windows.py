@@ -1,0 +1,120 @@
+"""Every way to state a window, and the range of differences ``d = T_right - T_left`` it becomes."""
+
+import pytest
+
+from penstock.sql.bind import bind_query
+from penstock.sql.query import FOREVER, Range
+from tests.sql.streams import STREAMS, bind, stream, where
+
+S = 1_000_000
+MIN, HOUR, DAY = 60 * S, 3_600 * S, 86_400 * S
+
+
+@pytest.mark.parametrize(
+    ("clause", "micros"),
+    [
+        ("WINDOW 10 seconds", 10 * S),
+        ("window 10 SEC", 10 * S),
+        ("WINDOW 10s", 10 * S),
+        ("WINDOW 2.5 seconds", 2_500_000),
+        ("WINDOW 250 ms", 250_000),
+        ("WINDOW 250ms", 250_000),
+        ("WINDOW 7 microseconds", 7),
+        ("WINDOW 1 min", MIN),
+        ("WINDOW 5m", 5 * MIN),
+        ("WINDOW 1 hr", HOUR),
+        ("WINDOW 2 h", 2 * HOUR),
+        ("WINDOW 1 day", DAY),
+        ("WINDOW 3d", 3 * DAY),
+        ("WINDOW 2 weeks", 14 * DAY),
+        ("WINDOW 1 hour 30 minutes", 90 * MIN),
+        ("WINDOW /* one */ 1 -- or so\n min", MIN),
+    ],
+)
+def test_a_window_at_the_end_sets_both_sides(clause, micros):
+    assert where("TRUE", clause).window == Range(-micros + 1, micros)
+
+
+def test_the_window_of_a_stream_admits_rows_of_the_other_that_are_younger():
+    """A [5 s], B [2 s]: 0 <= T_B - T_A < 5 s, or 0 <= T_A - T_B < 2 s."""
+    query = bind("SELECT * FROM A [RANGE 5 SECONDS] x, B y [RANGE 2 SECONDS] WHERE x.k = y.k")
+    assert query.window == Range(-2 * S + 1, 5 * S)
+
+
+def test_windows_of_streams_follow_them_when_from_is_turned():
+    query = bind("SELECT * FROM B AS y [RANGE 2 SECONDS] JOIN A [RANGE 5 SECONDS] AS x ON x.k = y.k")
+    assert query.window == Range(-2 * S + 1, 5 * S)
+
+
+def test_now_is_one_microsecond_and_unbounded_is_forever():
+    query = bind("SELECT * FROM A [NOW], B [UNBOUNDED] WHERE A.k = B.k")
+    assert query.window == Range(-FOREVER + 1, 1)
+
+
+def test_a_window_after_a_stream_goes_before_the_window_of_the_query():
+    assert bind("SELECT * FROM A [NOW], B WHERE A.k = B.k WINDOW 2 s").window == Range(-2 * S + 1, 1)
+
+
+def test_a_column_called_window_is_not_a_window():
+    known = {**STREAMS, "C": stream("C", "k bigint, window int, ts timestamp")}
+    query = bind_query("q", "SELECT C.window FROM A, C WHERE A.k = C.k AND window = 3 WINDOW 1 s", known)
+    assert query.right_predicates == ("`window` = 3",)
+    assert query.window == Range(-S + 1, S)
+
+
+@pytest.mark.parametrize(
+    ("condition", "lo", "hi"),
+    [
+        ("B.ts BETWEEN A.ts - INTERVAL 10 SECONDS AND A.ts + INTERVAL 1 MINUTE", -10 * S, MIN + 1),
+        ("A.ts BETWEEN B.ts - INTERVAL '10' SECOND AND B.ts", 0, 10 * S + 1),
+        ("A.ts >= B.ts - INTERVAL '10' SECOND AND A.ts <= B.ts", 0, 10 * S + 1),
+        ("B.ts - INTERVAL '10' SECOND <= A.ts AND B.ts >= A.ts", 0, 10 * S + 1),
+        ("A.ts > B.ts - INTERVAL 10 SECONDS AND A.ts < B.ts", 1, 10 * S),
+        ("A.ts <= B.ts", 0, FOREVER),
+        ("A.ts < B.ts", 1, FOREVER),
+        ("A.ts > B.ts", -FOREVER + 1, 0),
+        ("A.ts = B.ts", 0, 1),
+        ("B.ts = A.ts + INTERVAL 3 SECONDS", 3 * S, 3 * S + 1),
+        ("B.ts <= A.ts + interval 1 hour 30 minutes", -FOREVER + 1, 90 * MIN + 1),
+        ("B.ts >= A.ts - interval 1 hour 30 minutes", -90 * MIN, FOREVER),
+        ("B.ts <= A.ts + INTERVAL '1 minute 30 seconds'", -FOREVER + 1, 90 * S + 1),
+        ("B.ts <= A.ts + INTERVAL '01:30' MINUTE TO SECOND", -FOREVER + 1, 90 * S + 1),
+        ("B.ts <= A.ts + INTERVAL '1 00:00:00.5' DAY TO SECOND", -FOREVER + 1, DAY + S // 2 + 1),
+        ("B.ts <= A.ts + INTERVAL 2.5 SECONDS", -FOREVER + 1, 2_500_001),
+        ("B.ts <= A.ts - INTERVAL -2 SECONDS", -FOREVER + 1, 2 * S + 1),
+        ("B.ts - A.ts <= INTERVAL 2 SECONDS", -FOREVER + 1, 2 * S + 1),
+        ("INTERVAL 2 SECONDS >= (B.ts - A.ts)", -FOREVER + 1, 2 * S + 1),
+        ("a.TS <= b.Ts + interval 1 second AND B.ts < A.ts + INTERVAL 1 DAY", -S, DAY),
+    ],
+)
+def test_an_interval_predicate_is_the_window_it_states(condition, lo, hi):
+    query = where(condition, window="")
+    assert query.window == Range(lo, hi)
+    assert (query.residual, query.left_predicates, query.right_predicates) == ((), (), ())
+
+
+def test_an_interval_predicate_and_a_window_intersect():
+    assert where("A.ts <= B.ts", "WINDOW 1 min").window == Range(0, MIN)
+
+
+def test_equal_event_times_are_a_key_only_when_there_is_no_other():
+    assert [key.left for key in where("A.ts = B.ts", "").keys] == ["k"]
+    alone = bind("SELECT * FROM A, B WHERE A.ts = B.ts")
+    assert [(key.left, key.right) for key in alone.keys] == [("ts", "ts")]
+    assert alone.window == Range(0, 1)
+
+
+def test_dates_are_compared_in_microseconds():
+    query = bind("SELECT * FROM Days a, Nights b WHERE a.k = b.k AND b.d BETWEEN a.d AND a.d + INTERVAL 2 DAYS")
+    assert query.window == Range(0, 2 * DAY + 1)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["B.seen <= A.ts + INTERVAL 1 SECOND", "A.ts <> B.ts", "(A.ts <= B.ts OR A.v > B.w)", "NOT A.ts <= B.ts",
+     "A.ts <= B.ts + make_interval(0, 0, 0, 1)"],
+)  # fmt: skip
+def test_other_conditions_on_times_are_residual_and_leave_the_window_alone(condition):
+    query = where(condition)
+    assert len(query.residual) == 1
+    assert query.window == Range(-10 * S + 1, 10 * S)
