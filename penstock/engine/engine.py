@@ -34,11 +34,12 @@ from penstock.sql.query import Column, Query, Sink, Stream
 from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.engine.joiner import UnitDone
     from penstock.engine.sinks import Handler
     from penstock.engine.status import Status
     from penstock.log.ledger import Publication
@@ -83,6 +84,7 @@ class Engine:
         self._ingesters: list[Ingester] = []
         self._joiner: Joiner | None = None
         self._closed = False
+        self._watchers: list[Callable[[UnitDone], None]] = []
 
     # ------------------------------------------------------------------ what to run
 
@@ -168,6 +170,7 @@ class Engine:
         self._remember(plan)
         self._plan = plan
         self._joiner = Joiner(self.spark, self._store, plan, self._hand_over)
+        self._joiner.watchers = self._watchers
         self._joiner.publish_pending()
         clear_staging(self._roots(plan))
         self._write_empty_results(plan)
@@ -351,6 +354,10 @@ class Engine:
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
         return take_status(self.plan, self._store.ledger, self._store.files)
+
+    def watch(self, watcher: Callable[[UnitDone], None]) -> None:
+        """Call a function after every unit, from the joiner's thread."""
+        self._watchers.append(watcher)
 
     def explain(self) -> str:
         """Print the shared plan."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.claims import claims_on, passed
@@ -35,6 +36,20 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query, Side
 
 
+@dataclass(frozen=True, slots=True)
+class UnitDone:
+    """What a unit did, for whoever watches.
+
+    `rows` are the input rows of the group's streams that are joined now; `seconds` is what the unit took.
+    """
+
+    group: str
+    unit: str
+    rows: int
+    pairs: int
+    seconds: float
+
+
 class Joiner(threading.Thread):
     """Runs units while there is something to join."""
 
@@ -45,7 +60,7 @@ class Joiner(threading.Thread):
         super().__init__(name="penstock-joiner", daemon=True)
         self.spark, self.store, self.plan = spark, store, plan
         self.failure: BaseException | None = None
-        self.unit_seconds: dict[str, float] = {}
+        self.watchers: list[Callable[[UnitDone], None]] = []
         self._hand_over = hand_over
         self._wake = threading.Condition()
         self._stopping = False
@@ -121,8 +136,12 @@ class Joiner(threading.Thread):
         task = self._unit_task(ledger, group, since, until)
         reports = self._run(group, task, unit) if task.left.new or task.right.new else []
         watermarks = [ledger.stream(group.log(side).stream).watermark for side in _SIDES]
-        self.store.journal.commit(_unit_commit(group, unit, until, watermarks, reports))
-        self.unit_seconds[group.id] = time.monotonic() - started
+        commit = _unit_commit(group, unit, until, watermarks, reports)
+        self.store.journal.commit(commit)
+        rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
+        done = UnitDone(group.id, unit, rows, commit["pairs"], time.monotonic() - started)
+        for watcher in self.watchers:
+            watcher(done)
 
     def _run(self, group: Group, task: UnitTask, unit: str) -> list[dict[str, Any]]:
         """Run a unit's Spark job."""

@@ -4,8 +4,8 @@
             └─ tree ─ shape ─ scope ─┬─ conditions ──── window, keys, predicates
                                      └─ outputs
 
-The result is the same whatever the order of streams in FROM, of conditions, or of the sides of a comparison: the
-stream whose name comes first is the left one.  A self-join keeps its order.
+The result is the same whatever the order of streams in FROM, of conditions, or of the sides of a comparison:
+the stream whose name comes first is the left one.  A self-join keeps its order.
 
 In:  the text of a SELECT, and the streams there are.
 Out: a `Query`.
@@ -62,7 +62,7 @@ def bind_query(
     if len(source.statements) > 1:
         raise source.error("one query at a time: this is a second", span_of_tokens(source.statements[1]))
     checked = check_query_options(options or {})
-    return bind_tokens(name, source, source.statements[0], streams, sink or Sink(), checked)
+    return bind_tokens(name, source, source.statements[0], streams, sink=sink or Sink(), options=checked)
 
 
 def bind_tokens(
@@ -70,6 +70,7 @@ def bind_tokens(
     source: Source,
     tokens: Sequence[Token],
     streams: Mapping[str, Stream],
+    *,
     sink: Sink,
     options: tuple[tuple[str, str], ...],
 ) -> Query:
@@ -104,8 +105,8 @@ def bind_tokens(
 def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream]) -> Query:
     """Bind a query again with another WINDOW.
 
-    The new window takes the place of the query's WINDOW and of windows after its streams; a condition between the
-    two event times is part of the query and stays.
+    The new window takes the place of the query's WINDOW and of windows after its streams; a condition between
+    the two event times is part of the query and stays.
     """
     source = Source(query.text)
     _, rest = take_windows(source, source.statements[0], query.name)
@@ -115,7 +116,8 @@ def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream])
     for token in gone:
         text[token.start : token.end + 1] = " " * (token.end + 1 - token.start)
     changed = Source(f"{''.join(text).rstrip()}\nWINDOW {window.text}")
-    return bind_tokens(query.name, changed, changed.statements[0], streams, query.sink, query.options)
+    tokens = changed.statements[0]
+    return bind_tokens(query.name, changed, tokens, streams, sink=query.sink, options=query.options)
 
 
 def _make_scope(
@@ -127,7 +129,9 @@ def _make_scope(
     first, second = (_find_stream(source, each, streams, span) for each in written)
     aliases = [each.alias or each.name for each in written]
     if aliases[0].lower() == aliases[1].lower():
-        message = f"both streams are called {aliases[1]}: give each an alias, FROM {first.name} x, {second.name} y"
+        message = (
+            f"both streams are called {aliases[1]}: give each an alias, FROM {first.name} x, {second.name} y"
+        )
         raise source.error(message, source.span_of(written[1], span))
     swapped = second.name.lower() < first.name.lower()
     sides: tuple[Side, Side] = ("r", "l") if swapped else ("l", "r")
@@ -144,7 +148,9 @@ def _find_stream(source: Source, table: exp.Table, streams: Mapping[str, Stream]
     found = folded.get(name.lower())
     if not found:
         hint = did_you_mean(name, [each.name for each in streams.values()])
-        raise source.error(f"stream {name} is not declared: {hint}", source.span_of(exp.Tuple(expressions=parts), span))
+        raise source.error(
+            f"stream {name} is not declared: {hint}", source.span_of(exp.Tuple(expressions=parts), span)
+        )
     return found
 
 
@@ -168,7 +174,9 @@ def _keys(scope: Scope, conditions: Conditions, tokens: Sequence[Token], query: 
     """Give the equalities of the join, of which there must be one."""
     if not conditions.keys:
         first, second = (each.alias for each in scope.inputs)
-        message = f"{query} joins without an equality: it needs a condition such as {first}.key = {second}.key"
+        message = (
+            f"{query} joins without an equality: it needs a condition such as {first}.key = {second}.key"
+        )
         raise scope.source.error(message, find_word(scope.source, tokens, "FROM") or scope.span)
     return conditions.sorted_keys()
 

@@ -1,7 +1,7 @@
 """Interval predicates: conditions between the two event times that say how far apart they may be.
 
-Spark and Flink users write their windows as predicates.  Each such comparison is linear in the two times, and so
-is a bound on ``d = T_right - T_left``::
+Spark and Flink users write their windows as predicates.  Each such comparison is linear in the two times, and
+so is a bound on ``d = T_right - T_left``::
 
     r.ts BETWEEN l.ts - INTERVAL 10 SECONDS AND l.ts + INTERVAL 1 MINUTE
 

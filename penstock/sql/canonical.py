@@ -66,8 +66,7 @@ def canonical(tree: exp.Expr) -> exp.Expr:
     holder = exp.Alias(this=tree.copy())
     _tidy(holder)
     _bracket(holder)
-    found = holder.this
-    assert isinstance(found, exp.Expr)
+    found: exp.Expr = holder.this
     return found.pop()
 
 
@@ -177,7 +176,11 @@ def _bracket(node: exp.Expr) -> None:
 
 def _needs_brackets(parent: exp.Expr, child: exp.Expr) -> bool:
     own = _RANKS.get(type(parent))
-    if own is None or isinstance(parent, exp.Escape) or (isinstance(parent, exp.In) and child.arg_key != "this"):
+    if (
+        own is None
+        or isinstance(parent, exp.Escape)
+        or (isinstance(parent, exp.In) and child.arg_key != "this")
+    ):
         return False
     if _rank(child) != own:
         return _rank(child) < own

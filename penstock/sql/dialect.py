@@ -2,7 +2,7 @@
 
 sqlglot translates between dialects, so it knows hundreds of functions and rewrites them.  Penstock hands
 every expression back to Spark, and wants the same function with the same arguments: here a function call is
-just a name and arguments, except the few with a syntax of their own (``CAST(x AS t)``, ``EXTRACT(f FROM x)``).
+just a name and arguments, except the few with a syntax of their own, such as ``CAST(x AS t)``.
 
 Two more differences: ``'it''s'`` is one string, as since Spark 4; and ``SHOW`` and ``EXPLAIN`` are words like
 any other, not commands that swallow the rest of the line.

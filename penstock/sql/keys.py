@@ -1,8 +1,9 @@
 """The equalities of a join and the types they are compared as.
 
-Both sides of an equality are hashed into buckets, so they must have one type before they are hashed.  Where the
-types are declared they are known; of an expression sqlglot often knows the family (a whole number, a text), which
-is enough, because a wider type of the same family compares the same.  Where nothing is known, Spark will check.
+Both sides of an equality are hashed into buckets, so they must have one type before they are hashed.  Where
+the types are declared they are known; of an expression sqlglot often knows the family (a whole number, a
+text), which is enough, because a wider type of the same family compares the same.  Where nothing is known,
+Spark will check.
 
 In:  the two sides of an equality, resolved and canonical.
 Out: a `Key`.
@@ -24,7 +25,14 @@ from penstock.sql.spark_types import TypeTextError, common_type, normal_type
 if TYPE_CHECKING:
     from penstock.sql.names import Scope
 
-_WIDEST = {"tinyint": "bigint", "smallint": "bigint", "int": "bigint", "bigint": "bigint", "float": "double", "double": "double"}
+_WIDEST = {
+    "tinyint": "bigint",
+    "smallint": "bigint",
+    "int": "bigint",
+    "bigint": "bigint",
+    "float": "double",
+    "double": "double",
+}
 
 
 def make_key(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> Key:
@@ -35,7 +43,9 @@ def make_key(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> Key
 def _key_type(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> str:
     """Give the type to cast both sides to, or nothing where that is not needed or not known."""
     exact = [_exact_type(scope, side) for side in (left, right)]
-    first, second = (each or _inferred_type(scope, side) for each, side in zip(exact, (left, right), strict=True))
+    first, second = (
+        each or _inferred_type(scope, side) for each, side in zip(exact, (left, right), strict=True)
+    )
     if not first or not second:
         return ""
     common = common_type(first, second)
@@ -50,7 +60,10 @@ def _key_type(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> st
 def _mismatch(scope: Scope, left: tuple[exp.Expr, str], right: tuple[exp.Expr, str]) -> str:
     """Say which two things cannot be compared."""
     named = {side: scope.side(side).alias for side in ("l", "r")}
-    sides = [f"{named['l']}.{show_bare(left[0])} is {left[1]}", f"{named['r']}.{show_bare(right[0])} is {right[1]}"]
+    sides = [
+        f"{named['l']}.{show_bare(left[0])} is {left[1]}",
+        f"{named['r']}.{show_bare(right[0])} is {right[1]}",
+    ]
     if scope.inputs[0].side == "r":
         sides.reverse()
     hint = "a MAP cannot be compared" if "map<" in " ".join(sides) else "CAST one of them"
@@ -87,7 +100,9 @@ def _inferred_type(scope: Scope, side: exp.Expr) -> str:
     """
     typed = exp.Alias(this=side.copy())
     for column in list(typed.find_all(exp.Column)):
-        column.replace(exp.cast(exp.column(column.name), _declared(scope, column) or "string", dialect="spark"))
+        column.replace(
+            exp.cast(exp.column(column.name), _declared(scope, column) or "string", dialect="spark")
+        )
     try:
         tree = annotate_types(sqlglot.parse_one(show(typed.this), dialect="spark"), dialect="spark")
     except (SqlglotError, ValueError):

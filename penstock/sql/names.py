@@ -1,8 +1,8 @@
 """Which stream a column belongs to.
 
-A `Scope` knows the two streams of a query by the names it calls them.  `Scope.resolve` rewrites every column of
-a tree to ``l.Column`` or ``r.Column`` in its declared spelling; after it nothing depends on aliases, on the order
-of FROM, or on upper and lower case.
+A `Scope` knows the two streams of a query by the names it calls them.  `Scope.resolve` rewrites every column
+of a tree to ``l.Column`` or ``r.Column`` in its declared spelling; after it nothing depends on aliases, on
+the order of FROM, or on upper and lower case.
 
 In:  trees as sqlglot reads them.
 Out: trees over ``l.`` and ``r.`` columns that still know their place in the text.
@@ -26,19 +26,22 @@ if TYPE_CHECKING:
     from penstock.sql.tokens import Source, Span
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = frozenset(
-    """all and anti any array as asc at authorization between both by case cast check collate column constraint
-    create cross current_date current_time current_timestamp current_user date day desc distinct div else end
-    escape except exists extract false fetch filter for foreign from full grant group having hour if ilike in
-    inner intersect interval into is join lateral leading left like limit map minus minute month natural not
-    null offset on only or order outer overlaps partition position primary references right rlike second
-    select semi session_user set some struct substring table then time timestamp to trailing transform trim true
-    union unique unknown user using values when where window with within year""".split()
-)
-"""Names written in backquotes: at best Spark reads them as columns anyway, and quotes do no harm."""
+_RESERVED_WORDS = """
+    all and anti any as asc at authorization between both by case cast check collate column
+    constraint create cross current_date current_time current_timestamp current_user desc distinct
+    div else end escape except exists false fetch filter for foreign from full grant group having
+    ilike in inner intersect interval into is join lateral leading left like limit minus natural not
+    null on only or order outer overlaps primary references right rlike select semi session_user set
+    some table then to trailing true union unique user using values when where with within
+"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
+"""Names written in backquotes: where Spark would read a column anyway, quotes do no harm."""
 
 _UNIT_FUNCTIONS = {"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPADD", "TIMESTAMPDIFF"}
-_UNITS = {"MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DAYOFYEAR", "WEEK", "MONTH", "QUARTER", "YEAR"}
+_UNITS = {
+    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DAYOFYEAR",
+    "WEEK", "MONTH", "QUARTER", "YEAR",
+}  # fmt: skip
 
 
 def identifier(name: str) -> exp.Identifier:
@@ -86,8 +89,7 @@ class Scope:
             _keep_unit(call)
         for column in list(holder.find_all(exp.Column)):
             column.replace(self._resolve_column(column))
-        found = holder.this
-        assert isinstance(found, exp.Expr)
+        found: exp.Expr = holder.this
         return found.pop()
 
     def input_called(self, name: exp.Expr) -> Input:
@@ -97,7 +99,9 @@ class Scope:
             return found
         renamed = next((each for each in self.inputs if each.stream.name.lower() == name.name.lower()), None)
         if renamed:
-            raise self.error(f"{name.name} is called {renamed.alias} in this query: write {renamed.alias}", name)
+            raise self.error(
+                f"{name.name} is called {renamed.alias} in this query: write {renamed.alias}", name
+            )
         hint = did_you_mean(name.name, [each.alias for each in self.inputs])
         raise self.error(f"unknown stream or alias {name.name}: {hint}", name)
 

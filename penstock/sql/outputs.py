@@ -1,8 +1,8 @@
 """The SELECT list: what the result's columns are called and what they hold.
 
-``*`` is every column of every stream in the order of FROM.  A name that is taken already is qualified by what the
-query calls its stream: ``SELECT A.Value, B.Value`` gives ``Value`` and ``B_Value``.  Names are compared as Spark
-compares them, ignoring case.
+``*`` is every column of every stream in the order of FROM.  A name that is taken already is qualified by what
+the query calls its stream: ``SELECT A.Value, B.Value`` gives ``Value`` and ``B_Value``.  Names are compared
+as Spark compares them, ignoring case.
 
 In:  the SELECT list, as trees and as tokens (an expression without a name is called by its own text).
 Out: `Output`s over ``l.`` and ``r.`` columns.
@@ -12,6 +12,7 @@ True: no two names are equal, ignoring case.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -38,9 +39,14 @@ class _Item:
     span: Span
 
 
-def make_outputs(scope: Scope, select: exp.Select, tokens: Sequence[Token]) -> tuple[tuple[Output, ...], list[exp.Expr]]:
+def make_outputs(
+    scope: Scope, select: exp.Select, tokens: Sequence[Token]
+) -> tuple[tuple[Output, ...], list[exp.Expr]]:
     """Give the outputs, and their trees to see which columns they read."""
     texts = _split_list(tokens)
+    if len(texts) != len(select.expressions) or not all(texts):
+        message = "cannot read the SELECT list: it is columns and expressions separated by commas"
+        raise scope.source.error(message, (tokens[0].start, tokens[0].end + 1))
     items = [
         item
         for tree, text in zip(select.expressions, texts, strict=True)
@@ -63,9 +69,9 @@ def _split_list(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     depth = depths(tokens)
     outside = [i for i in range(1, len(tokens)) if depth[i] == 0]
     end = next((i for i in outside if tokens[i].token_type == TokenType.FROM), len(tokens))
-    hint = next((i for i in outside if tokens[0].token_type == tokens[i].token_type), 0)
-    cuts = [hint, *(i for i in outside if tokens[i].token_type == TokenType.COMMA and i < end), end]
-    return [tokens[start + 1 : stop] for start, stop in zip(cuts, cuts[1:], strict=False)]
+    begin = 1 if len(tokens) > 1 and tokens[1].token_type == TokenType.ALL else 0
+    cuts = [begin, *(i for i in outside if tokens[i].token_type == TokenType.COMMA and i < end), end]
+    return [tokens[start + 1 : stop] for start, stop in pairwise(cuts)]
 
 
 def _items(scope: Scope, tree: exp.Expr, text: Sequence[Token]) -> Iterator[_Item]:

@@ -1,7 +1,7 @@
 """A script to statements, and to what stands once all of them are done.
 
-Statements are read in order, and each sees the streams declared before it.  What a script says about queries it
-did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement and judged by the engine.
+Statements are read in order, and each sees the streams declared before it.  What a script says about queries
+it did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement for the engine to judge.
 
 In:  the text, and the streams declared outside it.
 Out: a `Script`.
@@ -22,13 +22,9 @@ from penstock.sql.tokens import Reader, Source, Span, span_of_tokens
 from penstock.sql.windows import WindowSpec, read_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock.sql.query import Query, Stream
-
-_STATEMENTS = (
-    "CREATE STREAM", "CREATE QUERY", "DROP QUERY", "DROP STREAM", "ALTER QUERY", "SHOW QUERIES", "EXPLAIN", "SET",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,9 @@ class SetOption:
     value: str
 
 
-Statement = CreateStream | CreateQuery | DropQuery | DropStream | AlterQuery | ShowQueries | Explain | SetOption
+Statement = (
+    CreateStream | CreateQuery | DropQuery | DropStream | AlterQuery | ShowQueries | Explain | SetOption
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,26 +130,12 @@ class _Reading:
 
     def read(self, reader: Reader) -> Statement:
         """Read one statement and let it take effect."""
-        if reader.accept("CREATE", "STREAM"):
-            return self._create_stream(reader)
-        if reader.accept("CREATE", "QUERY"):
-            return self._create_query(reader)
-        if reader.accept("DROP", "QUERY"):
-            return self._drop_query(reader)
-        if reader.accept("DROP", "STREAM"):
-            return self._drop_stream(reader)
-        if reader.accept("ALTER", "QUERY"):
-            return self._alter_query(reader)
-        if reader.accept("SET"):
-            return self._set(reader)
-        if reader.accept("SHOW", "QUERIES"):
-            reader.end()
-            return ShowQueries()
-        if reader.accept("EXPLAIN"):
-            return self._explain(reader)
+        for words, read in _STATEMENTS.items():
+            if reader.accept(*words.split()):
+                return read(self, reader)
         raise self._unknown(reader)
 
-    def _create_stream(self, reader: Reader) -> CreateStream:
+    def create_stream(self, reader: Reader) -> CreateStream:
         span = reader.span
         stream = read_stream(reader)
         if stream.name.lower() in {name.lower() for name in self.visible}:
@@ -159,27 +143,29 @@ class _Reading:
         self.streams[stream.name] = stream
         return CreateStream(stream)
 
-    def _create_query(self, reader: Reader) -> CreateQuery:
+    def create_query(self, reader: Reader) -> CreateQuery:
         span = reader.span
         name = reader.name("a query")
         if name.lower() in self.queries:
-            raise self.source.error(f"query {name} is declared twice: drop the first, or name this one otherwise", span)
+            raise self.source.error(
+                f"query {name} is declared twice: drop the first, or name this one otherwise", span
+            )
         options = read_options(reader) if reader.accept("WITH") else []
         sink, own = query_options(options, self.source)
         reader.expect("AS", f"query {name} is written CREATE QUERY {name} AS SELECT ...")
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
-        query = bind_tokens(name, self.source, reader.rest, self.visible, sink, own)
+        query = bind_tokens(name, self.source, reader.rest, self.visible, sink=sink, options=own)
         self.queries[name.lower()] = query
         return CreateQuery(query)
 
-    def _drop_query(self, reader: Reader) -> DropQuery:
+    def drop_query(self, reader: Reader) -> DropQuery:
         name = reader.name("DROP QUERY")
         reader.end()
         dropped = self.queries.pop(name.lower(), None)
         return DropQuery(dropped.name if dropped else name)
 
-    def _drop_stream(self, reader: Reader) -> DropStream:
+    def drop_stream(self, reader: Reader) -> DropStream:
         span = reader.span
         name = reader.name("DROP STREAM")
         reader.end()
@@ -191,7 +177,7 @@ class _Reading:
         self.known.pop(found, None)
         return DropStream(found)
 
-    def _alter_query(self, reader: Reader) -> AlterQuery:
+    def alter_query(self, reader: Reader) -> AlterQuery:
         name = reader.name("ALTER QUERY")
         reader.expect("SET", f"write ALTER QUERY {name} SET WINDOW 5 min")
         if reader.word() != "WINDOW":
@@ -209,7 +195,7 @@ class _Reading:
         except SqlError as error:
             raise self.source.error(error.message, span) from None
 
-    def _set(self, reader: Reader) -> SetOption:
+    def set_option(self, reader: Reader) -> SetOption:
         key = reader.until(TokenType.EQ)
         reader.expect("=", "a setting is written SET name = 'value'")
         if not key or reader.done:
@@ -227,7 +213,11 @@ class _Reading:
         self.settings[name] = value
         return SetOption(name, value)
 
-    def _explain(self, reader: Reader) -> Explain:
+    def show(self, reader: Reader) -> ShowQueries:
+        reader.end()
+        return ShowQueries()
+
+    def explain(self, reader: Reader) -> Explain:
         if reader.done:
             return Explain()
         name = reader.name("EXPLAIN")
@@ -241,3 +231,16 @@ class _Reading:
         if reader.word() in {"SELECT", "WITH"}:
             return reader.error("a SELECT in a script needs a name: CREATE QUERY name AS SELECT ...")
         return reader.error(f"{words} is not a statement: {did_you_mean(words, _STATEMENTS)}")
+
+
+_STATEMENTS: dict[str, Callable[[_Reading, Reader], Statement]] = {
+    "CREATE STREAM": _Reading.create_stream,
+    "CREATE QUERY": _Reading.create_query,
+    "DROP QUERY": _Reading.drop_query,
+    "DROP STREAM": _Reading.drop_stream,
+    "ALTER QUERY": _Reading.alter_query,
+    "SHOW QUERIES": _Reading.show,
+    "EXPLAIN": _Reading.explain,
+    "SET": _Reading.set_option,
+}
+"""Every statement by its first words."""

@@ -20,9 +20,8 @@ from penstock.sql.tokens import Source, Span, depths, span_of_tokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.errors import SqlError
-
 _SUPPORTED = "a query selects, joins and filters two streams: SELECT ... FROM A, B WHERE ... WINDOW 1 min"
+_TABLE = {"this", "db", "catalog", "alias"}
 _READ = {"kind", "expressions", "from_", "joins", "where", "hint"}
 _CLAUSES = {
     "with_": "WITH",
@@ -42,15 +41,17 @@ _CLAUSES = {
     "pivots": "PIVOT",
 }
 _JOIN_WORDS = {"LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "CROSS", "NATURAL", "ASOF"}
-_AGGREGATES = frozenset(
-    """any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or
-    collect_list collect_set corr count count_if count_min_sketch covar_pop covar_samp every first first_value
-    grouping grouping_id histogram_numeric kurtosis last last_value listagg max max_by mean median min min_by mode
-    percentile percentile_approx regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy
-    regr_syy skewness some std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop var_samp
-    variance""".split()
-)
-_GENERATORS = frozenset("explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple".split())
+_AGGREGATE_NAMES = """
+    any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor
+    bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop
+    covar_samp every first first_value grouping grouping_id histogram_numeric kurtosis last
+    last_value listagg max max_by mean median min min_by mode percentile percentile_approx regr_avgx
+    regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some
+    std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop var_samp variance
+"""
+_AGGREGATES = frozenset(_AGGREGATE_NAMES.split())
+_GENERATOR_NAMES = "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple"
+_GENERATORS = frozenset(_GENERATOR_NAMES.split())
 
 
 def check_statement(source: Source, tree: exp.Expr, tokens: Sequence[Token]) -> exp.Select:
@@ -82,19 +83,34 @@ def _why_not(node: exp.Expr) -> str | None:
         return _refusal("a subquery")
     if isinstance(node, exp.Window):
         return _refusal("a window function (OVER)")
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    if name in _AGGREGATES and not isinstance(node.parent, exp.Dot):
-        return _refusal(f"the aggregate {name.upper()}")
-    if name in _GENERATORS:
-        return _refusal(f"{name.upper()}, which makes rows,")
-    if type(node) in MIRROR and any(isinstance(side, RANGE_TESTS) for side in (node.this, node.expression)):
-        return f"brackets are needed to read {show(node)}: Spark and other engines group it differently"
     if isinstance(node, (exp.Placeholder, exp.Parameter)):
         return "a parameter has no value here: write the value itself"
+    return _wrong_call(node) or _wrong_comparison(node)
+
+
+def _wrong_call(node: exp.Expr) -> str | None:
+    """Refuse functions that do not give one value for one row."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    if name in _AGGREGATES:
+        return _refusal(f"the aggregate {name.upper()}")
+    return _refusal(f"{name.upper()}, which makes rows,") if name in _GENERATORS else None
+
+
+def _wrong_comparison(node: exp.Expr) -> str | None:
+    """Refuse comparisons that engines read differently."""
+    if type(node) not in MIRROR:
+        return None
+    sides = (node.this, node.expression)
+    if any(isinstance(side, RANGE_TESTS) for side in sides):
+        return f"brackets are needed to read {show(node)}: Spark and other engines group it differently"
+    if any(isinstance(side.unnest(), exp.Tuple) for side in sides):
+        return "lists of columns cannot be compared: write a.x = b.x AND a.y = b.y"
     return None
 
 
-def tables(source: Source, tree: exp.Select, tokens: Sequence[Token], query: str) -> tuple[exp.Table, exp.Table]:
+def tables(
+    source: Source, tree: exp.Select, tokens: Sequence[Token], query: str
+) -> tuple[exp.Table, exp.Table]:
     """Give the two streams of FROM, having checked that they are joined in a way we run."""
     _refuse_joins(source, tokens)
     origin = tree.args.get("from_")
@@ -120,7 +136,8 @@ def _check_table(source: Source, table: exp.Expr, default: Span) -> None:
         raise source.error(_refusal("a subquery in FROM"), span)
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise source.error(f"FROM names streams only: {_SUPPORTED}", span)
-    if table.args.get("joins") or table.args.get("laterals") or (alias and alias.args.get("columns")):
+    more = [arg for arg, value in table.args.items() if value and arg not in _TABLE]
+    if more or (alias and alias.args.get("columns")):
         raise source.error(f"this is not a stream and an alias: {_SUPPORTED}", span)
 
 
@@ -130,7 +147,9 @@ def _refuse_joins(source: Source, tokens: Sequence[Token]) -> None:
         words = [source.words([token]).upper() for token in tokens[i : i + 3]]
         if depth == 0 and words[0] in _JOIN_WORDS and "JOIN" in words[1:]:
             name = " ".join(words[: words.index("JOIN") + 1])
-            message = f"{name} is not supported: joins are inner, written FROM A, B WHERE ... or A JOIN B ON ..."
+            message = (
+                f"{name} is not supported: joins are inner, written FROM A, B WHERE ... or A JOIN B ON ..."
+            )
             raise source.error(message, (tokens[i].start, tokens[i + words.index("JOIN")].end + 1))
 
 
@@ -145,8 +164,3 @@ def find_word(source: Source, tokens: Sequence[Token], word: str) -> Span | None
 
 def _refusal(what: str) -> str:
     return f"{what} is not supported: {_SUPPORTED}"
-
-
-def unsupported(source: Source, what: str, span: Span) -> SqlError:
-    """Refuse something with the sentence that says what is supported."""
-    return source.error(_refusal(what), span)

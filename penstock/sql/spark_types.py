@@ -113,7 +113,9 @@ class _TypeParser:
         if name not in _SCALARS:
             self.fail(f"{written} is not a Spark type: {did_you_mean(written, sorted(_SCALARS))}")
         numbers = self._numbers()
-        return SparkType(name, (*numbers, 0)[:2] if name == "decimal" and numbers else self._default(name, numbers))
+        return SparkType(
+            name, (*numbers, 0)[:2] if name == "decimal" and numbers else self._default(name, numbers)
+        )
 
     @staticmethod
     def _default(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:

@@ -66,7 +66,10 @@ def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
         if not reader.accept(",") and reader.word() != ")":
             raise reader.error(f"{reader.found()}: columns are separated by commas and end with )")
     if not found:
-        raise reader.error(f"stream {stream} has no columns", (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end + 1))
+        raise reader.error(
+            f"stream {stream} has no columns",
+            (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end + 1),
+        )
     return tuple(found)
 
 
@@ -134,6 +137,8 @@ def _time(reader: Reader, name: str, columns: tuple[Column, ...], option: Option
         hint = did_you_mean(option.value, [each.name for each in columns])
         raise reader.error(f"time column {option.value} is not a column of {name}: {hint}", option.value_span)
     if found.type not in TIME_TYPES:
-        message = f"time column {found.name} of {name} is {found.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
+        message = (
+            f"time column {found.name} of {name} is {found.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
+        )
         raise reader.error(message, option.value_span)
     return found.name

@@ -16,7 +16,6 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -25,6 +24,8 @@ from penstock.sql.dialect import PlainSpark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sqlglot import exp
 
 Span = tuple[int, int]
 """Where something stands in the text: first offset and the offset after the last."""
@@ -42,11 +43,13 @@ class Source:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """All tokens of the text, comments left out."""
+        """All tokens of the text; comments and hints are left out."""
         try:
-            return PlainSpark().tokenize(self.text)
+            found = PlainSpark().tokenize(self.text)
         except TokenError as error:
             raise self._unclosed(error) from None
+        # A hint says how Spark should run one query, and nothing about a shared plan.
+        return [token for token in found if token.token_type != TokenType.HINT]
 
     @cached_property
     def statements(self) -> list[list[Token]]:
@@ -68,9 +71,9 @@ class Source:
         return starts
 
     def place(self, span: Span) -> Place:
-        """Turn offsets into a line, a column and a length.
+        r"""Turn offsets into a line, a column and a length.
 
-        >>> Source("SELECT *\\nFROM S").place((14, 15))
+        >>> Source("SELECT *\nFROM S").place((14, 15))
         Place(line=2, column=6, length=1)
         """
         start, end = span
@@ -203,7 +206,9 @@ class Reader:
 
     def found(self) -> str:
         """Name what comes next, for a message."""
-        return "the statement ends here" if self.done else f"found {self.source.words([self.tokens[self.at]])}"
+        return (
+            "the statement ends here" if self.done else f"found {self.source.words([self.tokens[self.at]])}"
+        )
 
     def take(self) -> Token:
         """Read one token."""
@@ -215,10 +220,10 @@ class Reader:
         """Read a name, plain or backquoted."""
         if not self.done:
             token = self.tokens[self.at]
-            if token.token_type == TokenType.IDENTIFIER or re.fullmatch(r"\w+", token.text):
-                if token.token_type != TokenType.STRING:
-                    self.at += 1
-                    return token.text
+            plain = token.token_type != TokenType.STRING and re.fullmatch(r"\w+", token.text)
+            if plain or token.token_type == TokenType.IDENTIFIER:
+                self.at += 1
+                return token.text
         raise self.error(f"{self.found()}: {what} needs a name")
 
     def end(self) -> None:

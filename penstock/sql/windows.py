@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import SqlError
 from penstock.sql.interval import DurationError, parse_duration, show_duration
 from penstock.sql.query import FOREVER, Range
 from penstock.sql.tokens import Source, Span, depths, span_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from penstock.errors import SqlError
 
 _NOT_A_CLAUSE_AFTER = {
     TokenType.DOT, TokenType.COMMA, TokenType.ALIAS, TokenType.SELECT, TokenType.WHERE, TokenType.ON,
@@ -98,6 +99,8 @@ def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec
     """Read ``WINDOW <n> <unit>`` or ``WINDOW <n> ROWS``, from WINDOW on."""
     span = span_of_tokens(tokens)
     text = source.words(tokens[1:])
+    if any(token.token_type == TokenType.ALIAS for token in tokens[1:3]):
+        raise source.error("named windows are for window functions, which are not supported", span)
     if not text:
         raise source.error(f"window of {query} has no length: {_FORMS}", span)
     return _read_length(source, text, query, span, "WINDOW")
@@ -185,7 +188,7 @@ def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
 
 
 def to_range(source: Source, clauses: Clauses, query: str, aliases: Sequence[str]) -> Range | None:
-    """Give the differences ``T_second - T_first`` (in FROM order) that the clauses admit; None without any.
+    """Give the differences ``T_second - T_first`` (in FROM order) that the clauses admit, if there are any.
 
     A window after a stream goes before the query's WINDOW, which then speaks for the other stream.
     """
@@ -193,7 +196,9 @@ def to_range(source: Source, clauses: Clauses, query: str, aliases: Sequence[str
         return None
     for clause in clauses.given():
         if clause.spec.kind == "rows":
-            message = f"window of {query} is {clause.spec.text}: count windows are not supported yet, use a time"
+            message = (
+                f"window of {query} is {clause.spec.text}: count windows are not supported yet, use a time"
+            )
             raise source.error(message, clause.span)
     chosen = [clauses.per_stream.get(i, clauses.whole) for i in range(2)]
     lengths = [clause.spec.length for clause in chosen if clause]
@@ -205,8 +210,6 @@ def to_range(source: Source, clauses: Clauses, query: str, aliases: Sequence[str
 def _half_given(source: Source, clauses: Clauses, aliases: Sequence[str]) -> SqlError:
     """Ask for the window of the other stream."""
     ((given, clause),) = clauses.per_stream.items()
-    other = aliases[1 - given]
-    return source.error(
-        f"{aliases[given]} has a window and {other} has none: write one after {other} too, such as [UNBOUNDED]",
-        clause.span,
-    )
+    one, other = aliases[given], aliases[1 - given]
+    message = f"{one} has a window and {other} has none: write one after {other} too, such as [UNBOUNDED]"
+    return source.error(message, clause.span)

@@ -30,7 +30,7 @@ from tests.sql.streams import bind, where
         ("(A.v + 1) * 2 > 2", "(v + 1) * 2 > 2"),
         ("-(A.v + 1) > 2", "-(v + 1) > 2"),
         ("lower(A.NAME) = 'x'", "LOWER(name) = 'x'"),
-        ("LOWER( a.name ) = \"x\"", "LOWER(name) = 'x'"),
+        ('LOWER( a.name ) = "x"', "LOWER(name) = 'x'"),
         ("A.name = 'it''s'", r"name = 'it\'s'"),
         ("A.name LIKE 'x!%' ESCAPE '!'", "name LIKE 'x!%' ESCAPE '!'"),
         ("A.name RLIKE '^a'", "name RLIKE '^a'"),
@@ -39,10 +39,11 @@ from tests.sql.streams import bind, where
         ("A.place.City = 'x'", "place.City = 'x'"),
         ("place.City = 'x'", "place.City = 'x'"),
         ("A.tags[0] = 1", "tags[0] = 1"),
-        ("exists(A.tags, x -> x > A.n)", "EXISTS(tags, x -> x > n)"),
+        ("exists(A.tags, x -> x > A.n)", "EXISTS(tags, x -> n < x)"),
+        ("size(transform(A.tags, v -> v + 1)) > A.n", "SIZE(TRANSFORM(tags, v -> v + 1)) > n"),
         ("datediff(DAY, A.day, A.ts) > 1", "DATEDIFF(DAY, day, ts) > 1"),
         ("my_udf(A.v, 'p') > 1", "MY_UDF(v, 'p') > 1"),
-        ("A.ts > A.day - INTERVAL 1 HOUR 30 MINUTES", "day - (INTERVAL '1' HOUR + INTERVAL '30' MINUTES) < ts"),
+        ("A.ts > A.day - INTERVAL 1 HOUR 3 MINUTES", "day - (INTERVAL '1' HOUR + INTERVAL '3' MINUTES) < ts"),
         ("(A.n | 1) & 2 = 2", "((n | 1) & 2) = 2"),
         ("CASE WHEN (A.v > 1) THEN TRUE ELSE A.flag END", "CASE WHEN v > 1 THEN TRUE ELSE flag END"),
         ("A.v = 0 OR 1 / A.v > 2", "v = 0 OR 1 / v > 2"),
@@ -54,7 +55,7 @@ def test_a_condition_on_one_stream_is_its_predicate_in_canonical_form(condition,
     if " OR " in condition and not condition.startswith("("):
         condition = f"({condition})"
     query = where(condition)
-    assert query.left_predicates == (written.replace(" day ", " `day` ").replace("day -", "`day` -").replace(", day,", ", `day`,"),)
+    assert query.left_predicates == (written,)
     assert (query.right_predicates, query.residual) == ((), ())
 
 
@@ -77,7 +78,7 @@ def test_predicates_are_sorted_and_not_repeated():
         ("(A.name = 'x' OR B.name = 'y')", ("l.name = 'x' OR r.Name = 'y'",)),
         ("A.n <=> B.n", ("l.n IS NOT DISTINCT FROM r.n",)),
         ("NOT A.n = B.n", ("NOT l.n = r.n",)),
-        ("1 = 0", ("1 = 0",)),
+        ("1 = 0", ("0 = 1",)),
         ("A.v > B.w AND A.n <> B.n", ("l.n <> r.n", "l.v > r.w")),
         ("1 = 1", ()),
         ("TRUE", ()),
@@ -105,10 +106,12 @@ def test_columns_read_are_those_of_outputs_and_residual_only():
         ("A.amount = B.big", Key("amount", "big", "decimal(22,2)")),
         ("A.n = B.w", Key("n", "w", "double")),
         ("A.amount = B.w", Key("amount", "w", "double")),
-        ("A.day = B.seen", Key("`day`", "seen", "timestamp")),
-        ("A.day = B.day", Key("`day`", "`day`")),
+        ("A.day = B.seen", Key("day", "seen", "timestamp")),
+        ("A.day = B.day", Key("day", "day")),
         ("A.name = B.k", Key("name", "k", "bigint")),
-        ("A.name = B.day", Key("name", "`day`", "date")),
+        ("A.n = B.name", Key("n", "Name", "bigint")),
+        ("A.amount = B.name", Key("amount", "Name", "double")),
+        ("A.name = B.day", Key("name", "day", "date")),
         ("A.tags = B.tags", Key("tags", "tags", "array<bigint>")),
         ("lower(A.name) = B.name", Key("LOWER(name)", "Name")),
         ("B.name = lower(A.name)", Key("LOWER(name)", "Name")),
@@ -128,7 +131,6 @@ def test_an_equality_between_the_streams_is_a_key_with_the_type_spark_compares_a
 
 def test_keys_are_sorted_whatever_their_order_and_come_from_on_where_and_using():
     keys = (Key("day", "day"), Key("k", "k"))
-    keys = (Key("`day`", "`day`"), Key("k", "k"))
     assert bind("SELECT 1 FROM A, B WHERE A.k = B.k AND B.day = A.day WINDOW 1 s").keys == keys
     assert bind("SELECT 1 FROM A JOIN B ON A.k = B.k WHERE B.day = A.day WINDOW 1 s").keys == keys
     assert bind("SELECT 1 FROM B INNER JOIN A USING (K, Day) WINDOW 1 s").keys == keys

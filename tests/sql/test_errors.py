@@ -3,6 +3,8 @@
 Each case is a text with ``>>`` before the place the caret must stand at.
 """
 
+# ruff: noqa: E501 - one case a line
+
 import pytest
 
 from penstock.errors import InputError, Place, SqlError
@@ -67,7 +69,11 @@ QUERIES = [
     ("SELECT 1 FROM B, A WHERE >>A.k = B.seen WINDOW 1 s", "B.seen is timestamp and A.k is bigint"),
     ("SELECT 1 FROM A, B WHERE >>A.tags = B.k WINDOW 1 s", "A.tags is array<int> and B.k is bigint"),
     ("SELECT 1 FROM A, B WHERE >>A.attrs = B.attrs WINDOW 1 s", "a MAP cannot be compared"),
+    ("SELECT 1 FROM A, B WHERE (>>A.k, A.n) = (B.k, B.n) WINDOW 1 s", "lists of columns cannot be compared"),
     # what is not supported
+    ("SELECT 1 FROM A JOIN B ON A.k = B.k >>WINDOW w AS (PARTITION BY k)", "named windows are for window functions"),
+    ("SELECT A.v FROM >>A TABLESAMPLE (10 ROWS), B WHERE A.k = B.k WINDOW 1 s", "this is not a stream and an alias"),
+    (">>WITH z AS (SELECT 1) SELECT A.v FROM A, B WHERE A.k = B.k WINDOW 1 s", "WITH is not supported"),
     ("SELECT * FROM A >>LEFT JOIN B ON A.k = B.k WINDOW 1 s", "LEFT JOIN is not supported: joins are inner"),
     ("SELECT * FROM A >>FULL OUTER JOIN B ON A.k = B.k WINDOW 1 s", "FULL OUTER JOIN is not supported"),
     ("SELECT * FROM A >>LEFT SEMI JOIN B ON A.k = B.k WINDOW 1 s", "LEFT SEMI JOIN is not supported"),
@@ -93,6 +99,8 @@ QUERIES = [
     ("SELECT 1 FROM A, B WHERE A.k = B.k AND >>A.flag = A.v IN (1) WINDOW 1 s", "brackets are needed to read"),
     ("SELECT 1 FROM A, B WHERE A.k = B.k AND >>A.v > :p WINDOW 1 s", "a parameter has no value here"),
     # not SQL
+    (">>SELECT A.v, FROM A, B WHERE A.k = B.k WINDOW 1 s", "cannot read the SELECT list"),
+    (">>SELECT FROM A, B WHERE A.k = B.k WINDOW 1 s", "cannot read the SELECT list"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>'oops WINDOW 1 s", "this ' is never closed"),
     ("SELECT * FROM A, B\nWHERE A.k = B.k >>/* oops WINDOW 1 s", "this comment is never closed"),
     ("SELECT A.k A>>.v FROM A, B WHERE A.k = B.k WINDOW 1 s", "cannot read the query at .: it does not belong"),

@@ -27,6 +27,8 @@ def names(select, join="FROM Temperature A, Humidity B WHERE A.LocationId = B.Lo
         ("A.Value AS t, B.Value h", ["t", "h"]),
         ("A.Value + 1, A.Value+1 AS `x y`", ["A.Value + 1", "x y"]),
         ("A.Value\n  +\t1", ["A.Value + 1"]),
+        ("ALL A.Value + 1", ["A.Value + 1"]),
+        ("/*+ BROADCAST(B) */ A.Value + 1, 2", ["A.Value + 1", "2"]),
         ("coalesce(A.Value, 0), A.ts", ["coalesce(A.Value, 0)", "ts"]),
     ],
 )
@@ -35,7 +37,12 @@ def test_names_are_those_of_the_columns_and_a_taken_name_is_qualified(select, ex
 
 
 def test_star_of_using_has_the_column_once_and_first():
-    assert names("*", "FROM Temperature A JOIN Humidity B USING (ts, LocationId)") == ["ts", "LocationId", "Value", "B_Value"]
+    assert names("*", "FROM Temperature A JOIN Humidity B USING (ts, LocationId)") == [
+        "ts",
+        "LocationId",
+        "Value",
+        "B_Value",
+    ]
 
 
 def test_using_makes_the_bare_column_unambiguous():
@@ -48,7 +55,9 @@ def test_star_of_streams_without_aliases_is_qualified_by_the_stream():
 
 
 def test_outputs_are_written_over_both_sides():
-    query = bind("SELECT y.w, x.order, x.v * (y.w + 1) AS p, x.place.City FROM B y, A x WHERE x.k = y.k WINDOW 1 s")
+    query = bind(
+        "SELECT y.w, x.order, x.v * (y.w + 1) AS p, x.place.City FROM B y, A x WHERE x.k = y.k WINDOW 1 s"
+    )
     assert query.outputs == (
         Output("w", "r.w", ("r", "w")),
         Output("order", "l.`order`", ("l", "order")),

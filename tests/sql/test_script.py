@@ -23,7 +23,8 @@ from tests.sql.streams import STREAMS
 S = 1_000_000
 SURFACE = """
 CREATE STREAM Temperature (LocationId BIGINT, Value DOUBLE, ts TIMESTAMP)
-  WITH (format = 'parquet', path = 'data/temperature', time = 'ts', lateness = '5 seconds', maxFilesPerTrigger = '2');
+  WITH (format = 'parquet', path = 'data/temperature', time = 'ts', lateness = '5 seconds',
+        maxFilesPerTrigger = '2');
 CREATE STREAM Humidity    (LocationId BIGINT, Value DOUBLE, ts TIMESTAMP)
   WITH (format = 'parquet', path = 'data/humidity', time = 'ts', lateness = '5 seconds');
 
@@ -69,8 +70,10 @@ def test_the_example_of_the_surface_reads_as_it_should():
 def test_every_statement_is_kept_in_order():
     text = f"""
     /* all of them */ create stream S {DECLARED}; Drop Stream s; set Memory = 2G;
-    CREATE QUERY `my q` AS {OK};; ALTER QUERY `MY Q` SET WINDOW 5 min; SHOW QUERIES; EXPLAIN; EXPLAIN `my Q`;
-    DROP QUERY `my Q`; DROP QUERY elsewhere; SET spark.sql.shuffle.Partitions = 4 -- the last needs no semicolon
+    CREATE QUERY `my q` AS {OK};; ALTER QUERY `MY Q` SET WINDOW 5 min;
+    SHOW QUERIES; EXPLAIN; EXPLAIN `my Q`;
+    DROP QUERY `my Q`; DROP QUERY elsewhere;
+    SET spark.sql.shuffle.Partitions = 4 -- the last needs no semicolon
     """
     script = parse_script(text, STREAMS)
     kinds = [type(each) for each in script.statements]
@@ -80,7 +83,12 @@ def test_every_statement_is_kept_in_order():
     ]  # fmt: skip
     assert script.statements[1:3] == (DropStream("S"), SetOption("memory", "2g"))
     assert script.statements[4] == AlterQuery("my q", WindowSpec("range", 300 * S, "5 min"))
-    assert script.statements[6:10] == (Explain(None), Explain("my q"), DropQuery("my q"), DropQuery("elsewhere"))
+    assert script.statements[6:10] == (
+        Explain(None),
+        Explain("my q"),
+        DropQuery("my q"),
+        DropQuery("elsewhere"),
+    )
     assert script.settings == {"memory": "2g", "spark.sql.shuffle.Partitions": "4"}
     assert (script.queries, script.streams) == ((), {})
 
@@ -91,7 +99,9 @@ def test_an_empty_script_says_nothing():
 
 def test_alter_replaces_the_window_clauses_and_keeps_conditions_on_time():
     select = "SELECT A.v FROM A [RANGE 9 s] x -- old\n, B [NOW] WHERE x.k = B.k AND x.ts <= B.ts"
-    script = parse_script(f"CREATE QUERY q AS {select.replace('A.v', 'x.v')}; ALTER QUERY q SET WINDOW 5 s", STREAMS)
+    script = parse_script(
+        f"CREATE QUERY q AS {select.replace('A.v', 'x.v')}; ALTER QUERY q SET WINDOW 5 s", STREAMS
+    )
     (query,) = script.queries
     assert query.window == Range(0, 5 * S)
     assert query.text.endswith("\nWINDOW 5 s")
@@ -124,6 +134,7 @@ def test_known_streams_are_visible_but_not_part_of_the_script():
         ("TIMESTAMP_NTZ", "timestamp_ntz"),
         ("TIMESTAMP_LTZ", "timestamp"),
         ("VARCHAR(5)", "varchar(5)"),
+        ("ARRAY<ARRAY<ARRAY<INT>>>", "array<array<array<int>>>"),
         ("INTERVAL DAY TO SECOND", "interval day to second"),
     ],
 )
@@ -135,8 +146,9 @@ def test_any_spark_type_may_be_declared(declared, kind):
 
 
 def test_options_of_the_source_keep_their_case_and_may_have_dots():
-    text = """CREATE STREAM S (k INT, ts TIMESTAMP) WITH (FORMAT = 'kafka', Time = 'ts', 'kafka.bootstrap.servers' = 'h:1',
-      startingOffsets = "earliest", kafka.group.id = 'g', maxOffsetsPerTrigger = 10, RETAIN = '7 days', n = -1)"""
+    text = """CREATE STREAM S (k INT, ts TIMESTAMP) WITH (FORMAT = 'kafka', Time = 'ts',
+      'kafka.bootstrap.servers' = 'h:1', startingOffsets = "earliest", kafka.group.id = 'g',
+      maxOffsetsPerTrigger = 10, RETAIN = '7 days', n = -1)"""
     assert parse_script(text).streams["S"].options == (
         ("kafka.bootstrap.servers", "h:1"),
         ("startingOffsets", "earliest"),
@@ -154,9 +166,9 @@ def test_options_of_the_source_keep_their_case_and_may_have_dots():
         ("WITH (sink = 'console')", Sink("console"), ()),
         ("WITH (sink = 'NOOP', alpha = 0.5)", Sink("noop"), (("alpha", "0.5"),)),
         (
-            "WITH (path = 'o', sink = 'parquet', compression = 'zstd', max_lag = '2 s', idle_after = '1 min')",
+            "WITH (path = 'o', sink = 'parquet', compression = 'zstd', max_lag = '2 s', idle_after = '1 m')",
             Sink("parquet", (("path", "o"), ("compression", "zstd"))),
-            (("idle_after", "1 min"), ("max_lag", "2 s")),
+            (("idle_after", "1 m"), ("max_lag", "2 s")),
         ),
     ],
 )
@@ -182,7 +194,11 @@ def test_every_example_of_the_sql_page_is_accepted():
     streams = parse_script(declarations).streams
     assert "Auction" in streams
     for example in examples[1:]:
-        script = example if example.lstrip().startswith(("CREATE", "SET", "DROP", "ALTER")) else f"CREATE QUERY q AS {example}"
+        script = (
+            example
+            if example.lstrip().startswith(("CREATE", "SET", "DROP", "ALTER"))
+            else f"CREATE QUERY q AS {example}"
+        )
         assert parse_script(script, streams).statements
 
 
