@@ -93,6 +93,12 @@ def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
         yield inner
 
 
+def may_fail(node: exp.Expr) -> bool:
+    """Say whether evaluating this may raise, as a division or a cast may."""
+    risky = node.find_all(exp.Div, exp.IntDiv, exp.Mod, exp.Func, exp.Bracket)
+    return any(not isinstance(each, exp.Connector) for each in risky)  # sqlglot counts AND as a function
+
+
 def _tidy(node: exp.Expr) -> exp.Expr:
     """Rewrite from the leaves up, and give what now stands in the node's place."""
     for child in list(node.iter_expressions()):
@@ -158,12 +164,7 @@ def _operands(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
 def _in_order(nodes: list[exp.Expr]) -> list[exp.Expr]:
     """Sort by text without repeats, plain tests first: ``x = 0 OR 1 / x > 2`` must not divide first."""
     texts = {show(each): each for each in nodes}
-    return [texts[text] for text in sorted(texts, key=lambda text: (_may_fail(texts[text]), text))]
-
-
-def _may_fail(node: exp.Expr) -> bool:
-    """Say whether evaluating this may raise, as a division or a cast may."""
-    return node.find(exp.Div, exp.IntDiv, exp.Mod, exp.Cast, exp.Func, exp.Bracket) is not None
+    return [texts[text] for text in sorted(texts, key=lambda text: (may_fail(texts[text]), text))]
 
 
 def _bracket(node: exp.Expr) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.sql.bounds import Bound, read_bound
-from penstock.sql.canonical import canonical, conjuncts, show, show_bare
+from penstock.sql.canonical import canonical, conjuncts, may_fail, show, show_bare
 from penstock.sql.keys import make_key
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Conditions:
 
     keys: list[Key] = field(default_factory=list)
     bounds: list[tuple[Bound, exp.Expr]] = field(default_factory=list)
-    predicates: dict[Side, list[str]] = field(default_factory=lambda: {"l": [], "r": []})
+    predicates: dict[Side, list[exp.Expr]] = field(default_factory=lambda: {"l": [], "r": []})
     residual: list[exp.Expr] = field(default_factory=list)
 
     def sorted_keys(self) -> tuple[Key, ...]:
@@ -42,8 +42,15 @@ class Conditions:
         return tuple(sorted(set(self.keys)))
 
     def sorted_predicates(self, side: Side) -> tuple[str, ...]:
-        """Give one side's predicates in canonical order."""
-        return tuple(sorted(set(self.predicates[side])))
+        """Give one side's predicates in canonical order.
+
+        Each is evaluated by itself, so one that may fail (``10 / x > 1``) is written behind the plain ones that may
+        be there to guard it (``x <> 0``): all of them together are one predicate more.
+        """
+        plain = sorted({show_bare(each) for each in self.predicates[side] if not may_fail(each)})
+        risky = sorted({show_bare(each) for each in self.predicates[side] if may_fail(each)})
+        guarded = [f"({each})" for each in (*plain, *risky)]
+        return (*plain, *([" AND ".join(guarded)] if plain and risky else risky))
 
     def sorted_residual(self) -> tuple[str, ...]:
         """Give the conditions on pairs in canonical order."""
@@ -71,7 +78,7 @@ def _place(scope: Scope, each: exp.Expr, found: Conditions, equal_times: list[Ke
             found.residual.append(each)
     elif len(sides) == 1:
         (side,) = sides
-        found.predicates[side].append(show_bare(each))
+        found.predicates[side].append(each)
     elif bound:
         found.bounds.append((bound, each))
         equal_times.extend(_key_of(scope, each))
