@@ -1,3 +1,60 @@
-"""Penstock: many continuous window-join queries over the same streams, as one shared plan on Spark."""
+"""Penstock: many continuous window-join queries over the same streams, as one shared plan on Spark.
+
+The tour, in five calls::
+
+    import penstock
+
+    engine = penstock.Engine(state="state")                    # owns a state directory
+    engine.stream("Temperature", temperatures, time="ts", lateness="5 seconds")
+    engine.stream("Humidity", humidities, time="ts", lateness="5 seconds")
+    damp = engine.query(
+        "damp",
+        "SELECT T.Room, H.Value FROM Temperature T JOIN Humidity H ON T.Room = H.Room WINDOW 1 min",
+        sink=penstock.parquet("out/damp"),
+    )
+    engine.start()                                             # ingests and joins in the background
+    engine.process_available()                                 # all input that is there is joined and delivered
+    damp.results().show()
+    engine.stop()
+
+`Engine` and the sinks are imported when first used, so that ``import penstock`` does not wait for pyspark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError, PenstockError, RunError, SqlError
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+    from penstock.engine.sinks import callback, console, noop, parquet, table
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Engine",
+    "InputError",
+    "PenstockError",
+    "RunError",
+    "SqlError",
+    "__version__",
+    "callback",
+    "console",
+    "noop",
+    "parquet",
+    "table",
+]
+
+_HOMES = {"Engine": "penstock.engine.engine"} | dict.fromkeys(
+    ("callback", "console", "noop", "parquet", "table"), "penstock.engine.sinks"
+)
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and no name that is not there
+
+    def __getattr__(name: str) -> object:
+        """Import what needs pyspark when it is first asked for."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)

@@ -13,6 +13,7 @@ these queries.  What is committed is true whatever happens next; starting again 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.complaints import named_file, short_message
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from penstock.engine.joiner import UnitDone
     from penstock.engine.sinks import Handler
     from penstock.engine.status import Status
-    from penstock.log.ledger import Publication
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger, Publication
     from penstock.sql.script import Script
 
 
@@ -353,7 +355,7 @@ class Engine:
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
-        return take_status(self.plan, self._store.ledger, self._store.files)
+        return look_at(self.plan, lambda: self._store.ledger, self._store.files)
 
     def watch(self, watcher: Callable[[UnitDone], None]) -> None:
         """Call a function after every unit, from the joiner's thread."""
@@ -365,6 +367,17 @@ class Engine:
 
 
 _EMPTY = "part-00000000-schema.parquet"
+
+
+def look_at(plan: Plan, ledger: Callable[[], Ledger], files: Files) -> Status:
+    """Say how far everything is; look again, by a newer ledger, if a segment was merged away while it was counted."""
+    for _ in range(_LOOKS):
+        with suppress(FileNotFoundError):
+            return take_status(plan, ledger(), files)
+    return take_status(plan, ledger(), files)
+
+
+_LOOKS = 9
 
 
 def read_results(spark: SparkSession, path: Any, plan: Plan, name: str) -> DataFrame:
