@@ -181,7 +181,7 @@ def _mask(
 ) -> NDArray[np.bool_]:
     """Say which pairs of a batch a query gets."""
     if target.computed:
-        return batch.column(f"o{target.number}").is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        return batch.column(f"o{target.number}").is_valid().to_numpy(zero_copy_only=False)
     if sets is not None:
         return members(sets, target.number)
     first, last = target.levels

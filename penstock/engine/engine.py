@@ -13,26 +13,24 @@ these queries.  What is committed is true whatever happens next; starting again 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
-from penstock.engine.pairs import check_outputs, view
+from penstock.engine.pairs import check_outputs
+from penstock.engine.results import read_late, read_results, write_empty_results
 from penstock.engine.session import embedded_session
-from penstock.engine.sinks import Callback, check_empty, check_sinks, clear_staging, settled, sink_root
+from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
-from penstock.engine.status import take_status
+from penstock.engine.status import look_at
 from penstock.engine.store import Store
+from penstock.engine.workload import Workload, find_name, workload_difference
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
+from penstock.log.files import open_files
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.show import plan_text
-from penstock.sql.bind import bind_query
-from penstock.sql.interval import parse_duration
-from penstock.sql.query import Column, Query, Sink, Stream
-from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,10 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.joiner import UnitDone
-    from penstock.engine.sinks import Handler
+    from penstock.engine.sinks import Callback
     from penstock.engine.status import Status
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger, Publication
+    from penstock.log.ledger import Publication
+    from penstock.sql.query import Sink
     from penstock.sql.script import Script
 
 
@@ -77,16 +75,12 @@ class Engine:
         """Own a state directory; Spark is the given session, or an embedded one when first needed."""
         self._store = Store(os.fspath(state))
         self._spark = spark
-        self._settings = dict(settings or {})
-        self._streams: dict[str, Stream] = {}
-        self._sources: dict[str, DataFrame] = {}
-        self._queries: dict[str, Query] = {}
-        self._handlers: dict[str, Handler] = {}
+        self._workload = Workload(settings=dict(settings or {}), spark=lambda: self.spark)
         self._plan: Plan | None = None
         self._ingesters: list[Ingester] = []
         self._joiner: Joiner | None = None
-        self._closed = False
         self._watchers: list[Callable[[UnitDone], None]] = []
+        self._closed = False
 
     # ------------------------------------------------------------------ what to run
 
@@ -94,72 +88,46 @@ class Engine:
     def spark(self) -> SparkSession:
         """Give the Spark session, starting the embedded one if there is none."""
         if self._spark is None:
-            ours = {name: value for name, value in self._settings.items() if name.startswith("spark.")}
-            self._spark = embedded_session(ours)
+            settings = self._workload.settings
+            self._spark = embedded_session({k: v for k, v in settings.items() if k.startswith("spark.")})
         return self._spark
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
         """Declare a stream that is a streaming DataFrame."""
         self._check_not_started("stream")
-        if not source.isStreaming:
-            raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
-        if name.lower() in {each.lower() for each in self._streams}:
-            raise InputError(f"stream {name} is declared twice: choose another name")
-        columns = tuple(Column(field.name, field.dataType.simpleString()) for field in source.schema.fields)
-        self._streams[name] = Stream(name, columns, _declared(name, columns, time), parse_duration(lateness))
-        self._sources[name] = source
+        self._workload.add_stream(name, source, time, lateness)
 
     def query(self, name: str, sql: str, *, sink: Sink | Callback | None = None, **options: str) -> QueryHandle:
         """Register a query; its results go to `sink`, by default the state's own table."""
         self._check_not_started("query")
-        handler = sink.function if isinstance(sink, Callback) else None
-        where = Sink("callback") if isinstance(sink, Callback) else sink
-        self._add(bind_query(name, sql, self._streams, where, options))
-        if handler:
-            self._handlers[name] = handler
+        self._workload.add_query(name, sql, sink, options)
         return QueryHandle(self, name)
 
     def script(self, text: str) -> Script:
         """Register the streams, queries and settings of a script."""
         self._check_not_started("script")
-        script = parse_script(text, self._streams)
-        self._streams |= script.streams
-        for query in script.queries:
-            self._add(query)
-        self._settings |= script.settings
-        return script
-
-    def _add(self, query: Query) -> None:
-        """Register a bound query under a name that is free."""
-        if query.name.lower() in {each.lower() for each in self._queries}:
-            raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
-        self._queries[query.name] = _with_sink(query, settled(query.sink))
+        return self._workload.add_script(text)
 
     def drop(self, name: str) -> None:
         """Forget a query that was registered and not started yet."""
         self._check_not_started("drop")
-        mine = next((each for each in self._queries if each.lower() == name.lower()), None)
-        if mine is None:
-            raise InputError(f"query {name} does not exist: {did_you_mean(name, self._queries)}")
-        del self._queries[mine]
+        self._workload.drop_query(name)
 
     def _check_not_started(self, call: str) -> None:
         """Refuse to change the workload of a running engine."""
         if self._joiner is not None:
             raise InputError(f"{call}: the engine is running; stop it, change the queries, and start a new state")
 
-    # ------------------------------------------------------------------ running
-
     @property
     def plan(self) -> Plan:
         """Give the shared plan of the registered queries, or of the state when none are registered."""
-        if self._plan is None:
-            if self._queries:
-                return build_plan(self._streams, self._queries.values())
-            if self._store.ledger.plan:
-                return build_plan(*workload_from_json(self._store.ledger.plan))
-            raise InputError("there are no queries: register one with Engine.query or a CREATE QUERY in a script")
-        return self._plan
+        if self._plan is not None:
+            return self._plan
+        if not self._workload.queries and self._store.ledger.plan:
+            return build_plan(*workload_from_json(self._store.ledger.plan))
+        return self._workload.plan()
+
+    # ------------------------------------------------------------------ running
 
     def start(self, *, once: bool = False) -> None:
         """Check everything, then ingest and join in the background until `stop`.
@@ -168,14 +136,14 @@ class Engine:
         """
         self._check_not_started("start")
         plan = self.plan
-        sources = self._check(plan)
+        sources, empty = self._check(plan)
         self._remember(plan)
         self._plan = plan
         self._joiner = Joiner(self.spark, self._store, plan, self._hand_over)
         self._joiner.watchers = self._watchers
         self._joiner.publish_pending()
         clear_staging(self._roots(plan))
-        self._write_empty_results(plan)
+        write_empty_results(plan, empty)
         self._joiner.start()
         self._ingesters = [
             Ingester(self._store, plan, stream, sources[stream.name], self._joiner.notify)
@@ -184,21 +152,25 @@ class Engine:
         for ingester in self._ingesters:
             ingester.start(once=once)
 
-    def _check(self, plan: Plan) -> dict[str, DataFrame]:
-        """Let Spark check every expression, and open every source, before anything is started or written."""
+    def _check(self, plan: Plan) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
+        """Let Spark check every expression, and open every source, before anything is started or written.
+
+        Give the sources by stream, and the empty result of every query.
+        """
         check_sinks(plan.queries)
         if not self._store.ledger.plan:
             check_empty(plan.queries)
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
-        self._empty = {}
+        empty: dict[str, DataFrame] = {}
         for group in plan.groups:
             left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
-            self._empty |= check_outputs(self.spark, group, left, right)
-        return {
-            stream.name: self._sources.get(stream.name) or open_source(self.spark, stream)
+            empty |= check_outputs(self.spark, group, left, right)
+        sources = {
+            stream.name: self._workload.sources.get(stream.name) or open_source(self.spark, stream)
             for stream in plan.streams
         }
+        return sources, empty
 
     def _remember(self, plan: Plan) -> None:
         """Note in the journal what this state serves, or refuse if it serves something else."""
@@ -206,8 +178,8 @@ class Engine:
         known = self._store.ledger.plan
         if not known:
             groups = {group.id: len(group.chain.readers) for group in plan.groups}
-            self._store.journal.commit({"kind": "plan", "plan": mine, "groups": groups})
-        elif (difference := _difference(known, mine)) is not None:
+            self._store.commit({"kind": "plan", "plan": mine, "groups": groups})
+        elif (difference := workload_difference(known, mine)) is not None:
             raise InputError(
                 f"state {self._store.files.root} was made by another script: {difference}. "
                 "Run the script it was made by, or give a new directory (--state)"
@@ -218,39 +190,21 @@ class Engine:
         own = [root for query in plan.queries if (root := sink_root(query, self._store.files))]
         return own + [self._store.files.path(f"table/{group.id}") for group in plan.groups]
 
-    def _write_empty_results(self, plan: Plan) -> None:
-        """Put a file without rows in every parquet sink, so that it can be read from the first moment."""
-        import pyarrow.parquet as pq  # noqa: PLC0415 - only here, once
-
-        from penstock.log.files import open_files  # noqa: PLC0415
-
-        for query in plan.queries:
-            if query.sink.kind != "parquet":
-                continue
-            files = open_files(query.sink.option("path"), sync=False)
-            if not files.exists(_EMPTY):
-                with files.writer(_EMPTY) as out:
-                    pq.write_table(self._empty[query.name].toArrow(), out)
-
     def _hand_over(self, publication: Publication) -> None:
         """Give a unit's results to a console or callback, then let go of the files."""
-        files = [f"{move.root}/{move.final}" for move in publication.moves]
-        rows = self.spark.read.parquet(*files)
+        rows = self.spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
         _, _, member = self.plan.find(publication.query)
         if member.query.sink.kind == "console":
             print(f"-- {publication.query}, unit {publication.unit}")  # noqa: T201 - the sink is the console
             rows.show(truncate=False)
+        elif publication.query in self._workload.handlers:
+            self._workload.handlers[publication.query](rows, publication.unit)
         else:
-            self._handler(publication.query)(rows, publication.unit)
+            raise InputError(
+                f"query {publication.query} delivers to a callback: register it again with its function"
+            )
         for move in publication.moves:
-            name = move.root.removeprefix(self._store.files.path("")).strip("/")
-            self._store.files.delete(f"{name}/{move.final}")
-
-    def _handler(self, query: str) -> Handler:
-        """Find the function that takes a query's results."""
-        if query not in self._handlers:
-            raise InputError(f"query {query} delivers to a callback: register it again with its function")
-        return self._handlers[query]
+            open_files(move.root).delete(move.final)
 
     def wait(self) -> None:
         """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered."""
@@ -266,9 +220,8 @@ class Engine:
                 query.awaitTermination(0.2)  # type: ignore[arg-type]
             except Exception as error:
                 raise self._explained(ingester, error) from error
-            self._raise_failure()
-        if query is not None and (error := query.exception()):
-            raise self._explained(ingester, error)
+            self.check_running()
+        self.check_running()
 
     def process_available(self) -> None:
         """Join and deliver all input that is there."""
@@ -286,18 +239,19 @@ class Engine:
         """Wait until all that was ingested is joined and published."""
         if self._joiner is not None:
             self._joiner.drain()
-        self._raise_failure()
+        self.check_running()
 
-    def _raise_failure(self) -> None:
-        """Raise what stopped the joiner or an ingest, if anything did."""
-        if self._joiner is not None and self._joiner.failure is not None:
-            failure = self._joiner.failure
-            if isinstance(failure, PenstockError):
-                raise failure
+    def check_running(self) -> None:
+        """Raise what stopped the join or an ingest, if anything did."""
+        failure = self._joiner.failure if self._joiner is not None else None
+        if isinstance(failure, PenstockError):
+            raise failure
+        if failure is not None:
             raise RunError(f"the join failed: {short_message(failure)}") from failure
         for ingester in self._ingesters:
-            if ingester.query is not None and (error := ingester.query.exception()):
-                raise self._explained(ingester, error)
+            stopped = ingester.query.exception() if ingester.query is not None else None
+            if stopped is not None:
+                raise self._explained(ingester, stopped)
 
     def _explained(self, ingester: Ingester, error: Exception) -> PenstockError:
         """Say which stream and which file stopped the run."""
@@ -311,10 +265,6 @@ class Engine:
                 "Mend or remove the file and run again: committed results are kept, and the run goes on from there"
             )
         return RunError(f"stream {name}: {short_message(cause)}")
-
-    def check_running(self) -> None:
-        """Raise if the run has failed."""
-        self._raise_failure()
 
     def stop(self) -> None:
         """Stop ingest, finish the unit at hand, and give up the state."""
@@ -342,16 +292,15 @@ class Engine:
 
     def results(self, name: str) -> DataFrame:
         """Give a query's committed results as a Spark DataFrame."""
-        return read_results(self.spark, self._store.files.path, self.plan, name)
+        return read_results(self.spark, self._store.files, self.plan, name)
 
     def late(self, stream: str) -> DataFrame:
         """Give the rows of a stream that came too late, or had no event time."""
-        declared = self.plan.stream(_known(stream, (each.name for each in self.plan.streams)))
-        place = f"late/{declared.name.lower()}"
-        if not self._store.files.list(place):
-            return empty_rows(self.spark, declared)
-        names = [f"`{column.name}`" for column in declared.columns]
-        return self.spark.read.parquet(self._store.files.path(place)).select(*names)
+        names = [each.name for each in self.plan.streams]
+        found = find_name(stream, names)
+        if found is None:
+            raise InputError(f"stream {stream} does not exist: {did_you_mean(stream, names)}")
+        return read_late(self.spark, self._store.files, self.plan.stream(found))
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
@@ -364,81 +313,3 @@ class Engine:
     def explain(self) -> str:
         """Print the shared plan."""
         return plan_text(self.plan)
-
-
-_EMPTY = "part-00000000-schema.parquet"
-
-
-def look_at(plan: Plan, ledger: Callable[[], Ledger], files: Files) -> Status:
-    """Say how far everything is; look again, by a newer ledger, if a segment was merged away while it was counted."""
-    for _ in range(_LOOKS):
-        with suppress(FileNotFoundError):
-            return take_status(plan, ledger(), files)
-    return take_status(plan, ledger(), files)
-
-
-_LOOKS = 9
-
-
-def read_results(spark: SparkSession, path: Any, plan: Plan, name: str) -> DataFrame:
-    """Read a query's committed results from its sink; `path` locates names in the state."""
-    group, number, member = plan.find(name)
-    query = member.query
-    if query.sink.kind == "parquet":
-        return spark.read.parquet(query.sink.option("path"))
-    if query.sink.kind != "table":
-        raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
-    from penstock.engine.pairs import pair_schema  # noqa: PLC0415
-
-    left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
-    pairs = spark.read.schema(pair_schema(group, left, right)).parquet(path(f"table/{group.id}"))
-    return view(pairs, group, number, member)
-
-
-def _declared(stream: str, columns: tuple[Column, ...], time: str) -> str:
-    """Find the time column by name, whatever its case, with a hint if it is not there."""
-    found = next((each.name for each in columns if each.name.lower() == time.lower()), None)
-    if found is None:
-        known = (each.name for each in columns)
-        raise InputError(f"time column {time} of stream {stream} does not exist: {did_you_mean(time, known)}")
-    return found
-
-
-def _known(name: str, names: Any) -> str:
-    """Find a name whatever its case."""
-    have = list(names)
-    found = next((each for each in have if each.lower() == name.lower()), None)
-    if found is None:
-        raise InputError(f"stream {name} does not exist: {did_you_mean(name, have)}")
-    return str(found)
-
-
-def _with_sink(query: Query, sink: Sink) -> Query:
-    """Give the same query with another sink."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    return replace(query, sink=sink)
-
-
-def _difference(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str | None:
-    """Say how two workloads differ, in the user's words; None if they do not."""
-    for kind, word in (("streams", "stream"), ("queries", "query")):
-        before = {each["name"]: each for each in known[kind]}
-        after = {each["name"]: each for each in _plain(mine[kind])}
-        for name in before.keys() - after.keys():
-            return f"it has {word} {name}, this run has not"
-        for name in after.keys() - before.keys():
-            return f"this run has {word} {name}, it has not"
-        for name, each in before.items():
-            if {**each, "text": ""} != {**after[name], "text": ""}:
-                return f"{word} {name} is not the same"
-    return None
-
-
-def _plain(value: Any) -> Any:
-    """Turn tuples into lists, as JSON has it, so that what was read can be compared with what is."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value

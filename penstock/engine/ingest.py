@@ -127,7 +127,8 @@ def _write_log(
     patterns, pattern = _patterns(table, bit_names(number, mine.log))
     kept = keyed
     if pattern is not None:
-        kept = keyed & query_sets(patterns, mine.masks).any(axis=1)[pattern]
+        accepted = np.asarray(query_sets(patterns, mine.masks).any(axis=1))
+        kept = keyed & accepted[pattern]
     if number == 0:
         part.no_key = int(timely.sum() - keyed.sum())
         part.unwanted = int(keyed.sum() - kept.sum())

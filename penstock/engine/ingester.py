@@ -85,7 +85,7 @@ class Ingester:
         for part in parts:
             for log, made in part["segments"].items():
                 segments.setdefault(log, []).extend(made)
-        self.store.journal.commit(
+        self.store.commit(
             {"kind": "batch", "stream": self.stream.name, "state": _as_json(after), "segments": segments}
         )
         self._committed()

@@ -137,7 +137,7 @@ class Joiner(threading.Thread):
         reports = self._run(group, task, unit) if task.left.new or task.right.new else []
         watermarks = [ledger.stream(group.log(side).stream).watermark for side in _SIDES]
         commit = _unit_commit(group, unit, until, watermarks, reports)
-        self.store.journal.commit(commit)
+        self.store.commit(commit)
         rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
         done = UnitDone(group.id, unit, rows, commit["pairs"], time.monotonic() - started)
         for watcher in self.watchers:
@@ -189,7 +189,7 @@ class Joiner(threading.Thread):
                 self._hand_over(publication)
         if pending:
             done = [[each.unit, each.query] for each in pending]
-            self.store.journal.commit({"kind": "published", "units": done})
+            self.store.commit({"kind": "published", "units": done})
 
     def _tidy(self, log: str) -> None:
         """Let go of what has ended, and rewrite what is worth it."""
@@ -204,7 +204,7 @@ class Joiner(threading.Thread):
         if not gone:
             return
         added = [each.to_json() for each in made if each]
-        self.store.journal.commit(
+        self.store.commit(
             {"kind": "rewrite", "log": log, "remove": [each.name for each in gone], "add": added}
         )
         for each in gone:

@@ -6,6 +6,7 @@ Times are event times in microseconds; `lag_rows` counts rows that are ingested 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from penstock.engine.claims import claim
 from penstock.log.census import rows_per_slice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
@@ -98,6 +101,17 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
             for query in (member.query for member in group.members)
         ),
     )
+
+
+def look_at(plan: Plan, ledger: Callable[[], Ledger], files: Files) -> Status:
+    """Take the status; look again, by a newer ledger, if a segment was merged away while it was counted."""
+    for _ in range(_LOOKS):
+        with suppress(FileNotFoundError):
+            return take_status(plan, ledger(), files)
+    return take_status(plan, ledger(), files)
+
+
+_LOOKS = 9
 
 
 def _stream(name: str, ledger: Ledger) -> StreamStatus:

@@ -13,7 +13,7 @@ In:  a path or url.  Out: the open journal, and a ledger that is the fold of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock.log import ledger as books
 from penstock.log.files import open_files
@@ -21,7 +21,8 @@ from penstock.log.journal import Journal, read_only
 
 if TYPE_CHECKING:
     from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
+    from penstock.log.journal import JSON
+    from penstock.log.ledger import Json, Ledger
 
 
 class Store:
@@ -33,7 +34,7 @@ class Store:
         self._lock = self.files.lock("lock")
         try:
             self.journal: Journal[Ledger] = Journal(
-                self.files, books.fold, books.Ledger(), dump=books.dump, load=books.load
+                self.files, books.fold, books.Ledger(), dump=books.dump, load=_load
             )
             self.journal.recover()
             self._remove_leftovers()
@@ -45,6 +46,10 @@ class Store:
     def ledger(self) -> Ledger:
         """Give what is true now."""
         return self.journal.state
+
+    def commit(self, commit: Json) -> None:
+        """Make something true."""
+        self.journal.commit(commit)
 
     def close(self) -> None:
         """Give up ownership."""
@@ -62,11 +67,16 @@ class Store:
         if stray:
             # Where there is no lock (object stores), this commit fences an engine that is still running, so that it
             # cannot commit one of the files deleted next.
-            self.journal.commit({"kind": "opened"})
+            self.commit({"kind": "opened"})
         for name in stray:
             self.files.delete(name)
 
 
+def _load(snapshot: JSON) -> Ledger:
+    """Read a snapshot of the journal."""
+    return books.load(cast("Json", snapshot))
+
+
 def peek(url: str) -> Ledger:
     """Read a state's ledger without owning it, also while an engine runs on it."""
-    return read_only(open_files(url), books.fold, books.Ledger(), load=books.load)
+    return read_only(open_files(url), books.fold, books.Ledger(), load=_load)

@@ -34,4 +34,4 @@ def _equal(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     same = pc.equal(one, other)
     if pa.types.is_floating(one.type):
         same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
-    return pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False)

@@ -32,7 +32,7 @@ def mix(keys: Ints) -> Hashes:
     >>> len(set(hashes.tolist()))
     1000
     """
-    return _mix(keys)  # type: ignore[no-any-return]
+    return _mix(keys)
 
 
 @njit(cache=True, nogil=True)

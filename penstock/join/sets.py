@@ -83,7 +83,7 @@ def members(sets: Words, query: int) -> NDArray[np.bool_]:
     >>> members(np.array([[5], [2]], np.uint64), 0).tolist()
     [True, False]
     """
-    return (sets[:, query // 64] >> np.uint64(query % 64)) & np.uint64(1) != 0  # type: ignore[no-any-return]
+    return (sets[:, query // 64] >> np.uint64(query % 64)) & np.uint64(1) != 0
 
 
 def count_members(sets: Words, queries: int) -> Ints:
@@ -92,7 +92,7 @@ def count_members(sets: Words, queries: int) -> Ints:
     >>> count_members(np.array([[5], [4]], np.uint64), 3).tolist()
     [1, 0, 2]
     """
-    return _count_members(sets, words_for(queries) * 64)[:queries]  # type: ignore[no-any-return]
+    return _count_members(sets, words_for(queries) * 64)[:queries]
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.group import Group, Member, plan_group
-from penstock.plan.stored import KeyPart, LogPlan, log_key, plan_log
+from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -104,5 +104,6 @@ def _plan_logs(
 
 def _log(streams: Mapping[str, Stream], signature: Signature, side: Side) -> LogKey:
     """Say which log one side of a signature reads."""
-    stream = streams[(signature.left if side == "l" else signature.right).lower()]
-    return stream.name, log_key(stream, signature.keys, side)
+    left, right = streams[signature.left.lower()], streams[signature.right.lower()]
+    keys = log_key(left, signature.keys, "l"), log_key(right, signature.keys, "r")
+    return (left.name, agreed(*keys)) if side == "l" else (right.name, agreed(*reversed(keys)))

@@ -50,7 +50,7 @@ def _stream(data: Mapping[str, Any]) -> Stream:
 def _query(data: Mapping[str, Any]) -> Query:
     """Read one query."""
     outputs = tuple(
-        Output(each["name"], each["expression"], tuple(each["column"]) if each["column"] else None)  # type: ignore[arg-type]
+        Output(each["name"], each["expression"], tuple(each["column"]) if each["column"] else None)
         for each in data["outputs"]
     )
     return Query(

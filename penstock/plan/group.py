@@ -68,8 +68,8 @@ class Group:
 
     @property
     def selective(self) -> bool:
-        """Say whether some query does not want every pair of its slices."""
-        return any(each.left_mask or each.right_mask for each in self.members)
+        """Say whether some pair of the chain is not for all readers of its slice, or for nobody: windows may leave a gap."""
+        return any(each.left_mask or each.right_mask for each in self.members) or not all(self.chain.readers)
 
     def masks(self, side: Side) -> list[int]:
         """List the predicate bits each query needs on one side."""
@@ -95,7 +95,7 @@ def _reads(member: Member, level: int) -> bool:
 
 def group_id(signature: Signature) -> str:
     """Name a group for directories and figures: the same signature always gets the same name."""
-    text = f"{signature.left}|{signature.right}|{signature.keys}".lower()
+    text = f"{signature.left}|{signature.right}|{signature.keys}"
     slug = re.sub(r"[^a-z0-9]+", "_", f"{signature.left}_{signature.right}".lower()).strip("_")
     return f"{slug}-{crc32(text.encode()):08x}"
 

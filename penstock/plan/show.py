@@ -148,20 +148,27 @@ def plan_mermaid(plan: Plan) -> str:
     """Draw the plan as a Mermaid flow chart: logs, slices, queries."""
     lines = ["flowchart LR"]
     for number, log in enumerate(plan.logs):
-        lines.append(f'  L{number}[("{log.stream} by {", ".join(part.expression for part in log.key)}")]')
-    places = {log.id: number for number, log in enumerate(plan.logs)}
+        key = ", ".join(part.expression for part in log.key)
+        lines.append(f"  L{number}[({_label(f'{log.stream} by {key}')})]")
+    logs = {log.id: number for number, log in enumerate(plan.logs)}
+    queries = {query.name: number for number, query in enumerate(plan.queries)}
     for g, group in enumerate(plan.groups):
-        lines += _group_mermaid(group, g, places)
+        lines += _group_mermaid(group, g, logs, queries)
     return "\n".join(lines) + "\n"
 
 
-def _group_mermaid(group: Group, g: int, places: dict[str, int]) -> Iterator[str]:
+def _label(text: str) -> str:
+    """Quote a text for Mermaid, to which a bare word such as ``end`` can be syntax."""
+    return f'"{text.replace(chr(34), "#quot;")}"'
+
+
+def _group_mermaid(group: Group, g: int, logs: dict[str, int], queries: dict[str, int]) -> Iterator[str]:
     """Draw one chain: each side's slices in a row, and an arrow to each reader."""
     for side, log in (("l", group.left), ("r", group.right)):
-        before = f"L{places[log.id]}"
+        before = f"L{logs[log.id]}"
         for level, piece in group.chain.side(side):  # type: ignore[arg-type]
             node = f"S{g}_{level}"
-            yield f'  {before} --> {node}["{log.stream} {show_ages(piece)}"]'
+            yield f"  {before} --> {node}[{_label(f'{log.stream} {show_ages(piece)}')}]"
             for reader in group.chain.readers[level]:
-                yield f"  {node} -.-> Q_{reader}(({reader}))"
+                yield f"  {node} -.-> Q{queries[reader]}(({_label(reader)}))"
             before = node

@@ -14,7 +14,7 @@ In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.ingest
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -80,13 +80,27 @@ def _key_part(stream: Stream, expression: str, common: str) -> KeyPart:
     return KeyPart(expression, common or declared, cast=bool(common) and common != declared)
 
 
+def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyPart, ...]:
+    """Type what only the other side knows: both must be stored in one form, or equal keys would never meet.
+
+    Of ``CAST(A.n AS BIGINT) = B.k`` only the type of B.k is declared; that no cast was asked for says they are equal.
+
+    >>> agreed((KeyPart("CAST(n AS BIGINT)", ""),), (KeyPart("k", "bigint"),))
+    (KeyPart(expression='CAST(n AS BIGINT)', type='bigint', cast=False),)
+    """
+    return tuple(
+        replace(part, type=part.type or other.type) for part, other in zip(mine, theirs, strict=True)
+    )
+
+
 def log_id(stream: str, key: tuple[KeyPart, ...]) -> str:
     """Name a log so that it is readable, and safe as a directory name.
 
     >>> log_id("Temperature", (KeyPart("LocationId", "bigint"),))
-    'temperature-locationid-e81c46a0'
+    'temperature-locationid-1bdf8544'
     """
-    text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}".lower()
+    # The case of a literal in the key matters, so the checksum is of the text as it is.
+    text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}"
     words = re.sub(r"[^a-z0-9]+", "_", "_".join(part.expression for part in key).lower()).strip("_")
     slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"

@@ -1,0 +1,59 @@
+"""Ask Spark for the types of join keys that only Spark can tell.
+
+Both sides of an equality are hashed, so they must have one type before they are hashed.  `penstock.sql.keys` knows the
+declared types and many expressions; of the rest (decimals computed, functions sqlglot does not know) it leaves the type
+open.  Left open, ``a.amount * 2 = b.amount`` would hash decimals of two scales and miss pairs without a word.
+
+In:  a bound query and the streams.  Out: the same query, every computed key with the type Spark compares it as.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import StructField, StructType
+
+from penstock.engine.complaints import short_message
+from penstock.engine.sources import empty_rows
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from penstock.sql.query import Key, Query, Stream
+
+
+def with_key_types(query: Query, left: Stream, right: Stream, spark: Callable[[], SparkSession]) -> Query:
+    """Fill in the types left open; Spark is asked, and so started, only if there are any."""
+    if not any(_is_open(key, left, right) for key in query.keys):
+        return query
+    keys = (_typed(key, query, left, right, spark()) if _is_open(key, left, right) else key for key in query.keys)
+    return replace(query, keys=tuple(sorted(keys)))
+
+
+def _is_open(key: Key, left: Stream, right: Stream) -> bool:
+    """Say whether a key has no type yet and is not two plain columns, whose types are known to be the same."""
+    plain = left.column(key.left.strip("`")) and right.column(key.right.strip("`"))
+    return not key.type and not plain
+
+
+def _typed(key: Key, query: Query, left: Stream, right: Stream, spark: SparkSession) -> Key:
+    """Let Spark compare the two sides, and take the type it compares them as."""
+    try:
+        sides = [
+            empty_rows(spark, stream).select(F.expr(text)).schema[0].dataType
+            for stream, text in ((left, key.left), (right, key.right))
+        ]
+        fields = [StructField(name, kind) for name, kind in zip("lr", sides, strict=True)]
+        both = spark.createDataFrame([], StructType(fields))
+        both.select(F.expr("l = r"))
+        common = both.select(F.coalesce("l", "r")).schema[0].dataType
+    except Exception as error:
+        raise InputError(
+            f"query {query.name} cannot join on {key.left} = {key.right}: {short_message(error)}"
+        ) from error
+    return replace(key, type=common.simpleString())

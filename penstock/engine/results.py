@@ -1,0 +1,62 @@
+"""Committed results, read back: a query's rows, a stream's late rows, and sinks that can be read from the start.
+
+In:  the plan and the state's files.  Out: Spark DataFrames.  Nothing here sees output that is not committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from penstock.engine.pairs import pair_schema, view
+from penstock.engine.sources import empty_rows
+from penstock.errors import InputError
+from penstock.log.files import open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.log.files import Files
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Stream
+
+_EMPTY = "part-00000000-schema.parquet"
+"""The file without rows that every parquet sink begins with."""
+
+
+def read_results(spark: SparkSession, files: Files, plan: Plan, name: str) -> DataFrame:
+    """Read a query's committed results from its sink."""
+    group, number, member = plan.find(name)
+    query = member.query
+    if query.sink.kind == "parquet":
+        return spark.read.parquet(query.sink.option("path"))
+    if query.sink.kind != "table":
+        raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
+    left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
+    schema, place = pair_schema(group, left, right), f"table/{group.id}"
+    there = files.list(place)  # the directory comes with the first pair
+    pairs = spark.read.schema(schema).parquet(files.path(place)) if there else spark.createDataFrame([], schema)
+    return view(pairs, group, number, member)
+
+
+def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
+    """Read the rows of a stream that came too late, or had no event time."""
+    place = f"late/{stream.name.lower()}"
+    if not files.list(place):
+        return empty_rows(spark, stream)
+    names = [f"`{column.name}`" for column in stream.columns]
+    return spark.read.parquet(files.path(place)).select(*names)
+
+
+def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
+    """Put a file without rows in every parquet sink, so that it can be read from the first moment."""
+    for query in plan.queries:
+        if query.sink.kind != "parquet":
+            continue
+        sink = open_files(query.sink.option("path"), sync=False)
+        if not sink.exists(_EMPTY):
+            with sink.writer(_EMPTY) as out:
+                pq.write_table(empty[query.name].toArrow(), out)

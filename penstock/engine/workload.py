@@ -1,0 +1,123 @@
+"""What a user has registered: streams, queries, settings; and whether a state was made by them.
+
+In:  calls and scripts.  Out: the shared plan.  Names are unique whatever their case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.key_types import with_key_types
+from penstock.engine.session import embedded_session
+from penstock.engine.sinks import Callback, settled
+from penstock.errors import InputError, did_you_mean
+from penstock.plan.build import Plan, build_plan
+from penstock.sql.bind import bind_query
+from penstock.sql.interval import parse_duration
+from penstock.sql.query import Column, Query, Sink, Stream
+from penstock.sql.script import Script, parse_script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.engine.sinks import Handler
+
+
+@dataclass(slots=True)
+class Workload:
+    """Streams and queries by name, the DataFrames and functions given with them, and settings."""
+
+    streams: dict[str, Stream] = field(default_factory=dict)
+    sources: dict[str, DataFrame] = field(default_factory=dict)
+    queries: dict[str, Query] = field(default_factory=dict)
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    spark: Callable[[], SparkSession] = embedded_session
+    """How to get Spark, for what only Spark can tell: the type of a computed key."""
+
+    def add_stream(self, name: str, source: DataFrame, time: str, lateness: str) -> None:
+        """Declare a stream that is a streaming DataFrame."""
+        if not source.isStreaming:
+            raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
+        if find_name(name, self.streams):
+            raise InputError(f"stream {name} is declared twice: choose another name")
+        columns = tuple(Column(each.name, each.dataType.simpleString()) for each in source.schema.fields)
+        names = [each.name for each in columns]
+        found = find_name(time, names)
+        if found is None:
+            raise InputError(f"time column {time} of stream {name} does not exist: {did_you_mean(time, names)}")
+        self.streams[name] = Stream(name, columns, found, parse_duration(lateness))
+        self.sources[name] = source
+
+    def add_query(
+        self, name: str, sql: str, sink: Sink | Callback | None, options: Mapping[str, str]
+    ) -> None:
+        """Register one SELECT."""
+        where = Sink("callback") if isinstance(sink, Callback) else sink
+        self._add(bind_query(name, sql, self.streams, where, options))
+        if isinstance(sink, Callback):
+            self.handlers[name] = sink.function
+
+    def add_script(self, text: str) -> Script:
+        """Register what a script declares."""
+        script = parse_script(text, self.streams)
+        self.streams |= script.streams
+        for query in script.queries:
+            self._add(query)
+        self.settings |= script.settings
+        return script
+
+    def _add(self, query: Query) -> None:
+        """Register a bound query under a name that is free."""
+        if find_name(query.name, self.queries):
+            raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
+        left, right = self.streams[query.left], self.streams[query.right]
+        typed = with_key_types(query, left, right, self.spark)
+        self.queries[query.name] = replace(typed, sink=settled(query.sink))
+
+    def drop_query(self, name: str) -> None:
+        """Forget a query."""
+        found = find_name(name, self.queries)
+        if found is None:
+            raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
+        del self.queries[found]
+
+    def plan(self) -> Plan:
+        """Share what the queries share."""
+        if not self.queries:
+            raise InputError(
+                "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
+            )
+        return build_plan(self.streams, self.queries.values())
+
+
+def find_name(name: str, known: Iterable[str]) -> str | None:
+    """Find a name whatever its case, as it was declared."""
+    return next((each for each in known if each.lower() == name.lower()), None)
+
+
+def workload_difference(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str | None:
+    """Say how two workloads, written as JSON, differ, in the user's words; None if they do not."""
+    for kind, word in (("streams", "stream"), ("queries", "query")):
+        before = {each["name"]: each for each in known[kind]}
+        after = {each["name"]: each for each in _plain(mine[kind])}
+        for name in sorted(before.keys() - after.keys()):
+            return f"it has {word} {name}, this run has not"
+        for name in sorted(after.keys() - before.keys()):
+            return f"this run has {word} {name}, it has not"
+        for name, each in before.items():
+            if {**each, "text": ""} != {**after[name], "text": ""}:
+                return f"{word} {name} is not the same"
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Turn tuples into lists, as JSON has it, so that what was read can be compared with what is."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value
