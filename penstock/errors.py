@@ -43,9 +43,9 @@ class Place:
 
 
 class SqlError(InputError):
-    """Something in the SQL text is wrong, and this is where.
+    r"""Something in the SQL text is wrong, and this is where.
 
-    >>> print(SqlError("stream Temprature is not declared", "SELECT *\\nFROM Temprature", Place(2, 6, 10)))
+    >>> print(SqlError("stream Temprature is not declared", "SELECT *\nFROM Temprature", Place(2, 6, 10)))
     stream Temprature is not declared (line 2, column 6)
       FROM Temprature
            ^^^^^^^^^^

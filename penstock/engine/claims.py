@@ -23,9 +23,7 @@ def claim(group: Group, side: Side, ledger: Ledger) -> Horizon:
     cursor, not the one its stream has reached meanwhile.
     """
     left, right = ledger.groups[group.id].watermarks
-    return Horizon(
-        tuple(group.masks(side)), tuple(group.reaches(side)), right if side == "l" else left
-    )
+    return Horizon(tuple(group.masks(side)), tuple(group.reaches(side)), right if side == "l" else left)
 
 
 def claims_on(plan: Plan, log: str, ledger: Ledger) -> list[Horizon]:
@@ -37,7 +35,5 @@ def passed(plan: Plan, log: str, ledger: Ledger) -> int:
     """Say up to which batch of its stream every slice of every group has joined a log."""
     place = {"l": 0, "r": 1}
     return min(
-        cursor[place[side]]
-        for group, side in plan.uses(log)
-        for cursor in ledger.groups[group.id].cursors
+        cursor[place[side]] for group, side in plan.uses(log) for cursor in ledger.groups[group.id].cursors
     )

@@ -9,14 +9,16 @@ import re
 from urllib.parse import unquote
 
 _NOISE = re.compile(r"\s*(SQLSTATE: \w+|== SQL.*?==.*|; line \d+ pos \d+.*)", re.DOTALL)
-_FILE = re.compile(r"(?:while reading file|reading file|file path:?|File)\s+((?:file|hdfs|s3a?|gs|abfss?):[^\s,;]+)")
+_FILE = re.compile(
+    r"(?:while reading file|reading file|file path:?|File)\s+((?:file|hdfs|s3a?|gs|abfss?):[^\s,;]+)"
+)
 _CODE = re.compile(r"^\[[A-Z_.]+\]\s*")
 
 
 def short_message(error: BaseException) -> str:
     """Give the sentence that says what is wrong.
 
-    >>> short_message(ValueError("[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 0;\\n'Pro"))
+    >>> short_message(ValueError("[UNRESOLVED] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 0"))
     'A column `x` cannot be resolved.'
     """
     text = str(error).strip() or type(error).__name__

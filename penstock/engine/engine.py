@@ -13,6 +13,7 @@ these queries.  What is committed is true whatever happens next; starting again 
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 from penstock.engine.complaints import named_file, short_message
@@ -27,6 +28,7 @@ from penstock.engine.status import look_at
 from penstock.engine.store import Store
 from penstock.engine.workload import Workload, find_name, workload_difference
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
+from penstock.join.warm import warm_up
 from penstock.log.files import open_files
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
@@ -97,7 +99,9 @@ class Engine:
         self._check_not_started("stream")
         self._workload.add_stream(name, source, time, lateness)
 
-    def query(self, name: str, sql: str, *, sink: Sink | Callback | None = None, **options: str) -> QueryHandle:
+    def query(
+        self, name: str, sql: str, *, sink: Sink | Callback | None = None, **options: str
+    ) -> QueryHandle:
         """Register a query; its results go to `sink`, by default the state's own table."""
         self._check_not_started("query")
         self._workload.add_query(name, sql, sink, options)
@@ -116,7 +120,9 @@ class Engine:
     def _check_not_started(self, call: str) -> None:
         """Refuse to change the workload of a running engine."""
         if self._joiner is not None:
-            raise InputError(f"{call}: the engine is running; stop it, change the queries, and start a new state")
+            raise InputError(
+                f"{call}: the engine is running; stop it, change the queries, and start a new state"
+            )
 
     @property
     def plan(self) -> Plan:
@@ -136,7 +142,10 @@ class Engine:
         """
         self._check_not_started("start")
         plan = self.plan
+        kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
+        kernels.start()
         sources, empty = self._check(plan)
+        kernels.join()
         self._remember(plan)
         self._plan = plan
         self._joiner = Joiner(self.spark, self._store, plan, self._hand_over)

@@ -104,64 +104,66 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     part.late = table.num_rows - part.no_time - int(timely.sum())
     if timely.any():
         part.newest = int(t[timely].max())
-        for number, log in enumerate(task.logs):
-            _write_log(task, part, number, log, table, t, timely)
+        rows = _Timed(table, t, timely)
+        for number in range(len(task.logs)):
+            _write_log(task, part, number, rows)
     return part
 
 
 _NO_TIME = np.iinfo(np.int64).min
 
 
-def _write_log(
-    task: BatchTask,
-    part: BatchPart,
-    number: int,
-    mine: LogTask,
-    table: pa.Table,
-    t: NDArray[np.int64],
-    timely: NDArray[np.bool_],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A part of a batch, the event time of each row, and which rows have come in time."""
+
+    table: pa.Table
+    t: NDArray[np.int64]
+    timely: NDArray[np.bool_]
+
+
+def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> None:
     """Write the rows of a batch that can join into one log."""
-    name, key_columns = key_names(number, mine.log)
-    keyed = table.column(name).is_valid().to_numpy() & timely
-    patterns, pattern = _patterns(table, bit_names(number, mine.log))
+    log, masks = task.logs[number].log, task.logs[number].masks
+    name, key_columns = key_names(number, log)
+    keyed = batch.table.column(name).is_valid().to_numpy() & batch.timely
+    patterns, pattern = _patterns(batch.table, bit_names(number, log))
     kept = keyed
     if pattern is not None:
-        accepted = np.asarray(query_sets(patterns, mine.masks).any(axis=1))
+        accepted = np.asarray(query_sets(patterns, masks).any(axis=1))
         kept = keyed & accepted[pattern]
     if number == 0:
-        part.no_key = int(timely.sum() - keyed.sum())
+        part.no_key = int(batch.timely.sum() - keyed.sum())
         part.unwanted = int(keyed.sum() - kept.sum())
     if not kept.any():
         return
     whole = bool(kept.all())
-    rows = table if whole else table.filter(pa.array(kept))
+    rows = batch.table if whole else batch.table.filter(pa.array(kept))
     content = SegmentColumns(
-        h=_hashes(rows.column(name), task, mine.log),
-        t=t if whole else t[kept],
+        h=_hashes(rows.column(name), task, log),
+        t=batch.t if whole else batch.t[kept],
         pattern=pattern if pattern is None or whole else pattern[kept],
         table=patterns,
-        columns=_stored_columns(rows, mine.log, task.time_column, key_columns),
-        time_columns=_time_columns(rows, mine.log, task.time_column),
+        columns=_stored_columns(rows, log, task.time_column, key_columns),
+        time_columns=_time_columns(rows, log, task.time_column),
     )
-    file = f"log/{mine.log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
+    file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
     segment = write_segment(task.files, file, content, first=task.batch, last=task.batch)
-    part.segments.setdefault(mine.log.id, []).append(segment.to_json())
+    part.segments.setdefault(log.id, []).append(segment.to_json())
 
 
 def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:
     """Give each row its place in the order of keys."""
-    values = column.to_numpy()
-    if log.whole_key:
-        return mix(values)
-    digest = mix(values)
-    return digest if task.key_bits == 64 else digest & np.uint64((1 << task.key_bits) - 1) << np.uint64(
-        64 - task.key_bits
-    )
+    hashes = mix(column.to_numpy())
+    unused = 0 if log.whole_key else _ALL_BITS - task.key_bits
+    return hashes if not unused else hashes << np.uint64(unused)
+
+
+_ALL_BITS = 64
 
 
 def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.int32] | None]:
-    """Number the distinct combinations of predicate bits in the batch."""
+    """Find the distinct combinations of predicate bits in the batch."""
     if not names:
         return to_words([0], 0), None
     words = np.stack([table.column(name).to_numpy().view(np.uint64) for name in names], axis=1)

@@ -155,5 +155,3 @@ def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], l
 def _as_json(state: StreamState) -> dict[str, Any]:
     """Write a stream's state for the commit."""
     return {name: getattr(state, name) for name in state.__dataclass_fields__}
-
-

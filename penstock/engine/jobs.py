@@ -69,7 +69,11 @@ def unit_job(
 
 
 def rewrite_job(
-    spark: SparkSession, files: Files, log: str, runs: Sequence[tuple[Segment, ...]], claims: Sequence[Horizon]
+    spark: SparkSession,
+    files: Files,
+    log: str,
+    runs: Sequence[tuple[Segment, ...]],
+    claims: Sequence[Horizon],
 ) -> list[Segment | None]:
     """Rewrite runs of segments, one task each; None where no row was left."""
 

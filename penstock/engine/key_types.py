@@ -31,7 +31,9 @@ def with_key_types(query: Query, left: Stream, right: Stream, spark: Callable[[]
     """Fill in the types left open; Spark is asked, and so started, only if there are any."""
     if not any(_is_open(key, left, right) for key in query.keys):
         return query
-    keys = (_typed(key, query, left, right, spark()) if _is_open(key, left, right) else key for key in query.keys)
+    keys = (
+        _typed(key, query, left, right, spark()) if _is_open(key, left, right) else key for key in query.keys
+    )
     return replace(query, keys=tuple(sorted(keys)))
 
 

@@ -38,7 +38,9 @@ def read_results(spark: SparkSession, files: Files, plan: Plan, name: str) -> Da
     left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
     schema, place = pair_schema(group, left, right), f"table/{group.id}"
     there = files.list(place)  # the directory comes with the first pair
-    pairs = spark.read.schema(schema).parquet(files.path(place)) if there else spark.createDataFrame([], schema)
+    pairs = (
+        spark.read.schema(schema).parquet(files.path(place)) if there else spark.createDataFrame([], schema)
+    )
     return view(pairs, group, number, member)
 
 

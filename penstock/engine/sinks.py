@@ -8,7 +8,7 @@ holds committed results only, and after a crash the next start publishes what wa
 |-----------|----------------------------------------------------------|--------------------------|
 | parquet   | a row in a file of the query's directory                 | exactly once             |
 | table     | a row of the query's view over the group's pairs         | exactly once             |
-| callback  | in the DataFrame of one call ``fn(df, unit_id)``         | the last unit may come again, under its own id |
+| callback  | in the DataFrame of one call ``fn(df, unit_id)``         | the last unit may come again, by its id |
 | console   | printed                                                  | as for a callback        |
 | noop      | counted                                                  | counted exactly once     |
 """
@@ -129,8 +129,9 @@ def clear_staging(roots: Iterable[str]) -> None:
 
 
 def publications(unit: str, files: Iterable[dict[str, str]], spooled: set[str]) -> list[Publication]:
-    """Turn what the tasks of a unit wrote into what is to be published: one entry for the unit's directories, and
-    one per query that gets a DataFrame.
+    """Turn what the tasks of a unit wrote into what is to be published.
+
+    One entry is for all directories of the unit, and one for each query that gets a DataFrame.
     """
     moves: dict[str, list[Move]] = {}
     for file in files:

@@ -95,7 +95,11 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
         groups=tuple(_group(group, ledger, files) for group in plan.groups),
         queries=tuple(
             QueryStatus(
-                query.name, group.id, query.sink.kind, ledger.results.get(query.name, 0), lag_rows(group, ledger)
+                query.name,
+                group.id,
+                query.sink.kind,
+                ledger.results.get(query.name, 0),
+                lag_rows(group, ledger),
             )
             for group in plan.groups
             for query in (member.query for member in group.members)

@@ -153,9 +153,7 @@ def _check_keys(found: Pairs, batch: _Portion, state: _Portion) -> Pairs:
     mine, theirs = batch.segment.keys(), state.segment.keys()
     if not mine:
         return found
-    return with_equal_keys(
-        found, [key[batch.rows] for key in mine], [key[state.rows] for key in theirs]
-    )
+    return with_equal_keys(found, [key[batch.rows] for key in mine], [key[state.rows] for key in theirs])
 
 
 def _record_batch(

@@ -48,7 +48,9 @@ class Workload:
         names = [each.name for each in columns]
         found = find_name(time, names)
         if found is None:
-            raise InputError(f"time column {time} of stream {name} does not exist: {did_you_mean(time, names)}")
+            raise InputError(
+                f"time column {time} of stream {name} does not exist: {did_you_mean(time, names)}"
+            )
         self.streams[name] = Stream(name, columns, found, parse_duration(lateness))
         self.sources[name] = source
 

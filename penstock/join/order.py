@@ -37,7 +37,7 @@ def merge_runs(h: Hashes, t: Ints, starts: Ints) -> Ints:
     """
     order = np.arange(h.size)
     bounds = np.asarray(starts, np.int64)
-    while bounds.size > 2:
+    while bounds.size - 1 > 1:
         order = _merge_neighbours(h, t, order, bounds)
         bounds = np.append(bounds[:-1:2], bounds[-1])
     return order

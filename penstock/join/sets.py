@@ -64,7 +64,7 @@ def query_sets(patterns: Words, masks: Sequence[int]) -> Words:
 
 
 def find_patterns(bits: Words) -> tuple[Words, NDArray[np.int32]]:
-    """Number the distinct rows of predicate bits: the table of patterns, and each row's place in it.
+    """Find the distinct rows of predicate bits: the table of patterns, and each row's place in it.
 
     >>> table, place = find_patterns(np.array([[3], [1], [3]], np.uint64))
     >>> table.tolist(), place.tolist()

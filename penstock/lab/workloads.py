@@ -7,7 +7,6 @@ files of 100,000 rows: one micro-batch of a run takes one file of each stream, 2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 EPOCH = 1_700_000_000_000_000
@@ -61,7 +62,9 @@ class Workload:
             _write_file(directory / f"{number:05d}.parquet", key[part], value[part], time[part])
 
 
-def _write_file(path: Path, key: NDArray[np.int64], value: NDArray[np.float64], time: NDArray[np.int64]) -> None:
+def _write_file(
+    path: Path, key: NDArray[np.int64], value: NDArray[np.float64], time: NDArray[np.int64]
+) -> None:
     """Write one file of a stream."""
     stamp = pa.array(time).cast(pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table({"k": key, "v": value, "ts": stamp}), path)

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from penstock.log.segment import Segment
 
 
-def rows_per_slice(
-    files: Files, segments: Iterable[Segment], claim: Horizon, ends: Sequence[int]
-) -> Ints:
+def rows_per_slice(files: Files, segments: Iterable[Segment], claim: Horizon, ends: Sequence[int]) -> Ints:
     """Count a side's rows of use by slice; `ends` are the far ends of the slices' ages, ascending."""
     counts = np.zeros(len(ends), np.int64)
     for segment in segments:

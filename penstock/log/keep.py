@@ -128,7 +128,9 @@ def choose_rewrites(
 
     Only segments whose batches every slice has `passed` are touched, so no cursor points into one.
     """
-    settled = sorted((each for each in segments if each.last < passed), key=lambda each: (each.first, each.name))
+    settled = sorted(
+        (each for each in segments if each.last < passed), key=lambda each: (each.first, each.name)
+    )
     longest = max((far for claim in claims for far in claim.reaches), default=0)
     chosen: list[tuple[Segment, ...]] = []
     run: list[Segment] = []

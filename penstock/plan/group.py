@@ -60,7 +60,9 @@ class Group:
             if member.query.signature != self.signature:
                 raise InputError(f"query {name} does not belong to group {self.id}")
             if member.levels != self.chain.levels(window):
-                raise InputError(f"query {name} reads slices {member.levels}, which is not its window {window}")
+                raise InputError(
+                    f"query {name} reads slices {member.levels}, which is not its window {window}"
+                )
 
     def log(self, side: Side) -> LogPlan:
         """Give the log of one side."""
@@ -68,7 +70,7 @@ class Group:
 
     @property
     def selective(self) -> bool:
-        """Say whether some pair of the chain is not for all readers of its slice, or for nobody: windows may leave a gap."""
+        """Say whether some pair of the chain is not for all readers of its slice, or (in a gap) for nobody."""
         return any(each.left_mask or each.right_mask for each in self.members) or not all(self.chain.readers)
 
     def masks(self, side: Side) -> list[int]:

@@ -101,7 +101,10 @@ def _age(age: int) -> str:
 
 def plan_json(plan: Plan) -> str:
     """Write the plan as JSON, for tools."""
-    return json.dumps({"logs": [_log_json(log) for log in plan.logs], "chains": [_group_json(g) for g in plan.groups]}, indent=2)
+    return json.dumps(
+        {"logs": [_log_json(log) for log in plan.logs], "chains": [_group_json(g) for g in plan.groups]},
+        indent=2,
+    )
 
 
 def _log_json(log: LogPlan) -> dict[str, Any]:

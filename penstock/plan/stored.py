@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from penstock.sql.query import Key, Query, Side, Stream
 
-WHOLE_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz"})
+WHOLE_TYPES = frozenset(
+    {"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz"}
+)
 """Types of which one value fits in 64 bits, so that its hash can be one to one."""
 
 

@@ -1,0 +1,48 @@
+"""Compile every kernel once, so that no task has to.
+
+Numba keeps what it compiled on disk; the first process to need a kernel compiles it, the others load it.  Without this,
+that first process is every Python worker of the first batch at once.
+
+    python -m penstock.join.warm
+
+The arrays here have the types of the real ones: mapped segments are read-only, fresh batches are not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.join.keys import mix
+from penstock.join.order import merge_runs
+from penstock.join.probe import Rows, Wanted, probe
+from penstock.join.sets import count_members
+
+
+def warm_up() -> None:
+    """Run every kernel on a few rows, in each combination of types that occurs."""
+    keys = np.arange(4)
+    for column in (keys, _mapped(keys)):
+        h = np.sort(mix(column))
+        merge_runs(h, keys, np.array([0, 2, 4]))
+        merge_runs(_mapped(h), _mapped(keys), np.array([0, 2, 4]))
+    segment = Rows(_mapped(h), _mapped(keys), _mapped(np.zeros(4, np.int32)))
+    plain = Rows(segment.h, segment.t)
+    everyone = np.ones((2, 1), np.uint64)
+    wanted = Wanted(everyone, everyone, everyone)
+    cuts = np.array([-1, 0, 2])
+    for batch in (segment, plain):
+        list(probe(batch, plain, cuts, batch_is_left=True))
+        for state in (segment, plain):
+            for found in probe(batch, state, cuts, batch_is_left=True, wanted=wanted):
+                count_members(found.sets if found.sets is not None else everyone, 1)
+
+
+def _mapped(array: np.ndarray) -> np.ndarray:
+    """Give a copy that cannot be written, as a mapped file cannot."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+if __name__ == "__main__":
+    warm_up()
