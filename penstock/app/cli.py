@@ -1,0 +1,264 @@
+"""The command line: each command parses its arguments and calls one function of this package.
+
+Exit status: 0 done, 1 the run failed, 2 the input is wrong.  What is wrong is said on standard error, in one
+piece and without a trace; ``--debug`` shows the trace, and everything Spark says.
+
+Modules that import pyspark or Numba are imported inside the commands, so that the others answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.errors import InputError, PenstockError
+
+app = typer.Typer(
+    name="penstock",
+    help="Many continuous window-join queries over the same streams, run as one shared plan on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_DEBUG = "PENSTOCK_DEBUG"
+_LAB = "penstock.lab.cli"
+
+
+class PlanFormat(StrEnum):
+    """How a plan is written."""
+
+    text = "text"
+    json = "json"
+    mermaid = "mermaid"
+
+
+class StatusFormat(StrEnum):
+    """How a status is written."""
+
+    text = "text"
+    json = "json"
+
+
+class RowFormat(StrEnum):
+    """How rows are written."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+Script = Annotated[
+    Path, typer.Argument(metavar="SCRIPT", help="A file of SQL: see docs/sql.md.", show_default=False)
+]
+State = Annotated[
+    str, typer.Option("--state", metavar="DIR", help="The state directory of a run.", show_default=False)
+]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and give its exit status."""
+    try:
+        app(args=arguments, prog_name="penstock")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except InputError as error:
+        return _say(error, 2)
+    except PenstockError as error:
+        return _say(error, 1)
+    except Exception as error:  # noqa: BLE001 - the last place to say it in a sentence
+        return _say(error, 1)
+    return 0
+
+
+def _say(error: Exception, status: int) -> int:
+    """Say what is wrong, in one piece."""
+    if is_debug():
+        traceback.print_exception(error, file=sys.stderr)
+        return status
+    lines = [f"penstock: {error}"]
+    if not isinstance(error, PenstockError):
+        said = str(error).strip().partition("\n")[0]
+        lines = [
+            f"penstock: {type(error).__name__}: {said}",
+            "penstock --debug COMMAND shows where it happened",
+        ]
+    sys.stderr.write("\n".join([*lines, *getattr(error, "__notes__", [])]) + "\n")
+    return status
+
+
+def is_debug() -> bool:
+    """Say whether traces and Spark's own log are wanted."""
+    return bool(os.environ.get(_DEBUG))
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show traces, and all that Spark says.")] = False,
+) -> None:
+    """Many continuous window-join queries over the same streams, run as one shared plan on Spark."""
+    if debug:
+        os.environ[_DEBUG] = "1"
+    if version:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command()
+def demo(
+    *,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep data, state and results here.", show_default=False),
+    ] = None,
+) -> None:
+    """See it work: a dozen queries on sensor streams made on the spot; about a minute."""
+    from penstock.app.demo import run_demo  # noqa: PLC0415 - imports pyspark
+
+    run_demo(keep, debug=is_debug())
+
+
+@app.command()
+def run(
+    script: Script,
+    *,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to keep state.  [default: .penstock/<script's name>]",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Handle all input that is there, then end.")] = False,
+) -> None:
+    """Run a script's queries until stopped (Ctrl-C or SIGTERM); started again on its state, it goes on."""
+    from penstock.app.load import load  # noqa: PLC0415 - pyarrow
+
+    load(script)  # what is wrong in a script is said before pyspark is imported
+    from penstock.app.run import default_state, run_script  # noqa: PLC0415 - imports pyspark
+
+    run_script(script, state or str(default_state(script)), once=once, debug=is_debug())
+
+
+@app.command()
+def explain(
+    script: Script,
+    *,
+    form: Annotated[PlanFormat, typer.Option("--format", help="How to write it.")] = PlanFormat.text,
+) -> None:
+    """Print the shared plan of a script; starts nothing."""
+    from penstock.app.load import load  # noqa: PLC0415 - pyarrow
+    from penstock.plan.show import plan_json, plan_mermaid, plan_text  # noqa: PLC0415
+
+    write = {PlanFormat.text: plan_text, PlanFormat.json: plan_json, PlanFormat.mermaid: plan_mermaid}
+    typer.echo(write[form](load(script).plan).rstrip("\n"))
+
+
+@app.command()
+def status(
+    state: State,
+    *,
+    form: Annotated[StatusFormat, typer.Option("--format", help="How to write it.")] = StatusFormat.text,
+) -> None:
+    """Say how far a run is, from outside; also after it has ended."""
+    from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
+    from penstock.app.show import console, status_view  # noqa: PLC0415
+
+    found = Found.open(state)
+    if form is StatusFormat.json:
+        typer.echo(json.dumps(found.status().to_json(), indent=2))
+    else:
+        console().print(status_view(found.plan, found.status()))
+
+
+@app.command()
+def results(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
+    state: State,
+    *,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="The most rows to print.  [default: 20 in a table, else all]", show_default=False
+        ),
+    ] = None,
+    form: Annotated[RowFormat, typer.Option("--format", help="How to write rows.")] = RowFormat.table,
+    count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
+) -> None:
+    """Print a query's committed results, in no set order; also while it runs."""
+    from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
+    from penstock.app.rows import write_rows  # noqa: PLC0415
+
+    found = Found.open(state)
+    if count:
+        typer.echo(found.count(query))
+        return
+    most = 20 if limit is None and form is RowFormat.table else limit
+    write_rows(found.results(query, most, debug=is_debug()), form, found.count(query))
+
+
+@app.command()
+def doctor(
+    *,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the state would be kept.", show_default=False),
+    ] = None,
+) -> None:
+    """Check Python, Java, Spark, memory and disk, and say what to do."""
+    from penstock.app.doctor import checks, print_checks  # noqa: PLC0415 - only here
+    from penstock.app.show import console  # noqa: PLC0415
+    from penstock.app.spark_talk import use_packaged_java  # noqa: PLC0415
+
+    use_packaged_java()
+    found = checks(state)
+    print_checks(found, console())
+    raise typer.Exit(0 if all(check.ok for check in found) else 1)
+
+
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command(context_settings=_PASSED_ON, add_help_option=False)
+def lab(context: typer.Context) -> None:
+    """Reproduce a figure of a paper: table, picture, and the claims it checks."""
+    raise typer.Exit(_in_lab("lab", context.args))
+
+
+@app.command(context_settings=_PASSED_ON, add_help_option=False)
+def bench(context: typer.Context) -> None:
+    """Measure side by side with other engines."""
+    raise typer.Exit(_in_lab("bench", context.args))
+
+
+def _in_lab(command: str, arguments: list[str]) -> int:
+    """Hand a command to `penstock.lab`, which stands above this package and so is found by name."""
+    try:
+        module = import_module(_LAB)
+    except ModuleNotFoundError as error:
+        missing = error.name or _LAB
+        raise InputError(
+            f"penstock {command} needs the lab, and {missing} is not installed: pip install 'penstock[lab]'"
+        ) from error
+    return int(module.main(command, arguments) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Draw a chain: which query reads which slice.
+
+In:  a group of the plan.
+Out: lines of text, one bar for each query under an axis of ages that is not to scale.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from penstock.plan.show import show_window
+from penstock.sql.interval import show_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.plan.chain import Slice
+    from penstock.plan.group import Group
+    from penstock.sql.query import Side
+
+
+def chain_drawing(group: Group) -> str:
+    """Draw each side's chain, or both as one where they are cut alike.
+
+    >>> from penstock.plan.build import build_plan
+    >>> from penstock.sql.script import parse_script
+    >>> script = parse_script('''
+    ... CREATE STREAM L (k BIGINT, ts TIMESTAMP) WITH (format = 'rate', time = 'ts');
+    ... CREATE STREAM R (k BIGINT, ts TIMESTAMP) WITH (format = 'rate', time = 'ts');
+    ... CREATE QUERY far AS SELECT L.k FROM L, R WHERE L.k = R.k WINDOW 1 min;
+    ... CREATE QUERY near AS SELECT L.k FROM L, R WHERE L.k = R.k WINDOW 10 s;
+    ... ''')
+    >>> print(chain_drawing(build_plan(script.streams, script.queries).groups[0]))
+    state of L and R, by age
+            0 s   10 s   1 min
+            |------|------|
+      near  =======
+      far   ==============
+    """
+    left, right = group.chain.side("l"), group.chain.side("r")
+    names = group.left.stream, group.right.stream
+    if [_ages(piece) for _, piece in left] == [_ages(piece) for _, piece in right]:
+        return "\n".join(_side_lines(group, "l", " and ".join(dict.fromkeys(names))))
+    sides: tuple[tuple[Side, str], ...] = (("l", names[0]), ("r", names[1]))
+    return "\n\n".join(
+        "\n".join(_side_lines(group, side, name)) for side, name in sides if group.chain.side(side)
+    )
+
+
+def _ages(piece: Slice) -> tuple[int, int]:
+    """Give a slice's ages, the right side's first microsecond let go, so that both sides can be compared."""
+    start, end = piece.ages
+    return (0 if start == 1 else start), end
+
+
+def _side_lines(group: Group, side: Side, title: str) -> Iterator[str]:
+    """Draw one chain: the ages at its cuts, then a bar for each query, shortest window first."""
+    chain = group.chain.side(side)
+    starts, ends = zip(*(_ages(piece) for _, piece in chain), strict=True)
+    labels = [show_duration(age) for age in (starts[0], *ends)]
+    widths = [max(len(label) + 2, 7) for label in labels[1:]]
+    places = list(accumulate(widths, initial=0))
+    names = [member.query.name for member in group.members]
+    margin = max(len(name) for name in names) + 4
+    yield f"state of {title}, by age"
+    yield " " * margin + _labels(labels, places)
+    yield " " * margin + "|" + "|".join("-" * (width - 1) for width in widths) + "|"
+    for name in sorted(names, key=lambda each: _last(group, side, each)):
+        bar = "".join(
+            ("=" if name in group.chain.readers[level] else " ") * width
+            for (level, _), width in zip(chain, widths, strict=True)
+        )
+        yield f"  {name:<{margin - 2}}{bar}".rstrip()
+
+
+def _labels(labels: list[str], places: list[int]) -> str:
+    """Write each label over its cut, ending there, but the first one beginning there."""
+    line = labels[0]
+    for label, place in zip(labels[1:], places[1:], strict=True):
+        line = line.ljust(place - len(label) // 2) + label
+    return line
+
+
+def _last(group: Group, side: Side, name: str) -> tuple[int, str]:
+    """Order queries by how far they look on one side."""
+    levels = [
+        place for place, (level, _) in enumerate(group.chain.side(side)) if name in group.chain.readers[level]
+    ]
+    return max(levels, default=-1), show_window(group, name)

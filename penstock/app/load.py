@@ -1,0 +1,128 @@
+"""A script file to what will run, judged as far as that goes without Spark and without touching the disk.
+
+In:  the path of a script.
+Out: a `Loaded`: its text, the shared plan, and one notice for each setting that has no effect yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError, did_you_mean
+from penstock.log.files import open_files
+from penstock.plan.build import build_plan
+from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query, Stream
+    from penstock.sql.script import Script
+
+_FILES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
+_WILD = frozenset("*?[{")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A script that may be started."""
+
+    text: str
+    script: Script
+    plan: Plan
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Say, one line each, which of its settings this version accepts and does not act on."""
+        return tuple(_notices(self.script, self.plan))
+
+
+def load(path: Path) -> Loaded:
+    """Read and check a script."""
+    text = _read(path)
+    try:
+        script = parse_script(text)
+        _check_queries(script)
+        plan = build_plan(script.streams, script.queries)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return Loaded(text, script, plan)
+
+
+def _read(path: Path) -> str:
+    """Read the text, or say what is there in its place."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"script {path} does not exist: mend the path") from None
+    except IsADirectoryError:
+        raise InputError(f"script {path} is a directory: give the file") from None
+    except UnicodeDecodeError:
+        raise InputError(f"script {path} is not text: a script is SQL in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"script {path} cannot be read: {error.strerror}") from None
+
+
+def _check_queries(script: Script) -> None:
+    """Refuse a script without queries, or one that drops, alters or explains a query it has not created."""
+    if not any(isinstance(statement, CreateQuery) for statement in script.statements):
+        raise InputError("there is no query in it: add one with CREATE QUERY name AS SELECT ...")
+    created: dict[str, str] = {}
+    for statement in script.statements:
+        if isinstance(statement, CreateQuery):
+            created[statement.query.name.lower()] = statement.query.name
+        elif isinstance(statement, DropQuery | AlterQuery | Explain) and statement.name is not None:
+            if statement.name.lower() not in created:
+                hint = did_you_mean(statement.name, created.values())
+                raise InputError(f"query {statement.name} does not exist: {hint}")
+            if isinstance(statement, DropQuery):
+                del created[statement.name.lower()]
+
+
+def check_sources(plan: Plan) -> None:
+    """Refuse a source directory that is not there."""
+    for stream in plan.streams:
+        path = dict(stream.options).get("path", "")
+        if stream.format.lower() not in _FILES or _WILD & set(path):
+            continue
+        if not open_files(path).exists(""):
+            raise InputError(
+                f"path {path!r} of stream {stream.name} does not exist: "
+                "create the directory, or mend the path"
+            )
+
+
+_UNUSED = "this version does not use it; results are the same"
+
+
+def _notices(script: Script, plan: Plan) -> Iterator[str]:
+    """Go through settings, streams and queries."""
+    for name, value in script.settings.items():
+        if name == "strategy" and value != "mem-opt":
+            yield f"strategy = {value}: this version runs every strategy as mem-opt; results are the same"
+        elif name == "scheduler":
+            yield f"scheduler = {value}: this version advances all slices together; results are the same"
+        elif name == "memory" or name.startswith("penstock."):
+            yield f"{name} = {value}: {_UNUSED}"
+    for stream in plan.streams:
+        yield from _stream_notices(stream)
+    for query in plan.queries:
+        yield from _query_notices(query)
+
+
+def _stream_notices(stream: Stream) -> Iterator[str]:
+    """Go through one stream's options."""
+    if retain := dict(stream.options).get("retain"):
+        yield f"retain = {retain} of {stream.name}: this version keeps rows for as long as a window needs them"
+
+
+def _query_notices(query: Query) -> Iterator[str]:
+    """Go through one query's options."""
+    for name, value in query.options:
+        if name == "order" and value != "none":
+            yield f"order = {value} of {query.name}: this version delivers the same rows in no set order"
+        elif name != "order":
+            yield f"{name} = {value} of {query.name}: {_UNUSED}"

@@ -1,0 +1,100 @@
+"""Look into a state from outside, also while an engine runs on it: status and committed results.
+
+Nothing is locked and nothing is written.  Status and the results of a `parquet` sink need no Spark; a `table` is
+a view in Spark SQL, and reading it starts one.
+
+In:  the url of a state directory.
+Out: a `Status`, a count, or an Arrow table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from fsspec.core import url_to_fs
+
+from penstock.app.spark_talk import quiet_spark
+from penstock.engine.status import look_at
+from penstock.engine.store import peek
+from penstock.errors import InputError
+from penstock.log.files import open_files
+from penstock.plan.build import build_plan
+from penstock.plan.codec import workload_from_json
+
+if TYPE_CHECKING:
+    from penstock.engine.status import Status
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state directory that a run has been started on."""
+
+    url: str
+    plan: Plan
+
+    @classmethod
+    def open(cls, url: str) -> State:
+        """Read what a state serves; refuse a directory that is not a state."""
+        if not open_files(url).list("journal"):
+            raise InputError(
+                f"{url} is not a state directory: give the one of a run (penstock run --state DIR)"
+            )
+        ledger = peek(url)
+        if not ledger.plan:
+            raise InputError(f"state {url} serves no query yet: its run is still starting, or never did")
+        return cls(url, build_plan(*workload_from_json(ledger.plan)))
+
+    def ledger(self) -> Ledger:
+        """Read what is true now."""
+        return peek(self.url)
+
+    def status(self) -> Status:
+        """Say how far every stream, slice and query is."""
+        return look_at(self.plan, self.ledger, open_files(self.url))
+
+    def query(self, name: str) -> Query:
+        """Find a query, whatever the case of its name."""
+        return self.plan.find(name)[2].query
+
+    def count(self, name: str) -> int:
+        """Count a query's committed results."""
+        return self.ledger().results.get(self.query(name).name, 0)
+
+    def results(self, name: str, limit: int | None, *, debug: bool = False) -> pa.Table:
+        """Read a query's committed results, in no set order, at most `limit` of them."""
+        query = self.query(name)
+        if query.sink.kind == "parquet":
+            return _read_files(query.sink.option("path"), limit)
+        if query.sink.kind != "table":
+            raise InputError(
+                f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read; "
+                "--count says how many there were"
+            )
+        return self._read_table(query.name, limit, debug=debug)
+
+    def _read_table(self, name: str, limit: int | None, *, debug: bool) -> pa.Table:
+        """Let Spark read the query's view over its group's pairs."""
+        from penstock.engine.results import read_results  # noqa: PLC0415 - imports pyspark
+        from penstock.engine.session import embedded_session  # noqa: PLC0415
+
+        with quiet_spark(debug=debug):
+            spark = embedded_session()
+            rows = read_results(spark, open_files(self.url), self.plan, name)
+            return (rows if limit is None else rows.limit(limit)).toArrow()
+
+
+def _read_files(path: str, limit: int | None) -> pa.Table:
+    """Read a directory of Parquet files; those not committed yet are out of sight."""
+    files = open_files(path)
+    names = [name for name in files.list("") if name.endswith(".parquet")]
+    if not names:
+        raise InputError(f"{path} holds no results: it was moved or removed since the run wrote there")
+    system, root = url_to_fs(path)
+    found = ds.dataset([f"{root}/{name}" for name in names], format="parquet", filesystem=system)
+    return found.to_table() if limit is None else found.head(limit)

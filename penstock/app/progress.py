@@ -1,0 +1,116 @@
+"""Live progress: a screen that is redrawn where there is a terminal, a line now and then where there is none.
+
+Counting the rows of the state reads it, so looks are spaced by what the last one cost.
+
+In:  one `Status` after the other.  Out: standard output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+
+from penstock.app.show import console, progress_line, status_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import RenderableType
+
+    from penstock.engine.status import Status
+    from penstock.plan.build import Plan
+
+    Show = Callable[[Status], None]
+
+EVERY = 1.0
+"""Seconds between two looks, at the least."""
+
+SHARE = 0.05
+"""The share of the time that may go into looking."""
+
+LINE_EVERY = 3.0
+"""Seconds between two lines, at the least, where there is no terminal."""
+
+SPAN = 5.0
+"""Seconds over which rows per second are taken."""
+
+
+class Pace:
+    """Spaces out something costly: ``if pace.is_due(): with pace: …``."""
+
+    def __init__(self) -> None:
+        """Be due at once."""
+        self._next = self._began = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Say whether it is time."""
+        return time.monotonic() >= self._next
+
+    def __enter__(self) -> None:
+        """Begin to measure."""
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        """Put the next time off by what this one cost."""
+        now = time.monotonic()
+        self._next = now + max(EVERY, (now - self._began) / SHARE)
+
+
+class Rates:
+    """Rows per second of each stream, over the last few seconds."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
+
+    def take(self, status: Status) -> dict[str, float]:
+        """Count in a status and give the rates."""
+        now, rows = time.monotonic(), {each.name: each.rows for each in status.streams}
+        self._seen.append((now, rows))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= SPAN:  # noqa: PLR2004 - two make a difference
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return {name: (rows[name] - before[name]) / max(now - then, EVERY) for name in rows}
+
+
+@contextmanager
+def screen(plan: Plan, above: RenderableType | None = None) -> Iterator[Show]:
+    """Give a function that shows a status: on the terminal, below `above`, or as lines."""
+    out = console()
+    if out.is_terminal:
+        with _live(plan) as show:
+            if above is not None:
+                out.print(above)
+            yield show
+    else:
+        if above is not None:
+            out.print(above)
+        yield _lines(plan)
+
+
+@contextmanager
+def _live(plan: Plan) -> Iterator[Show]:
+    """Redraw in place; what is left at the end is cleared, for the summary to take its place."""
+    rates = Rates()
+    with Live(console=console(), auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        yield lambda status: live.update(status_view(plan, status, rates.take(status)), refresh=True)
+
+
+def _lines(_plan: Plan) -> Show:
+    """Print a line when something changed, and not too often."""
+    out, rates = console(), Rates()
+    last: tuple[float, tuple[int, ...]] = (0.0, ())
+
+    def show(status: Status) -> None:
+        nonlocal last
+        speed = rates.take(status)
+        state = (*(each.rows for each in status.streams), *(each.results for each in status.queries))
+        if state != last[1] and time.monotonic() - last[0] >= LINE_EVERY:
+            last = time.monotonic(), state
+            out.print(f"{time.strftime('%H:%M:%S')}  {progress_line(status, speed)}", soft_wrap=True)
+
+    return show

@@ -1,0 +1,167 @@
+"""Run a script: check, start, show, stop.
+
+    load ──▶ own the state ──▶ start Spark ──▶ watch ──▶ stop ──▶ summary
+     │            │                │             └ until all is read (--once), a signal, or a failure
+     └ exit 2, nothing made        └ exit 2 if Spark refuses an expression; a state made just now is removed
+
+The first Ctrl-C or SIGTERM lets the unit at hand finish and ends well; a second one leaves at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.app.load import check_sources, load
+from penstock.app.progress import Pace, screen
+from penstock.app.show import console, status_view
+from penstock.app.spark_talk import quiet_spark
+from penstock.engine.engine import Engine
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Self
+
+    from penstock.engine.status import Status
+
+LOOK = 0.1
+"""Seconds between two looks whether to go on."""
+
+
+def default_state(script: Path) -> Path:
+    """Choose where the state of a script is kept if nothing is said: below the current directory.
+
+    >>> default_state(Path("jobs/monitor.sql")).as_posix()
+    '.penstock/monitor'
+    """
+    return Path(".penstock") / script.stem
+
+
+def run_script(script: Path, state: str, *, once: bool, debug: bool = False) -> None:
+    """Run a script's queries until stopped, or until all input that is there is handled."""
+    started = time.monotonic()
+    loaded = load(script)
+    check_sources(loaded.plan)
+    for notice in loaded.notices:
+        say(f"note: {notice}")
+    say(f"starting {len(loaded.plan.queries)} queries, state in {state}")
+    with Signals() as signals, quiet_spark(debug=debug), _state_of_a_start(state), Engine(state) as engine:
+        engine.script(loaded.text)
+        engine.start(once=once)
+        signals.arm()
+        status = watch(engine, signals, once=once)
+        console().print(status_view(engine.plan, status))
+    say(f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds")
+
+
+def say(line: str) -> None:
+    """Print one line as it is."""
+    console().print(line, soft_wrap=True, markup=False)
+
+
+class Signals:
+    """Turns Ctrl-C and SIGTERM into a wish to stop; the second one ends the process."""
+
+    def __init__(self) -> None:
+        """Get ready."""
+        self.asked = threading.Event()
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._mine = threading.current_thread() is threading.main_thread()
+
+    def arm(self) -> None:
+        """Take the signals; again after Spark has started, which takes SIGINT for itself."""
+        if self._mine:
+            for number in self._before:
+                signal.signal(number, self._ask)
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        """Note the wish, or leave."""
+        if self.asked.is_set():
+            os._exit(128 + number)
+        self.asked.set()
+        os.write(2, b"stopping after the unit at hand; again to leave at once\n")
+
+    def __enter__(self) -> Self:
+        """Take the signals."""
+        self.arm()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        """Give them back.  A Ctrl-C that Spark caught while it started is a wish to stop like any other."""
+        if self._mine:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+        if kind is KeyboardInterrupt:
+            self.asked.set()
+        return kind is KeyboardInterrupt
+
+
+def watch(engine: Engine, signals: Signals, *, once: bool) -> Status:
+    """Show progress until the end; stop the engine and give its last status."""
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            engine.wait()
+        except BaseException as failure:  # noqa: BLE001 - handed to the main thread
+            failures.append(failure)
+        finally:
+            ended.set()
+
+    waiter = threading.Thread(target=wait, name="penstock-wait", daemon=True)
+    if once:
+        waiter.start()
+    with screen(engine.plan) as show:
+        pace = Pace()
+        while not ended.is_set() and not signals.asked.is_set():
+            engine.check_running()
+            if pace.is_due():
+                with pace:
+                    show(engine.status())
+            ended.wait(LOOK)
+        if failures:
+            raise failures[0]
+        engine.stop()
+        last = engine.status()
+        show(last)
+    return last
+
+
+@contextmanager
+def _state_of_a_start(state: str) -> Iterator[None]:
+    """Take away again a state that was made for a start which then was refused."""
+    place = None if "://" in state else Path(state)
+    made = None if place is None else _first_missing(place)
+    try:
+        yield
+    except InputError:
+        if place is not None and made is not None and _is_empty_state(place):
+            shutil.rmtree(place)
+            for parent in place.parents:
+                if not parent.is_relative_to(made):
+                    break
+                with suppress(OSError):
+                    parent.rmdir()
+        raise
+
+
+def _first_missing(place: Path) -> Path | None:
+    """Give the topmost directory that would have to be made, None if all are there."""
+    missing = [folder for folder in (place, *place.parents) if not folder.exists()]
+    return missing[-1] if missing else None
+
+
+def _is_empty_state(place: Path) -> bool:
+    """Say whether there is nothing in a state but its lock and an empty journal."""
+    return place.is_dir() and all(
+        each.name == "lock" or (each.is_dir() and not any(each.iterdir())) for each in place.iterdir()
+    )

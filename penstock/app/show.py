@@ -1,0 +1,170 @@
+"""A `Status` for people: how far each stream is, what each slice holds, what each query got, what sharing saves.
+
+One value, shown the same everywhere: live during a run, at its end, and by ``penstock status``.
+
+In:  a plan and a `Status`.  Out: Rich renderables, or one line of plain text.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from penstock.plan.show import show_window
+from penstock.sql.interval import show_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TextIO
+
+    from rich.console import RenderableType
+
+    from penstock.engine.status import GroupStatus, SliceStatus, Status
+    from penstock.plan.build import Plan
+
+MOST_NAMES = 2
+"""Readers of a slice that are named; of more, only the number is given."""
+
+PLAIN_WIDTH = 110
+"""Columns to fill where there is no terminal to ask."""
+
+
+def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
+    """Make a console that is as wide as the terminal, and wide enough where there is none."""
+    made = Console(file=file, stderr=stderr, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PLAIN_WIDTH
+    return made
+
+
+def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = None) -> RenderableType:
+    """Show everything: streams above, slices beside queries, and below what sharing saves."""
+    beside = Table.grid(padding=(0, 3))
+    beside.add_row(Group(*(slice_table(each) for each in status.groups)), query_table(plan, status))
+    return Group(stream_table(status, rates), beside, *savings(status))
+
+
+def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Table:
+    """Show how far each stream is; what was set aside is shown only where there is any, but for late rows."""
+    table = _table("stream", "rows in", *(["rows/s"] if rates is not None else []), "late")
+    aside = {"no_time": "no time", "no_key": "no key", "unwanted": "in no query"}
+    aside = {name: title for name, title in aside.items() if any(getattr(s, name) for s in status.streams)}
+    for title in (*aside.values(), "watermark"):
+        table.add_column(title, justify="right")
+    for stream in status.streams:
+        cells = [f"{stream.rows:,}"]
+        if rates is not None:
+            cells.append(f"{rates.get(stream.name, 0):,.0f}")
+        cells.append(f"{stream.late:,}")
+        cells += [f"{getattr(stream, name):,}" for name in aside]
+        table.add_row(stream.name, *cells, show_time(stream.watermark))
+    return table
+
+
+def slice_table(group: GroupStatus) -> Table:
+    """Show what each slice holds: one line for each range of ages, one column for each stream's state."""
+    sides = {each.side: each.stream for each in group.slices}
+    table = _table("age of the older row")
+    for side, stream in sides.items():
+        table.add_column(stream if len(set(sides.values())) > 1 else f"{stream} ({side})", justify="right")
+    table.add_column("read by")
+    for ages, pieces in _by_ages(group).items():
+        counts = (f"{pieces[side].state_rows:,}" if side in pieces else "" for side in sides)
+        readers = next(iter(pieces.values())).readers
+        named = ", ".join(readers) if len(readers) <= MOST_NAMES else f"{len(readers)} queries"
+        table.add_row(ages, *counts, named or "nobody")
+    return table
+
+
+def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
+    """Bring together the slices of either side that are of the same ages, and have the same readers."""
+    found: dict[tuple[int, int, tuple[str, ...]], dict[str, SliceStatus]] = {}
+    for piece in group.slices:
+        # The right side's first slice begins one microsecond later: equal times belong to the left.
+        start = 0 if piece.youngest == 1 else piece.youngest
+        found.setdefault((start, piece.oldest, piece.readers), {})[piece.side] = piece
+    return {
+        f"{show_duration(start)} to {show_duration(end)}": pieces
+        for (start, end, _), pieces in sorted(found.items(), key=lambda item: item[0][:2])
+    }
+
+
+def query_table(plan: Plan, status: Status) -> Table:
+    """Show what each query got, and how many rows it has not seen yet."""
+    table = _table("query")
+    table.add_column("window")
+    table.add_column("results", justify="right")
+    table.add_column("rows behind", justify="right")
+    for query in status.queries:
+        group, _, _ = plan.find(query.name)
+        window = show_window(group, query.name).removeprefix("WINDOW ")
+        table.add_row(query.name, window, f"{query.results:,}", f"{query.lag_rows:,}")
+    return table
+
+
+def savings(status: Status) -> list[Text]:
+    """Say in two lines what is held and joined once, against what it serves."""
+    held, alone = held_rows(status)
+    results, pairs = sum(each.results for each in status.queries), sum(each.pairs for each in status.groups)
+    return [
+        Text(f"state  {held:,} rows held; the queries one by one would hold {alone:,}{times(alone, held)}"),
+        Text(f"pairs  {pairs:,} joined; delivered as {results:,} results"),
+    ]
+
+
+def held_rows(status: Status) -> tuple[int, int]:
+    """Count the rows held, and those that the queries would hold if each ran alone."""
+    return sum(each.state_rows for each in status.groups), sum(each.unshared_rows for each in status.groups)
+
+
+def times(more: int, less: int) -> str:
+    """Compare two counts, where there is something to compare.
+
+    >>> times(60, 20), times(5, 0)
+    (' (3.0 times as many)', '')
+    """
+    return f" ({more / less:.1f} times as many)" if less else ""
+
+
+def progress_line(status: Status, rates: Mapping[str, float]) -> str:
+    """Say how far everything is, in one line."""
+    rows = sum(each.rows for each in status.streams)
+    behind = sum({each.group: each.lag_rows for each in status.queries}.values())
+    results = sum(each.results for each in status.queries)
+    held, alone = held_rows(status)
+    return (
+        f"rows in {rows:,} ({sum(rates.values()):,.0f}/s)  results {results:,}  "
+        f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}"
+    )
+
+
+def show_time(micros: int | None) -> str:
+    """Write an event time.
+
+    >>> show_time(1_700_000_000_250_000), show_time(None)
+    ('2023-11-14 22:13:20.25', '-')
+    """
+    if micros is None:
+        return "-"
+    try:
+        seconds, rest = divmod(micros, 1_000_000)
+        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+    except (OverflowError, ValueError, OSError):  # beyond what Python's calendar can hold
+        return f"{micros} µs"
+    text = f"{moment:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".")
+    return text if rest else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def _table(first: str, *numbers: str) -> Table:
+    """Begin a table: one column of names, then columns of numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column(first)
+    for title in numbers:
+        table.add_column(title, justify="right")
+    return table

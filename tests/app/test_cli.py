@@ -1,0 +1,164 @@
+"""The command line where no JVM is needed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.app import cli
+from penstock.app.cli import main
+from penstock.app.load import load
+from penstock.app.spark_talk import quiet_spark, use_packaged_java
+from penstock.errors import InputError, RunError
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = str(ROOT / "examples" / "monitor.sql")
+
+
+def test_the_version_needs_no_pyspark_and_is_that_of_the_package():
+    code = "import sys, penstock; print(penstock.__version__, 'pyspark' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split() == [penstock.__version__, "False"]
+
+
+def test_everything_the_package_promises_is_there():
+    for name in penstock.__all__:
+        assert getattr(penstock, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'Motor'"):
+        _ = penstock.Motor
+
+
+def test_version_and_help_end_well(capfd):
+    assert main(["--version"]) == 0
+    assert capfd.readouterr().out == f"penstock {penstock.__version__}\n"
+    assert main(["--help"]) == 0
+    listed = capfd.readouterr().out
+    assert all(command in listed for command in ("demo", "run", "explain", "status", "results", "doctor"))
+
+
+def test_explain_shows_who_reads_each_slice(capfd):
+    assert main(["explain", EXAMPLE]) == 0
+    text = capfd.readouterr().out
+    assert "3 queries" in text
+    assert "-> climate, mould, ice" in text
+
+
+def test_explain_as_json_is_one_json_value(capfd):
+    assert main(["explain", EXAMPLE, "--format", "json"]) == 0
+    plan = json.loads(capfd.readouterr().out)
+    assert [query["name"] for query in plan["chains"][0]["queries"]] == ["climate", "mould", "ice"]
+
+
+def test_explain_as_mermaid_is_a_flow_chart(capfd):
+    assert main(["explain", EXAMPLE, "--format", "mermaid"]) == 0
+    assert capfd.readouterr().out.startswith("flowchart LR\n")
+
+
+def test_explain_leaves_nothing_behind(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", EXAMPLE]) == 0
+    assert capfd.readouterr().err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_fails_when_a_check_fails(monkeypatch, capfd):
+    assert main(["doctor"]) == 0
+    assert "Java" in capfd.readouterr().out
+    monkeypatch.setattr("penstock.app.doctor.MEMORY_NEEDED", 1 << 60)
+    assert main(["doctor"]) == 1
+
+
+def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp_path):
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    script = tmp_path / "job.sql"
+    script.write_text(text + "SET strategy = 'mem-opt';")
+    assert load(script).notices == ()
+    changed = text.replace("path = 'out/ice'", "path = 'out/ice', order = 'adaptive'")
+    script.write_text(changed + "SET strategy = 'cpu-opt'; SET scheduler = 'mqt';")
+    assert load(script).notices == (
+        "strategy = cpu-opt: this version runs every strategy as mem-opt; results are the same",
+        "scheduler = mqt: this version advances all slices together; results are the same",
+        "order = adaptive of ice: this version delivers the same rows in no set order",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(RunError("disk full"), 1), (InputError("no such thing"), 2), (ValueError("first\nsecond"), 1)],
+)
+def test_errors_are_said_in_one_piece_and_debug_shows_the_trace(error, status, monkeypatch, capfd):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert main([]) == status
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("penstock: ")
+    assert "Traceback" not in err
+    monkeypatch.setenv("PENSTOCK_DEBUG", "1")
+    assert main([]) == status
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_lab_and_bench_are_handed_to_the_lab(monkeypatch):
+    seen = []
+
+    class Lab:
+        @staticmethod
+        def main(command, arguments):
+            seen.append((command, arguments))
+            return 3
+
+    monkeypatch.setattr(cli, "import_module", lambda _: Lab)
+    assert main(["lab", "fig", "17", "--help"]) == 3
+    assert main(["bench", "--rows", "5"]) == 3
+    assert seen == [("lab", ["fig", "17", "--help"]), ("bench", ["--rows", "5"])]
+
+
+def test_java_beside_python_is_used_only_where_there_is_no_other(tmp_path, monkeypatch):
+    packaged = tmp_path / "java"
+    packaged.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    use_packaged_java()
+    assert os.environ["JAVA_HOME"] == "/opt/java"
+    monkeypatch.delenv("JAVA_HOME")
+    use_packaged_java()
+    assert os.environ["JAVA_HOME"] == str(packaged)
+
+
+def test_chatter_of_a_child_is_dropped_and_a_crash_is_passed_on(capfd):
+    with quiet_spark():
+        subprocess.run(
+            ["sh", "-c", "echo 'Setting default log level to \"WARN\".' >&2; echo 'SIGSEGV (0xb)' >&2"],
+            check=True,
+        )
+    assert capfd.readouterr().err == "SIGSEGV (0xb)\n"
+
+
+def fail_quietly(log_line):
+    with quiet_spark() as log:
+        log.write_text(log_line)
+        raise RunError("the join failed")
+
+
+def test_the_log_of_a_failed_run_is_kept_and_named():
+    with pytest.raises(RunError) as caught:
+        fail_quietly("ERROR Executor")
+    (note,) = caught.value.__notes__
+    log = Path(note.removeprefix("Spark's own log is in "))
+    assert log.read_text() == "ERROR Executor"
+    shutil.rmtree(log.parent)
+
+
+def test_the_log_of_a_good_run_is_removed():
+    with quiet_spark() as log:
+        log.write_text("WARN nothing")
+    assert not log.parent.exists()

@@ -1,0 +1,220 @@
+"""`penstock run` from end to end, on the example of the README, against DuckDB."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from penstock.app.cli import main
+from penstock.engine.store import Store
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+STATE = ".penstock/monitor"
+WHERE = {
+    "climate": (10, "true"),
+    "mould": (60, "T.Value > 15 AND H.Value > 60"),
+    "ice": (600, "T.Value < -5 AND H.Value > 95"),
+}
+
+
+def example(folder):
+    """Put the example and its readings into `folder`."""
+    shutil.copy(EXAMPLES / "monitor.sql", folder)
+    subprocess.run([sys.executable, EXAMPLES / "make_readings.py"], cwd=folder, check=True)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The example, run once to its end."""
+    folder = tmp_path_factory.mktemp("example")
+    example(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["run", "monitor.sql", "--once"]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(ended, monkeypatch):
+    monkeypatch.chdir(ended)
+    return ended
+
+
+def expected(query):
+    """Ask DuckDB for a query's (Room, temperature, humidity)."""
+    seconds, where = WHERE[query]
+    found = duckdb.sql(f"""
+        SELECT T.Room, T.Value, H.Value
+        FROM 'data/temperature/*.parquet' T JOIN 'data/humidity/*.parquet' H ON T.Room = H.Room
+        WHERE {where} AND abs(epoch_us(T.ts) - epoch_us(H.ts)) < {seconds} * 1000000
+    """)
+    return Counter(found.fetchall())
+
+
+def printed(capfd, *arguments):
+    assert main(list(arguments)) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    return out
+
+
+def rows(capfd, query):
+    """Read a query's results through the command line."""
+    lines = printed(capfd, "results", query, "--state", STATE, "--format", "json").splitlines()
+    found = (json.loads(line) for line in lines)
+    return Counter((row["Room"], row["temperature"], row["humidity"]) for row in found)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("query", WHERE)
+def test_results_are_those_of_another_engine(query, capfd):
+    assert rows(capfd, query) == expected(query)
+    count = printed(capfd, "results", query.upper(), "--state", STATE, "--count")
+    assert int(count) == expected(query).total()
+
+
+@pytest.mark.usefixtures("here")
+def test_status_tells_what_was_read_and_delivered(capfd):
+    status = json.loads(printed(capfd, "status", "--state", STATE, "--format", "json"))
+    assert {each["name"]: each["rows"] for each in status["streams"]} == {
+        "Temperature": 1440,
+        "Humidity": 1440,
+    }
+    assert {each["name"]: each["results"] for each in status["queries"]} == {
+        query: expected(query).total() for query in WHERE
+    }
+    assert all(each["lag_rows"] == 0 for each in status["queries"])
+    text = printed(capfd, "status", "--state", STATE)
+    assert "rows held; the queries one by one would hold" in text
+
+
+@pytest.mark.usefixtures("here")
+def test_results_are_written_as_a_table_and_as_csv(capfd):
+    table = printed(capfd, "results", "ice", "--state", STATE, "--limit", "2")
+    assert "2 of 7 results" in table
+    text = printed(capfd, "results", "ice", "--state", STATE, "--format", "csv")
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert len(found) == 7
+    assert found[0]["Room"] == "0"
+
+
+@pytest.mark.usefixtures("here")
+def test_an_unknown_query_is_refused_with_the_nearest_name(capfd):
+    assert main(["results", "climat", "--state", STATE]) == 2
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "penstock: query climat does not exist: did you mean climate?\n")
+
+
+def test_running_again_adds_nothing(here, capfd):
+    before = {path: path.stat().st_size for path in here.glob("out/*/*.parquet")}
+    said = printed(capfd, "run", "monitor.sql", "--once")
+    assert "done after" in said
+    assert {path: path.stat().st_size for path in here.glob("out/*/*.parquet")} == before
+    assert rows(capfd, "mould") == expected("mould")
+
+
+def test_another_script_on_the_same_state_is_refused(here, capfd):
+    text = (here / "monitor.sql").read_text().replace("WINDOW 1 minute", "WINDOW 2 minutes")
+    (here / "other.sql").write_text(text)
+    assert main(["run", "other.sql", "--once", "--state", STATE]) == 2
+    assert "query mould is not the same" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("here")
+def test_a_state_that_an_engine_owns_is_refused(capfd):
+    owner = Store(STATE)
+    try:
+        assert main(["run", "monitor.sql", "--once"]) == 1
+    finally:
+        owner.close()
+    err = capfd.readouterr().err
+    assert "is owned by" in err
+    assert "Traceback" not in err
+
+
+def test_what_only_spark_can_refuse_leaves_no_state_behind(here, capfd):
+    text = (
+        (here / "monitor.sql")
+        .read_text()
+        .replace("out/", "out2/")
+        .replace("SELECT T.Room,", "SELECT rom(T.Room),")
+    )
+    (here / "misspelt.sql").write_text(text)
+    assert main(["run", "misspelt.sql", "--once", "--state", "new/deep/state"]) == 2
+    err = capfd.readouterr().err
+    assert "rom" in err
+    assert "Traceback" not in err
+    assert not (here / "new").exists()
+    assert not (here / "out2").exists()
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_run_goes_on_once_it_is_mended(
+    tmp_path, monkeypatch, capfd
+):
+    example(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    last = tmp_path / "data" / "humidity" / "2.parquet"
+    whole, date = last.read_bytes(), last.stat()
+    last.write_bytes(b"PAR1 this is not Parquet")
+    os.utime(last, (date.st_atime, date.st_mtime))
+    assert main(["run", "monitor.sql", "--once"]) == 1
+    err = capfd.readouterr().err
+    assert str(last) in err
+    assert "\tat org.apache" not in err
+    assert "Traceback" not in err
+    last.write_bytes(whole)
+    os.utime(last, (date.st_atime, date.st_mtime))
+    assert main(["run", "monitor.sql", "--once"]) == 0
+    capfd.readouterr()
+    assert rows(capfd, "ice") == expected("ice")
+
+
+def test_a_running_engine_can_be_looked_at_and_ends_well_on_sigterm(tmp_path, monkeypatch, capfd):
+    example(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "penstock.app.cli", "run", "monitor.sql"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            wait_until(lambda: "ice" in results_so_far(capfd), running)
+            assert main(["run", "monitor.sql"]) == 1
+            assert "is owned by" in capfd.readouterr().err
+        finally:
+            running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert "stopped after" in out
+    assert err == "stopping after the unit at hand; again to leave at once\n"
+    assert rows(capfd, "ice") == expected("ice")
+
+
+def results_so_far(capfd):
+    """Name the queries of which there are results."""
+    if main(["status", "--state", STATE, "--format", "json"]) != 0:
+        capfd.readouterr()
+        return []
+    status = json.loads(capfd.readouterr().out)
+    complete = all(each["rows"] == 1440 for each in status["streams"])
+    return [
+        each["name"] for each in status["queries"] if each["results"] and not each["lag_rows"] and complete
+    ]
+
+
+def wait_until(condition, process, seconds=120):
+    """Wait for a condition, as long as the process lives."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.5)
