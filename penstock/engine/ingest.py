@@ -55,6 +55,8 @@ class BatchTask:
     batch: int
     logs: tuple[LogTask, ...]
     time_column: str
+    time_type: pa.DataType | None
+    """The Arrow type of the time column if it is a timestamp: then it is `ROW_TIME` under another type."""
     watermark: int | None
     key_bits: int = 64
     """Bits of a digest that are used; fewer than 64 only where a test wants collisions."""
@@ -66,7 +68,9 @@ class BatchTask:
             name, parts = key_names(number, task.log)
             names += [name, *parts, *bit_names(number, task.log)]
         stored = {column for task in self.logs for column in task.log.columns}
-        return names + sorted(stored)
+        if self.time_type is not None:
+            stored.discard(self.time_column)
+        return list(dict.fromkeys([*names, *sorted(stored)]))
 
 
 @dataclass(slots=True)
@@ -79,8 +83,8 @@ class BatchPart:
     no_key: int = 0
     unwanted: int = 0
     newest: int | None = None
-    hollow: list[str] = field(default_factory=list)
-    """Stored columns that were null in every row: a file with another schema reads like that."""
+    nulls: bool = False
+    """Whether some column had nulls: a file that lacks the column reads like that."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
@@ -94,7 +98,7 @@ def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     """Sort out the rows that can join from those that cannot, and write the former to every log."""
     part = BatchPart(rows=table.num_rows)
-    part.hollow = [name for name in table.column_names if table.column(name).null_count == table.num_rows]
+    part.nulls = any(column.null_count for column in table.columns)
     times = table.column(ROW_TIME)
     part.no_time = times.null_count
     t = pc.fill_null(times, _NO_TIME).to_numpy()
@@ -144,8 +148,8 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
         t=batch.t if whole else batch.t[kept],
         pattern=pattern if pattern is None or whole else pattern[kept],
         table=patterns,
-        columns=_stored_columns(rows, log, task.time_column, key_columns),
-        time_columns=_time_columns(rows, log, task.time_column),
+        columns=_stored_columns(rows, log, task, key_columns),
+        time_columns=_time_columns(log, task),
     )
     file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
     segment = write_segment(task.files, file, content, first=task.batch, last=task.batch)
@@ -171,20 +175,18 @@ def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.
 
 
 def _stored_columns(
-    rows: pa.Table, log: LogPlan, time_column: str, keys: Sequence[str]
+    rows: pa.Table, log: LogPlan, task: BatchTask, keys: Sequence[str]
 ) -> dict[str, pa.Array]:
     """Collect the columns to store: the key where it is needed, and what the queries read."""
     stored = {f"{KEY}{place}": _whole(rows, name) for place, name in enumerate(keys)}
-    derived = _time_columns(rows, log, time_column)
+    derived = _time_columns(log, task)
     return stored | {name: _whole(rows, name) for name in log.columns if name not in derived}
 
 
-def _time_columns(rows: pa.Table, log: LogPlan, time_column: str) -> dict[str, pa.DataType]:
+def _time_columns(log: LogPlan, task: BatchTask) -> dict[str, pa.DataType]:
     """Find the time column if the queries read it and it is a timestamp: then it need not be stored."""
-    if time_column not in log.columns:
-        return {}
-    kind = rows.schema.field(time_column).type
-    return {time_column: kind} if pa.types.is_timestamp(kind) and kind.unit == "us" else {}
+    stored = task.time_type is not None and task.time_column in log.columns
+    return {task.time_column: task.time_type} if stored else {}
 
 
 def _whole(rows: pa.Table, name: str) -> pa.Array:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.complaints import named_file
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
-from penstock.engine.sources import ROW_FILE, ROW_TIME, with_ingest_columns
+from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
 from penstock.errors import RunError
 from penstock.log.files import open_files
 
@@ -50,6 +49,8 @@ class Ingester:
         )
         self._rows = with_ingest_columns(source, stream, tuple(task.log for task in self._logs))
         self._tasks = source.sparkSession.sparkContext.defaultParallelism
+        self._time_type = arrow_time_type(stream, source.sparkSession)
+        self._checked: set[str] = set()
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
 
@@ -77,7 +78,7 @@ class Ingester:
             return
         rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", "ingest")
         parts = ingest_job(rows, self._task(before), self._tasks)
-        self._check_files(rows, parts)
+        self._check_files(parts)
         after = _advanced(before, batch_id, parts, self.stream.lateness)
         if after.late + after.no_time > before.late + before.no_time:
             self._keep_aside(rows, before)
@@ -97,6 +98,7 @@ class Ingester:
             batch=before.batches,
             logs=self._logs,
             time_column=self.stream.time,
+            time_type=self._time_type,
             watermark=before.watermark,
             key_bits=self.key_bits,
         )
@@ -110,13 +112,13 @@ class Ingester:
         place = self.store.files.path(f"late/{self.stream.name.lower()}/batch={before.batches}")
         rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
 
-    def _check_files(self, rows: DataFrame, parts: list[dict[str, Any]]) -> None:
-        """Look at the files themselves when a column came back empty: Spark reads a missing column as null."""
-        suspect = {name for part in parts for name in part["hollow"]}
-        if not suspect or self.stream.format.lower() != "parquet" or ROW_FILE not in rows.columns:
+    def _check_files(self, parts: list[dict[str, Any]]) -> None:
+        """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""
+        if self.stream.format.lower() != "parquet" or not any(part["nulls"] for part in parts):
             return
-        for row in rows.select(ROW_FILE).distinct().collect():
-            self._check_columns(named_file(RunError(f"reading file {row[0]}")) or row[0])
+        for name in source_files(self.stream) - self._checked:
+            self._check_columns(name)
+            self._checked.add(name)
 
     def _check_columns(self, path: str) -> None:
         """Refuse a Parquet file that lacks a declared column."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import fsspec
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
@@ -30,7 +31,6 @@ _FLOATS = frozenset({"float", "double"})
 _NESTED = ("array", "struct")
 
 ROW_TIME = "penstock_t"
-ROW_FILE = "penstock_file"
 
 
 def schema_ddl(stream: Stream) -> str:
@@ -80,8 +80,6 @@ def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
             f"stream {stream.name} declares column {missing[0]}, which its {stream.format} source does not have; "
             f"it has {', '.join(source.columns)}"
         )
-    if stream.format.lower() in FILE_FORMATS:
-        return source.withColumn(ROW_FILE, F.col("_metadata.file_path"))
     return source.select(
         *(F.col(f"`{each.name}`").cast(each.type).alias(each.name) for each in stream.columns)
     )
@@ -115,10 +113,31 @@ def time_expression(stream: Stream) -> str:
     return f"unix_micros({name})"
 
 
+def arrow_time_type(stream: Stream, spark: SparkSession) -> pa.DataType | None:
+    """Give the Arrow type Spark uses for a timestamp column; None for a date, which is not in microseconds."""
+    column = stream.column(stream.time)
+    kind = column.type if column else ""
+    if kind == "date":
+        return None
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    return pa.timestamp("us", None if kind == "timestamp_ntz" else zone)
+
+
+def source_files(stream: Stream) -> set[str]:
+    """List the files of a file source that are there now."""
+    files, where = fsspec.core.url_to_fs(dict(stream.options).get("path", ""))
+    places = files.glob(where) if any(sign in where for sign in "*?[{") else [where]
+    found = (name for place in places for name in files.find(place))
+    return {name for name in found if not name.rpartition("/")[2].startswith(("_", "."))}
+
+
 def key_names(number: int, log: LogPlan) -> tuple[str, list[str]]:
-    """Name the columns that carry a log's key through ingest: the 64-bit one, and the key itself if needed."""
+    """Name the columns that carry a log's key through ingest: the 64-bit one, and the key itself if needed.
+
+    A plain bigint column is its own 64-bit key.
+    """
     parts = [] if log.whole_key else [f"penstock_k{number}_{place}" for place in range(len(log.key))]
-    return f"penstock_h{number}", parts
+    return log.plain_key or f"penstock_h{number}", parts
 
 
 def bit_names(number: int, log: LogPlan) -> list[str]:
@@ -131,6 +150,8 @@ def bit_names(number: int, log: LogPlan) -> list[str]:
 def _key_columns(number: int, log: LogPlan) -> list[Column]:
     """Evaluate a log's key: null in the 64-bit column means that the row can never match."""
     name, parts = key_names(number, log)
+    if log.plain_key:
+        return []
     if log.whole_key:
         return [F.expr(_as_integer(log.key[0])).alias(name)]
     values = [F.expr(_as_value(part)) for part in log.key]

@@ -40,7 +40,8 @@ FAN = 8
 """Neighbours of one generation that are merged into one of the next."""
 
 SHARES = 8
-"""A merged segment spans at most this share of the longest window, so that its rows end at about the same time."""
+"""Segments become one only if they end within this share of the time that rows are kept, so that what has ended is
+never a large part of what is stored."""
 
 THIN = 0.5
 """The share of ended rows from which a segment is rewritten without them."""
@@ -131,11 +132,11 @@ def choose_rewrites(
     settled = sorted(
         (each for each in segments if each.last < passed), key=lambda each: (each.first, each.name)
     )
-    longest = max((far for claim in claims for far in claim.reaches), default=0)
+    widest = _kept_time(settled, claims) // SHARES
     chosen: list[tuple[Segment, ...]] = []
     run: list[Segment] = []
     for segment in settled:
-        if run and not _may_join(run, segment, longest // SHARES):
+        if run and not _may_join(run, segment, widest):
             chosen += _thin(run, claims)
             run = []
         run.append(segment)
@@ -145,12 +146,30 @@ def choose_rewrites(
     return chosen + _thin(run, claims)
 
 
+def _kept_time(segments: Sequence[Segment], claims: Iterable[Horizon]) -> int:
+    """Say how much time lies between the newest row and the oldest that may be of use.
+
+    In order and in step that is the longest window.  It is more while the partner is behind or lets rows be late::
+
+        oldest of use        watermark of the partner        newest
+        |------ reach -------|------ lateness, lag ----------|
+    """
+    if not segments:
+        return 0
+    newest, oldest = max(each.max_t for each in segments), min(each.min_t for each in segments)
+    ends = [
+        oldest if claim.watermark is None else claim.watermark - max(claim.reaches, default=0) for claim in claims
+    ]
+    return max(0, newest - min(ends, default=newest))
+
+
 def _may_join(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
-    """Say whether a segment can be merged with those before it: same generation, not too wide together."""
-    oldest = min(each.min_t for each in run)
-    newest = max(each.max_t for each in (*run, segment))
-    same = segment.generation == run[0].generation
-    return same and (newest - min(oldest, segment.min_t) <= widest)
+    """Say whether a segment can be merged with those before it: same generation, and ending at about the same time.
+
+    How far back each reaches does not matter: rows that came late end before the segment they are in.
+    """
+    ends = [each.max_t for each in (*run, segment)]
+    return segment.generation == run[0].generation and max(ends) - min(ends) <= widest
 
 
 def _thin(segments: Sequence[Segment], claims: Sequence[Horizon]) -> list[tuple[Segment, ...]]:

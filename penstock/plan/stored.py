@@ -35,12 +35,14 @@ WHOLE_TYPES = frozenset(
 class KeyPart:
     """One column of a join key: a Spark SQL expression over the stream, and the type it is compared as.
 
-    `cast` says that the expression is not of that type yet.  `type` is empty where only Spark can tell.
+    `cast` says that the expression is not of that type yet.  `type` is empty where only Spark can tell.  `column` is
+    set where the expression is a plain column.
     """
 
     expression: str
     type: str
     cast: bool = False
+    column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,12 @@ class LogPlan:
         """Say whether 64 bits hold the whole key, so that equal hashes are equal keys."""
         return len(self.key) == 1 and self.key[0].type in WHOLE_TYPES
 
+    @property
+    def plain_key(self) -> str:
+        """Name the column that is the key as it stands, a bigint; empty if the key has to be computed."""
+        part = self.key[0]
+        return part.column if self.whole_key and part.type == "bigint" and not part.cast else ""
+
     def mask(self, predicates: Iterable[str]) -> int:
         """Give the bits of some of this log's predicates."""
         return sum(1 << self.predicates.index(each) for each in set(predicates))
@@ -79,7 +87,8 @@ def _key_part(stream: Stream, expression: str, common: str) -> KeyPart:
     """Type one key column: the common type if there is one, else the declared type of a plain column."""
     column = stream.column(expression.strip("`"))
     declared = column.type if column else ""
-    return KeyPart(expression, common or declared, cast=bool(common) and common != declared)
+    name = column.name if column else ""
+    return KeyPart(expression, common or declared, cast=bool(common) and common != declared, column=name)
 
 
 def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyPart, ...]:
@@ -88,7 +97,7 @@ def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyP
     Of ``CAST(A.n AS BIGINT) = B.k`` only the type of B.k is declared; that no cast was asked for says they are equal.
 
     >>> agreed((KeyPart("CAST(n AS BIGINT)", ""),), (KeyPart("k", "bigint"),))
-    (KeyPart(expression='CAST(n AS BIGINT)', type='bigint', cast=False),)
+    (KeyPart(expression='CAST(n AS BIGINT)', type='bigint', cast=False, column=''),)
     """
     return tuple(
         replace(part, type=part.type or other.type) for part, other in zip(mine, theirs, strict=True)
