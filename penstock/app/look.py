@@ -17,11 +17,11 @@ import pyarrow.dataset as ds
 from fsspec.core import url_to_fs
 
 from penstock.app.spark_talk import quiet_spark
+from penstock.engine.change import next_plan
 from penstock.engine.status import look_at
 from penstock.engine.store import peek
 from penstock.errors import InputError
 from penstock.log.files import open_files
-from penstock.plan.build import build_plan
 from penstock.plan.codec import workload_from_json
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class State:
         ledger = peek(url)
         if not ledger.plan:
             raise InputError(f"state {url} serves no query yet: its run is still starting, or never did")
-        return cls(url, build_plan(*workload_from_json(ledger.plan)))
+        return cls(url, next_plan(*workload_from_json(ledger.plan), ledger))
 
     def ledger(self) -> Ledger:
         """Read what is true now."""
@@ -64,7 +64,7 @@ class State:
 
     def count(self, name: str) -> int:
         """Count a query's committed results."""
-        return self.ledger().results.get(self.query(name).name, 0)
+        return self.ledger().query(self.query(name).name).results
 
     def results(self, name: str, limit: int | None, *, debug: bool = False) -> pa.Table:
         """Read a query's committed results, in no set order, at most `limit` of them."""
@@ -85,7 +85,7 @@ class State:
 
         with quiet_spark(debug=debug):
             spark = embedded_session()
-            rows = read_results(spark, open_files(self.url), self.plan, name)
+            rows = read_results(spark, open_files(self.url), self.plan, self.ledger(), name)
             return (rows if limit is None else rows.limit(limit)).toArrow()
 
 

@@ -12,38 +12,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.complaints import short_message
-from penstock.engine.deliver import set_names
+from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.plan.group import Group, Member
-    from penstock.sql.query import Query, Side, Stream
-
-
-def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
-    """List the columns of one side that some query's output or residual reads."""
-    wanted: set[str] = set()
-    for member in group.members:
-        wanted |= member.query.left_columns if side == "l" else member.query.right_columns
-    return tuple(name for name in group.log(side).columns if name in wanted)
-
-
-def pair_schema(group: Group, left: Stream, right: Stream) -> str:
-    """Write the schema of a group's pairs as Spark DDL."""
-    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if group.selective else ""
-    return (
-        f"l {_struct(left, pair_columns(group, 'l'))}, r {_struct(right, pair_columns(group, 'r'))}, "
-        f"level smallint{sets}"
-    )
-
-
-def _struct(stream: Stream, names: tuple[str, ...]) -> str:
-    """Write some columns of a stream as a struct type."""
-    fields = (column for column in stream.columns if column.name in names)
-    inside = ", ".join(f"`{column.name}`: {column.type}" for column in fields)
-    return f"struct<{inside or 'nothing: tinyint'}>"
+    from penstock.sql.query import Query, Stream
 
 
 def is_computed(query: Query) -> bool:
@@ -53,12 +29,16 @@ def is_computed(query: Query) -> bool:
 
 def wants(group: Group, number: int, member: Member) -> Column:
     """Say, in Spark SQL, whether a pair is one of a query's results."""
-    if group.selective:
+    return wanted_pairs(member.query, number, member.levels, selective=group.selective)
+
+
+def wanted_pairs(query: Query, number: int, levels: tuple[int, int], *, selective: bool) -> Column:
+    """Choose a query's pairs by its number in the query set, or by its slices where there are no sets."""
+    if selective:
         mine = F.expr(f"getbit(s{number // 64}, {number % 64}) = 1")
     else:
-        first, last = member.levels
-        mine = F.expr(f"level >= {first} AND level < {last}")
-    for condition in member.query.residual:
+        mine = F.expr(f"level >= {levels[0]} AND level < {levels[1]}")
+    for condition in query.residual:
         mine &= F.expr(f"({condition})")
     return mine
 

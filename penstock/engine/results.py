@@ -5,11 +5,13 @@ In:  the plan and the state's files.  Out: Spark DataFrames.  Nothing here sees 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
-from penstock.engine.pairs import pair_schema, view
+from penstock.engine.pairs import output_columns, wanted_pairs
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
 from penstock.log.files import open_files
@@ -17,31 +19,43 @@ from penstock.log.files import open_files
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
-    from penstock.sql.query import Stream
+    from penstock.sql.query import Query, Stream
 
 _EMPTY = "part-00000000-schema.parquet"
 """The file without rows that every parquet sink begins with."""
 
 
-def read_results(spark: SparkSession, files: Files, plan: Plan, name: str) -> DataFrame:
+def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
     """Read a query's committed results from its sink."""
-    group, number, member = plan.find(name)
+    group, _, member = plan.find(name)
     query = member.query
     if query.sink.kind == "parquet":
         return spark.read.parquet(query.sink.option("path"))
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
-    left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
-    schema, place = pair_schema(group, left, right), f"table/{group.id}"
+    rows = [
+        _read_table(spark, files, f"table/{group.id}/{table['directory']}", table, query)
+        for table in ledger.tables.get(group.id, ())
+        if query.name in table["members"]
+    ]
+    return reduce(DataFrame.unionByName, rows)
+
+
+def _read_table(
+    spark: SparkSession, files: Files, place: str, table: Mapping[str, Any], query: Query
+) -> DataFrame:
+    """Select a query's results from the pairs its group stored under one version of the plan."""
+    number, first, last = table["members"][query.name]
     there = files.list(place)  # the directory comes with the first pair
-    pairs = (
-        spark.read.schema(schema).parquet(files.path(place)) if there else spark.createDataFrame([], schema)
-    )
-    return view(pairs, group, number, member)
+    reader = spark.read.schema(table["schema"])
+    pairs = reader.parquet(files.path(place)) if there else spark.createDataFrame([], table["schema"])
+    mine = wanted_pairs(query, number, (first, last), selective=table["selective"])
+    return pairs.where(mine).select(*output_columns(query))
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:

@@ -32,7 +32,7 @@ from penstock.join.sets import query_sets
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,16 +47,21 @@ class Stretch:
     name: str
     min_t: int
     max_t: int
+    layout: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SideTask:
-    """One stream's part in a unit: segments already joined, segments that are new, and what to read of them."""
+    """One stream's part in a unit: segments already joined, segments that are new, and what to read of them.
+
+    `columns` have their Arrow types, for segments that lack one.  `masks` are the predicate bits each query needs, by
+    layout of the segment; None where the query takes nothing from such segments.
+    """
 
     old: tuple[Stretch, ...]
     new: tuple[Stretch, ...]
-    columns: tuple[str, ...]
-    masks: tuple[int, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
+    masks: Mapping[int, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class UnitTask:
     @property
     def queries(self) -> int:
         """Count the queries of the group."""
-        return len(self.left.masks)
+        return next((len(masks) for masks in self.left.masks.values()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
         segment = read_segment(task.files, stretch.name)
         rows = rows_in_range(segment.rows.h, first, last)
         if rows.start < rows.stop:
-            sets = query_sets(segment.table, side.masks) if task.selective else _NO_SETS
+            sets = query_sets(segment.table, side.masks[stretch.layout]) if task.selective else _NO_SETS
             portions.append(_Portion(stretch, segment, rows, sets))
     return portions
 
@@ -171,10 +176,17 @@ def _record_batch(
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _gather(portion: _Portion, rows: NDArray[np.int64], names: Sequence[str]) -> pa.StructArray:
-    """Collect some columns of some rows of a segment as one struct."""
+def _gather(
+    portion: _Portion, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
+) -> pa.StructArray:
+    """Collect some columns of some rows of a segment as one struct; one it lacks is null, and nobody reads it."""
     places = pa.array(rows + portion.rows.start)
-    arrays = [portion.segment.column(name).take(places) for name in names]
-    if not names:  # Arrow needs a field to know the length of a struct
+    if not columns:  # Arrow needs a field to know the length of a struct
         return pa.StructArray.from_arrays([pa.nulls(len(places), pa.int8())], ["nothing"])
-    return pa.StructArray.from_arrays(arrays, list(names))
+    arrays = [
+        portion.segment.column(name).take(places)
+        if portion.segment.has(name)
+        else pa.nulls(len(places), kind)
+        for name, kind in columns
+    ]
+    return pa.StructArray.from_arrays(arrays, [name for name, _ in columns])
