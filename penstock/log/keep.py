@@ -158,7 +158,8 @@ def _kept_time(segments: Sequence[Segment], claims: Iterable[Horizon]) -> int:
         return 0
     newest, oldest = max(each.max_t for each in segments), min(each.min_t for each in segments)
     ends = [
-        oldest if claim.watermark is None else claim.watermark - max(claim.reaches, default=0) for claim in claims
+        oldest if claim.watermark is None else claim.watermark - max(claim.reaches, default=0)
+        for claim in claims
     ]
     return max(0, newest - min(ends, default=newest))
 
