@@ -29,7 +29,6 @@ from penstock.engine.store import Store
 from penstock.engine.workload import Workload, find_name, workload_difference
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
-from penstock.log.files import open_files
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.show import plan_text
@@ -152,6 +151,7 @@ class Engine:
         self._joiner.watchers = self._watchers
         self._joiner.publish_pending()
         clear_staging(self._roots(plan))
+        self._store.files.delete_tree("spool")  # all of it was handed over
         write_empty_results(plan, empty)
         self._joiner.start()
         self._ingesters = [
@@ -200,7 +200,7 @@ class Engine:
         return own + [self._store.files.path(f"table/{group.id}") for group in plan.groups]
 
     def _hand_over(self, publication: Publication) -> None:
-        """Give a unit's results to a console or callback, then let go of the files."""
+        """Give a unit's results to a console or callback."""
         rows = self.spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
         _, _, member = self.plan.find(publication.query)
         if member.query.sink.kind == "console":
@@ -212,8 +212,6 @@ class Engine:
             raise InputError(
                 f"query {publication.query} delivers to a callback: register it again with its function"
             )
-        for move in publication.moves:
-            open_files(move.root).delete(move.final)
 
     def wait(self) -> None:
         """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered."""
