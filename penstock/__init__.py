@@ -4,7 +4,7 @@ The tour, in five calls::
 
     import penstock
 
-    engine = penstock.Engine(state="state")                    # owns a state directory
+    engine = penstock.Engine(state="state")          # owns a state directory
     engine.stream("Temperature", temperatures, time="ts", lateness="5 seconds")
     engine.stream("Humidity", humidities, time="ts", lateness="5 seconds")
     damp = engine.query(
@@ -12,8 +12,8 @@ The tour, in five calls::
         "SELECT T.Room, H.Value FROM Temperature T JOIN Humidity H ON T.Room = H.Room WINDOW 1 min",
         sink=penstock.parquet("out/damp"),
     )
-    engine.start()                                             # ingests and joins in the background
-    engine.process_available()                                 # all input that is there is joined and delivered
+    engine.start()                                   # ingests and joins in the background
+    engine.process_available()                       # all input that is there is joined and delivered
     damp.results().show()
     engine.stop()
 

@@ -77,8 +77,16 @@ def main(arguments: list[str] | None = None) -> int:
     except PenstockError as error:
         return _say(error, 1)
     except Exception as error:  # noqa: BLE001 - the last place to say it in a sentence
-        return _say(error, 1)
+        return _usage(error) or _say(error, 1)
     return 0
+
+
+def _usage(error: Exception) -> int:
+    """Show what a command of the lab was given wrongly; 0 if this is another kind of error."""
+    show, status = getattr(error, "show", None), getattr(error, "exit_code", 0)
+    if show is not None:
+        show()
+    return int(status)
 
 
 def _say(error: Exception, status: int) -> int:

@@ -35,6 +35,7 @@ _CHATTER = (
     "Setting Spark log level to",
     "To adjust logging level use",
     ":: loading settings ::",
+    '{"ts": ',  # what pyspark logs about an error that it also raises
 )
 
 _LOG4J = """\

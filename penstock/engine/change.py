@@ -1,7 +1,7 @@
 """A change of plan: from one set of queries to another, as one commit.
 
-Nothing is moved.  A chain is cut anew where the windows end now; its cursor stays where it is; segments stay as they are
-and keep saying by which *layout* they were written.  What a new query gets of the past is what is held::
+Nothing is moved.  A chain is cut anew where the windows end now; its cursor stays where it is; segments stay as they
+are and keep saying by which *layout* they were written.  What a new query gets of the past is what is held::
 
                        held in the log                 cursor
     ---(let go)---|=====================================|---------- rows to come ------->
@@ -86,7 +86,7 @@ def plan_commit(plan: Plan, before: Plan | None, change: Change, ledger: Ledger)
     """Write the commit that makes a plan true."""
     groups = {group.id: _group_state(group, ledger) for group in plan.groups}
     starts = {
-        member.query.name: _start(group, member, groups[group.id]["cursors"][0], before, change, ledger)
+        member.query.name: _start(group, member, before, change, ledger)
         for group in plan.groups
         for member in group.members
         if member.query.name in change.added + change.altered
@@ -136,22 +136,16 @@ def _group_state(group: Group, ledger: Ledger) -> dict[str, Any]:
 
 
 def _start(
-    group: Group,
-    member: Member,
-    cursor: list[int],
-    before: Plan | None,
-    change: Change,
-    ledger: Ledger,
+    group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger
 ) -> dict[str, Any]:
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
     known: QueryState = ledger.query(member.query.name)
     held = before is not None and any(ledger.segments(group.log(side).id) for side in _SIDES)
     new = member.query.name in change.added
-    floors = [_floor(group, member, side, before, ledger) if before else None for side in _SIDES]
     return {
         "results": known.results,
-        "backfill": cursor if held and new else None,
-        "floors": floors,
+        "backfill": _group_state(group, ledger)["cursors"][0] if held and new else None,
+        "floors": [_floor(group, member, side, before, ledger) if before else None for side in _SIDES],
     }
 
 

@@ -32,7 +32,6 @@ from penstock.engine.store import Store
 from penstock.engine.workload import Workload, find_name, stream_difference
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
-from penstock.log.files import open_files
 from penstock.plan.codec import workload_from_json
 from penstock.plan.show import plan_text
 
@@ -112,7 +111,7 @@ class Engine:
     ) -> QueryHandle:
         """Register a query, also while running; its results go to `sink`, by default the state's own table.
 
-        While running it starts with what is held of the past; `QueryHandle.complete_from` says from when on it is exact.
+        While running it starts with what is held of the past; `QueryHandle.complete_from` says from when it is exact.
         """
         self._workload.add_query(name, sql, sink, options)
         self._take_up(lambda: self._workload.drop_query(name))
@@ -183,6 +182,7 @@ class Engine:
         joiner.watchers = self._watchers
         joiner.publish_pending()
         clear_staging(self._roots(plan))
+        self._store.files.delete_tree("spool")  # all of it was handed over
         write_empty_results(plan, empty)
         joiner.start()
         self._joiner = joiner
@@ -277,7 +277,7 @@ class Engine:
         return own + tables
 
     def _hand_over(self, publication: Publication) -> None:
-        """Give a unit's results to a console or callback, then let go of the files."""
+        """Give a unit's results to a console or callback."""
         rows = self.spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
         _, _, member = self.plan.find(publication.query)
         if member.query.sink.kind == "console":
@@ -289,8 +289,6 @@ class Engine:
             raise InputError(
                 f"query {publication.query} delivers to a callback: register it again with its function"
             )
-        for move in publication.moves:
-            open_files(move.root).delete(move.final)
 
     def wait(self) -> None:
         """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered."""

@@ -22,7 +22,7 @@ from penstock.engine.deliver import Delivery, Target
 from penstock.engine.jobs import rewrite_job, unit_job
 from penstock.engine.pairs import computed_column, is_computed
 from penstock.engine.shape import pair_columns, pair_schema
-from penstock.engine.sinks import SPOOLED, publications, publish, sink_root
+from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
 from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask
 from penstock.log.keep import choose_rewrites, is_ended
@@ -249,6 +249,9 @@ class Joiner(threading.Thread):
         if pending:
             done = [[each.unit, each.query] for each in pending]
             self.store.commit({"kind": "published", "units": done})
+        for publication in pending:
+            if publication.query:
+                let_go(publication)
 
     def _tidy(self, log: str) -> None:
         """Let go of what has ended, and rewrite what is worth it."""

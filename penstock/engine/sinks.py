@@ -122,6 +122,12 @@ def publish(publication: Publication) -> None:
         open_files(move.root).move(move.staged, move.final)
 
 
+def let_go(publication: Publication) -> None:
+    """Delete files that were handed over; only after the commit that says so, as a restart before it needs them."""
+    for move in publication.moves:
+        open_files(move.root).delete(move.final)
+
+
 def clear_staging(roots: Iterable[str]) -> None:
     """Remove what tasks wrote and no commit names; only when nothing is running."""
     for root in roots:

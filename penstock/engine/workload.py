@@ -6,7 +6,7 @@ In:  calls and scripts.  Out: the shared plan.  Names are unique whatever their 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.change import next_plan
 from penstock.engine.key_types import with_key_types

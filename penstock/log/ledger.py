@@ -156,7 +156,7 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     """Take up a new plan: its chains at the given cursors, its logs' layouts, and what each query starts with."""
     layouts = dict(ledger.layouts)
     for log, (columns, predicates) in commit["layouts"].items():
-        layouts[log] = layouts.get(log, ()) + (Layout(tuple(columns), tuple(predicates)),)
+        layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
     groups = {
         name: GroupState(
             tuple((i, j) for i, j in each["cursors"]), tuple(each["watermarks"]), each["units"], each["pairs"]

@@ -91,8 +91,8 @@ def build_plan(
         for signature, members in by_signature.items()
     )
     used = {log.stream for log in logs.values()}
-    kept = tuple(stream for stream in declared.values() if stream.name in used)
-    return Plan(kept, tuple(logs.values()), groups)
+    read = tuple(stream for stream in declared.values() if stream.name in used)
+    return Plan(read, tuple(logs.values()), groups)
 
 
 def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:

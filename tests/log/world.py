@@ -1,0 +1,338 @@
+"""The engine without Spark: the same tasks, commits and joiner, with a loop where Spark would run a job.
+
+Rows go through `run_ingest` into segments, batches and units become commits that are folded, and the engine's own
+`Joiner` decides what to join, drop and rewrite.  Beside it stand the rows as the reference sees them, so that at any
+moment the world can be asked: is every result right, and is what is kept exactly what is needed?
+
+What Spark SQL would compute (event time, key, predicate bits) is computed here from the row itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.engine import joiner as joiner_module
+from penstock.engine.claims import claim
+from penstock.engine.deliver import run_delivery
+from penstock.engine.ingest import BatchTask, LogTask, run_ingest
+from penstock.engine.ingester import _advanced, _as_json
+from penstock.engine.joiner import Joiner
+from penstock.engine.sources import bit_names, key_names
+from penstock.engine.unit import run_probe
+from penstock.join.reference import Event, nested_loop_join
+from penstock.log import ledger as books
+from penstock.log.census import rows_per_slice
+from penstock.log.files import open_files
+from penstock.log.keep import live_rows
+from penstock.log.rewrite import rewrite_segments
+from penstock.log.segment import read_segment
+from penstock.plan.build import build_plan
+from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.plan.group import Group
+
+COLUMNS = (Column("id", "bigint"), Column("k", "bigint"), Column("name", "string"), Column("ts", "timestamp"))
+WHOLE, DIGEST = (Key("k", "k"),), (Key("name", "name"),)
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a source: its number, its key and event time (either may be null), the predicates it satisfies."""
+
+    id: int
+    key: int | None
+    time: int | None
+    holds: frozenset[str] = frozenset()
+
+
+def query(
+    name: str,
+    window: Range,
+    streams: str = "AB",
+    *,
+    keys: tuple[Key, ...] = WHOLE,
+    left: Iterable[str] = (),
+    right: Iterable[str] = (),
+    sink: Sink | None = None,
+) -> Query:
+    """Make a query that selects the numbers of both rows and the time of the left one."""
+    outputs = (
+        Output("a", "l.id", ("l", "id")),
+        Output("b", "r.id", ("r", "id")),
+        Output("at", "l.ts", ("l", "ts")),
+    )
+    return Query(
+        name, *streams, keys, window, outputs,
+        left_predicates=tuple(sorted(left)), right_predicates=tuple(sorted(right)),
+        left_columns=frozenset({"id", "ts"}), right_columns=frozenset({"id"}), sink=sink or Sink("table"),
+    )  # fmt: skip
+
+
+@dataclass
+class Source:
+    """A stream as the reference sees it: the rows that count, and how far its watermark is after each batch."""
+
+    lateness: int
+    rows: list[list[Row]] = field(default_factory=list)
+    watermarks: list[int | None] = field(default_factory=lambda: [None])
+    late: int = 0
+
+    def take(self, batch: Sequence[Row]) -> None:
+        """Add a batch: a row behind the watermark of the batches before is late, one without a time is nothing."""
+        before = self.watermarks[-1]
+        timed = [row for row in batch if row.time is not None]
+        timely = [row for row in timed if before is None or row.time >= before]
+        self.late += len(timed) - len(timely)
+        self.rows.append([row for row in timely if row.key is not None])
+        newest = max((row.time - self.lateness for row in timely), default=None)
+        self.watermarks.append(max((each for each in (before, newest) if each is not None), default=None))
+
+
+class World:
+    """One run of the engine, and the truth about it."""
+
+    def __init__(
+        self, folder: Path, queries: Sequence[Query], *, lateness: int = 0, parts: int = 2, key_bits: int = 64
+    ) -> None:
+        """Plan the queries and open an empty state in a folder."""
+        names = sorted({name for each in queries for name in (each.left, each.right)})
+        streams = {name: Stream(name, COLUMNS, "ts", lateness) for name in names}
+        self.plan = build_plan(streams, queries)
+        self.sources = {name: Source(lateness) for name in names}
+        self.key_bits = key_bits
+        self.files = open_files(str(folder), sync=False)
+        self.ledger = books.Ledger()
+        self.rewritten = Counter[str]()
+        self._commit(
+            {"kind": "plan", "plan": {}, "groups": {g.id: len(g.chain.readers) for g in self.plan.groups}}
+        )
+        self.joiner = Joiner(
+            SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=parts)),  # type: ignore[arg-type]
+            self._store(),
+            self.plan,
+            lambda _publication: None,
+        )
+
+    def _store(self) -> Any:
+        """Stand in for the state directory: the same fold, without a journal on disk."""
+        world = self
+
+        class Store:
+            files = world.files
+            commit = staticmethod(world._commit)
+
+            @property
+            def ledger(self) -> books.Ledger:
+                return world.ledger
+
+        return Store()
+
+    def _commit(self, commit: dict[str, Any]) -> None:
+        """Fold a commit as the journal would: after it was text."""
+        self.ledger = books.fold(self.ledger, json.loads(json.dumps(commit)))
+
+    # --- what happens ---------------------------------------------------------------------------------
+
+    def ingest(self, stream: str, rows: Sequence[Row], tasks: int = 1) -> None:
+        """Take a batch of a stream, dealt out to some tasks."""
+        before = self.ledger.stream(stream)
+        task = BatchTask(
+            files=self.files,
+            batch=before.batches,
+            logs=tuple(
+                LogTask(log, tuple(m for group, side in self.plan.uses(log.id) for m in group.masks(side)))
+                for log in self.plan.logs_of(stream)
+            ),
+            time_column="ts",
+            time_type=TIMESTAMP,
+            watermark=before.watermark,
+            key_bits=self.key_bits,
+        )
+        dealt = [self._columns(stream, rows[place::tasks]) for place in range(tasks)]
+        parts = [_summary(run_ingest(task, [each.select(task.columns())])) for each in dealt]
+        segments: dict[str, list[Any]] = {}
+        for part in parts:
+            for log, made in part["segments"].items():
+                segments.setdefault(log, []).extend(made)
+        after = _advanced(before, before.source_batch + 1, parts, self.plan.stream(stream).lateness)
+        self._commit({"kind": "batch", "stream": stream, "state": _as_json(after), "segments": segments})
+        self.sources[stream].take(rows)
+
+    def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
+        """Compute what Spark SQL would: time, keys and bits, beside the source's own columns."""
+        keys = [row.key for row in rows]
+        names = [None if row.key is None else f"n{row.key}" for row in rows]
+        times = [row.time for row in rows]
+        columns = {
+            "penstock_t": pa.array(times, pa.int64()),
+            "id": pa.array([row.id for row in rows], pa.int64()),
+            "ts": pa.array(times, pa.int64()).cast(TIMESTAMP),
+        }
+        for number, log in enumerate(self.plan.logs_of(stream)):
+            whole, digested = key_names(number, log)
+            digests = [None if name is None else crc32(name.encode()) << 31 for name in names]
+            columns[whole] = pa.array(keys if log.whole_key else digests, pa.int64())
+            columns |= {each: pa.array(names, pa.string()) for each in digested}
+            for word, bits in enumerate(bit_names(number, log)):
+                mine = log.predicates[64 * word : 64 * word + 64]
+                packed = [sum(1 << b for b, each in enumerate(mine) if each in row.holds) for row in rows]
+                columns[bits] = pa.array([_signed(each) for each in packed], pa.int64())
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    def turn(self) -> None:
+        """Let the joiner join, publish and tidy all there is."""
+        with patch.multiple(joiner_module, unit_job=_unit_job, rewrite_job=self._rewrite_job):
+            self.joiner._turn()
+
+    def advance(self, group: Group) -> None:
+        """Let one group join what there is, leaving the others behind; then tidy."""
+        with patch.multiple(joiner_module, unit_job=_unit_job, rewrite_job=self._rewrite_job):
+            self.joiner._advance(group)
+            for log in self.plan.logs:
+                self.joiner._tidy(log.id)
+
+    def restart(self) -> None:
+        """Forget everything but a snapshot."""
+        self.ledger = books.load(json.loads(json.dumps(books.dump(self.ledger))))
+
+    def _rewrite_job(self, _spark: Any, files: Any, log: str, runs: Any, claims: Any) -> list[Any]:
+        """Rewrite one run after the other."""
+        self.rewritten[log] += sum(each.rows for run in runs for each in run)
+        return [rewrite_segments(files, log, run, claims) for run in runs]
+
+    # --- what is true ---------------------------------------------------------------------------------
+
+    def events(self, stream: str, batches: int | None = None) -> list[Event]:
+        """List the rows of a stream's first batches as the reference sees them."""
+        return [
+            Event(row.key, row.time or 0, row)
+            for batch in self.sources[stream].rows[:batches]
+            for row in batch
+        ]
+
+    def expected(self, one: Query) -> Counter[tuple[int, int]]:
+        """Join in nested loops all that the query's group has advanced to."""
+        group, _, _ = self.plan.find(one.name)
+        ((i, j),) = set(self.ledger.groups[group.id].cursors)
+        pairs = nested_loop_join(
+            self.events(one.left, i),
+            self.events(one.right, j),
+            one.window,
+            lambda row: set(one.left_predicates) <= row.name.holds,  # type: ignore[union-attr]
+            lambda row: set(one.right_predicates) <= row.name.holds,  # type: ignore[union-attr]
+        )
+        return Counter({(a.name.id, b.name.id): count for (a, b), count in pairs.items()})  # type: ignore[union-attr]
+
+    def results(self, one: Query) -> Counter[tuple[int, int]]:
+        """Read what a query has got: from its own files, or from the group's table as its view would."""
+        group, number, member = self.plan.find(one.name)
+        if one.sink.kind == "parquet":
+            return Counter((row["a"], row["b"]) for row in _parquet(one.sink.option("path")))
+        got = Counter[tuple[int, int]]()
+        for row in _parquet(self.files.path(f"table/{group.id}").removeprefix("file://")):
+            first, last = member.levels
+            mine = (
+                row[f"s{number // 64}"] >> number % 64 & 1
+                if group.selective
+                else first <= row["level"] < last
+            )
+            got[row["l"]["id"], row["r"]["id"]] += mine
+        return +got
+
+    def check_results(self) -> None:
+        """Every query has what nested loops give, and was counted so."""
+        for one in self.plan.queries:
+            expected = self.expected(one)
+            assert self.ledger.results.get(one.name, 0) == expected.total(), f"count of {one.name}"
+            if one.sink.kind != "noop":
+                assert self.results(one) == expected, one.name
+
+    def check_state(self) -> None:
+        """What is live is what a partner still to come can reach: no row fewer, no row more, none twice."""
+        for log in self.plan.logs:
+            stored = [
+                row
+                for segment in self.ledger.segments(log.id)
+                for row in read_segment(self.files, segment.name).column("id").to_pylist()
+            ]
+            assert len(stored) == len(set(stored)), f"a row of {log.id} is stored twice"
+        for group in self.plan.groups:
+            for side in ("l", "r"):
+                self._check_side(group, side)
+
+    def _check_side(self, group: Group, side: str) -> None:
+        """Hold one side's live rows against the definition."""
+        segments = self.ledger.segments(group.log(side).id)
+        mine = claim(group, side, self.ledger)
+        live = Counter[int]()
+        for segment in segments:
+            rows = read_segment(self.files, segment.name)
+            kept = live_rows(rows, [mine])
+            live.update(
+                each for each, is_live in zip(rows.column("id").to_pylist(), kept, strict=True) if is_live
+            )
+        assert live == Counter(row.id for row in self._needed(group, side))
+        ends = [piece.ages[1] for _, piece in group.chain.side(side)]
+        if ends:
+            assert int(rows_per_slice(self.files, segments, mine, ends).sum()) == live.total()
+
+    def _needed(self, group: Group, side: str) -> list[Row]:
+        """List a side's rows that some query accepts and whose last possible partner may still come."""
+        partner = group.log("r" if side == "l" else "l").stream
+        ((i, j),) = set(self.ledger.groups[group.id].cursors)
+        horizon = self.sources[partner].watermarks[j if side == "l" else i]
+        needed = []
+        for event in self.events(group.log(side).stream):
+            row = event.name
+            for member in group.members:
+                one = member.query
+                predicates = one.left_predicates if side == "l" else one.right_predicates
+                # the last instant at which a partner may lie: T + hi - 1 for a left row, T - lo for a right one
+                last = event.time + (one.window.hi - 1 if side == "l" else -one.window.lo)
+                if set(predicates) <= row.holds and (horizon is None or last >= horizon):  # type: ignore[union-attr]
+                    needed.append(row)
+                    break
+        return needed  # type: ignore[return-value]
+
+
+def _unit_job(_spark: Any, task: Any, delivery: Any, _schema: str, computed: Sequence[Any]) -> list[Any]:
+    """Probe and deliver, one range of hashes after the other."""
+    assert not computed, "an expression needs Spark"
+    return [_summary(run_delivery(delivery, part, run_probe(task, [part]))) for part in range(task.parts)]
+
+
+def _summary(batches: Iterable[pa.RecordBatch]) -> Any:
+    """Read a task's one line of JSON."""
+    (batch,) = batches
+    return json.loads(batch.column(0)[0].as_py())
+
+
+def _parquet(folder: str) -> list[dict[str, Any]]:
+    """Read the published files of a directory."""
+    return [row for file in sorted(Path(folder).glob("*.parquet")) for row in _rows(file)]
+
+
+@cache
+def _rows(file: Path) -> list[dict[str, Any]]:
+    """Read a published file, once: it never changes."""
+    return pq.ParquetFile(file).read().to_pylist()
+
+
+def _signed(word: int) -> int:
+    """Write 64 bits as Spark's signed bigint."""
+    return word - (1 << 64) if word >> 63 else word
