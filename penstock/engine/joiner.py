@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import backfill_group
@@ -29,8 +30,9 @@ from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import publication_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from penstock.engine.store import Store
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
-    from penstock.sql.query import Query, Side
+    from penstock.sql.query import Query, Side, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Joiner(threading.Thread):
         self.spark, self.store, self.plan = spark, store, plan
         self.failure: BaseException | None = None
         self.watchers: list[Callable[[UnitDone], None]] = []
+        self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
         self._hand_over = hand_over
         self._wake = threading.Condition()
         self._turning = threading.Lock()
@@ -219,7 +222,7 @@ class Joiner(threading.Thread):
         log = group.log(side)
         known = [each for each in ledger.segments(log.id) if each.last < until]
         stretches = {each.name: Stretch(each.name, each.min_t, each.max_t, each.layout) for each in known}
-        types = arrow_types(self.spark, self.plan.stream(log.stream))
+        types = self.arrow_types(self.plan.stream(log.stream))
         return SideTask(
             old=tuple(stretches[each.name] for each in known if each.last < since),
             new=tuple(stretches[each.name] for each in known if each.last >= since),

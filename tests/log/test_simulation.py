@@ -92,7 +92,7 @@ def in_folder(queries, folder):
     ]
 
 
-def run(world, script):
+def run(world, script, change=None):
     """Walk through the steps, looking at the state after each and at the results at the end."""
     clock = dict.fromkeys("ABC", 0)
     number = 0
@@ -112,6 +112,8 @@ def run(world, script):
             world.advance(world.plan.groups[step[1] % len(world.plan.groups)])
         elif step[0] == "restart":
             world.restart()
+        elif step[0] == "change":
+            change(step)
         world.check_state()
     world.turn()
     world.check_state()
@@ -224,7 +226,7 @@ def test_the_results_are_those_of_duckdb():
                 sql = f"SELECT l.id, r.id FROM {one.left} l, {one.right} r WHERE {' AND '.join(conditions)}"
                 expected = sorted(connection.execute(sql).fetchall())
                 assert expected, "there is something to find"
-                assert world.ledger.results.get(one.name, 0) == len(expected)
+                assert world.ledger.query(one.name).results == len(expected)
                 if one.sink.kind != "noop":
                     assert sorted(world.results(one).elements()) == expected
 
@@ -248,7 +250,7 @@ def test_a_hundred_queries_get_their_own_results_from_one_chain():
             world.turn()
             world.check_state()
         world.check_results()
-        assert len({world.ledger.results.get(each.name, 0) for each in queries}) > 30
+        assert len({world.ledger.query(each.name).results for each in queries}) > 30
 
 
 # --- scenarios: one edge each --------------------------------------------------------------------------------
@@ -373,7 +375,7 @@ def test_keys_never_seen_again_are_let_go_with_the_rest(state):
     world.ingest("B", [row(5001, 100, key=-1)])
     world.turn()
     assert sum(each.rows for log in world.plan.logs for each in world.ledger.segments(log.id)) == 2
-    assert world.ledger.results["q"] == 1001
+    assert world.ledger.query("q").results == 1001
 
 
 def test_a_row_no_query_wants_is_never_stored(state):
