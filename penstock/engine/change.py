@@ -16,18 +16,22 @@ In:  the ledger, and the plan to come.  Out: the ``plan`` commit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.shape import pair_schema
+from penstock.log.ledger import Layout
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_to_json
 from penstock.plan.group import Group, plan_group
+from penstock.plan.stored import retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from penstock.log.ledger import Ledger, QueryState
+    from penstock.log.segment import Segment
     from penstock.plan.group import Member
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Stream
@@ -82,11 +86,28 @@ def _is_mixed(group: Group, ledger: Ledger) -> bool:
     )
 
 
-def plan_commit(plan: Plan, before: Plan | None, change: Change, ledger: Ledger) -> dict[str, Any]:
+Upgrades = Mapping[str, tuple[list[str], "list[Segment]"]]
+"""By log: the segments that are replaced, and the same rows under the log's new layout."""
+
+
+def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
+    """Give the ledger as it will be when the logs have their new layouts and the upgraded segments."""
+    layouts, logs = dict(ledger.layouts), dict(ledger.logs)
+    for log in new_layouts(plan, ledger):
+        layouts[log.id] = (*layouts.get(log.id, ()), Layout(log.columns, log.predicates))
+    for name, (removed, added) in upgrades.items():
+        logs[name] = (*added, *(each for each in ledger.segments(name) if each.name not in set(removed)))
+    return replace(ledger, layouts=layouts, logs=logs)
+
+
+def plan_commit(
+    plan: Plan, before: Plan | None, change: Change, ledger: Ledger, upgrades: Upgrades | None = None
+) -> dict[str, Any]:
     """Write the commit that makes a plan true."""
+    then = upgraded(ledger, plan, upgrades or {})
     groups = {group.id: _group_state(group, ledger) for group in plan.groups}
     starts = {
-        member.query.name: _start(group, member, before, change, ledger)
+        member.query.name: _start(group, member, before, change, then)
         for group in plan.groups
         for member in group.members
         if member.query.name in change.added + change.altered
@@ -98,7 +119,11 @@ def plan_commit(plan: Plan, before: Plan | None, change: Change, ledger: Ledger)
         "reason": str(change) if before else "start",
         "plan": workload_to_json(plan.streams, plan.queries),
         "logs": [log.id for log in plan.logs],
-        "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in _new_layouts(plan, ledger)},
+        "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in new_layouts(plan, ledger)},
+        "upgrades": {
+            log: [removed, [each.to_json() for each in added]]
+            for log, (removed, added) in (upgrades or {}).items()
+        },
         "groups": groups,
         "queries": starts,
         "tables": {
@@ -112,7 +137,7 @@ def plan_commit(plan: Plan, before: Plan | None, change: Change, ledger: Ledger)
     }
 
 
-def _new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
+def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
     """List the logs that store something else from now on."""
     return [
         log
@@ -162,6 +187,9 @@ def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger
         for witness in other.members
         if set(witness.predicates(their)) <= set(member.predicates(side))
     ]
+    if before and uses and stream.watermark is not None:
+        retained = retention(before.stream(log.stream))
+        floors += [] if retained is None else [stream.watermark - retained + 1]
     whole = all(
         member.mask_under(side, layout.columns, layout.predicates) is not None
         for number, layout in enumerate(ledger.layouts.get(log.id, ()))

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.log.keep import Horizon
+from penstock.plan.stored import retention
 
 if TYPE_CHECKING:
     from penstock.log.ledger import Layout, Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Side
 
 
@@ -39,7 +41,18 @@ def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> Horizon:
 def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Horizon]:
     """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains."""
     shape = ledger.layouts[log][layout]
-    return [claim(group, side, ledger, shape) for group, side in plan.uses(log)]
+    claims = [claim(group, side, ledger, shape) for group, side in plan.uses(log)]
+    stream = next(each.stream for each in plan.logs if each.id == log)
+    retained = retention(plan.stream(stream))
+    if retained is not None:
+        claims.append(Horizon((0,), (retained,), ledger.stream(stream).watermark))
+    return claims
+
+
+def masks_at_the_door(plan: Plan, log: LogPlan) -> tuple[int, ...]:
+    """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all."""
+    masks = [mask for group, side in plan.uses(log.id) for mask in group.masks(side)]
+    return (*masks, *([0] if retention(plan.stream(log.stream)) is not None else []))
 
 
 def passed(plan: Plan, log: str, ledger: Ledger) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.claims import masks_at_the_door
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
 from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
@@ -58,11 +59,7 @@ class Ingester:
     def follow(self, plan: Plan) -> None:
         """Ingest by this plan from the next batch on."""
         self._logs = tuple(
-            LogTask(
-                log,
-                tuple(mask for group, side in plan.uses(log.id) for mask in group.masks(side)),
-                self.store.ledger.layout(log.id),
-            )
+            LogTask(log, masks_at_the_door(plan, log), self.store.ledger.layout(log.id))
             for log in plan.logs_of(self.stream.name)
         )
 

@@ -168,9 +168,13 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         tables[group] = tables.get(group, ()) + tuple(added)
     started = {name: _query_state(each) for name, each in commit["queries"].items()}
     kept = set(commit["logs"])
+    logs = {log: segments for log, segments in ledger.logs.items() if log in kept}
+    for log, (removed, added) in commit["upgrades"].items():
+        rest = tuple(each for each in logs[log] if each.name not in set(removed))
+        logs[log] = tuple(Segment.from_json(each) for each in added) + rest
     return replace(
         ledger,
-        logs={log: segments for log, segments in ledger.logs.items() if log in kept},
+        logs=logs,
         plan=commit["plan"],
         version=ledger.version + 1,
         layouts={log: each for log, each in layouts.items() if log in kept},

@@ -1,7 +1,7 @@
 """Queries come and go while streams flow: whoever stays sees no difference, whoever comes gets what is held.
 
-    batches   A0  B0  A1  |  B1  A2  |  B2 ...
-    plan         {q0}     | {q0,q1}  | {q1}        changed between two batches, wherever the units are
+batches   A0  B0  A1  |  B1  A2  |  B2 ...
+plan         {q0}     | {q0,q1}  | {q1}        changed between two batches, wherever the units are
 """
 
 from dataclasses import replace

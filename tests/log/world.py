@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from penstock.engine import joiner as joiner_module
 from penstock.engine.change import find_change, next_plan, plan_commit
-from penstock.engine.claims import claim
+from penstock.engine.claims import claim, masks_at_the_door
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import BatchTask, LogTask, run_ingest
 from penstock.engine.ingester import _advanced, _as_json
@@ -147,11 +147,9 @@ class World:
         """Commit a plan, and write down what it means for each query's life."""
         plan = next_plan(self.streams, queries, self.ledger)
         change = find_change(self.plan.queries if self.plan else (), plan.queries)
+        for name in change.dropped + change.altered:
+            self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
         self._commit(plan_commit(plan, self.plan, change, self.ledger))
-        for name in change.dropped:
-            self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
-        for name in change.altered:
-            self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
         for one in plan.queries:
             if one.name in change.added + change.altered:
                 start = None if one.name in change.added else self._cursor(one, plan)
@@ -194,11 +192,7 @@ class World:
             files=self.files,
             batch=before.batches,
             logs=tuple(
-                LogTask(
-                    log,
-                    tuple(m for group, side in self.plan.uses(log.id) for m in group.masks(side)),
-                    self.ledger.layout(log.id),
-                )
+                LogTask(log, masks_at_the_door(self.plan, log), self.ledger.layout(log.id))
                 for log in self.plan.logs_of(stream)
             ),
             time_column="ts",
