@@ -282,7 +282,7 @@ class Engine:
                 ingester.query.stop()
         if self._joiner is not None:
             self._joiner.finish()
-            if self._plan is not None and not self._store.ledger.pending:  # else the next start needs what is staged
+            if self._plan is not None and not self._store.ledger.pending:  # else the next start needs it
                 clear_staging(self._roots(self._plan))
         self._closed = True
         self._store.close()

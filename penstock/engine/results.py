@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.pairs import pair_schema, view
@@ -60,5 +61,6 @@ def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
             continue
         sink = open_files(query.sink.option("path"), sync=False)
         if not sink.exists(_EMPTY):
-            with sink.writer(_EMPTY) as out:
-                pq.write_table(empty[query.name].toArrow(), out)
+            out = pa.BufferOutputStream()
+            pq.write_table(empty[query.name].toArrow(), out)
+            sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight
