@@ -1,4 +1,4 @@
-"""How hard the property tests try: ``HYPOTHESIS_PROFILE=thorough make fast`` to go looking for trouble.
+"""How hard the property tests try: ``HYPOTHESIS_PROFILE=thorough make fast ARGS=--timeout=0`` looks for trouble.
 
 No deadline anywhere: the first example of a kernel also pays for its compilation.  A failing example is printed as a
 blob to paste above the test, and its seed can be given again with ``--hypothesis-seed``.

@@ -19,8 +19,6 @@ from penstock.app.show import console, progress_line, status_view
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import RenderableType
-
     from penstock.engine.status import Status
     from penstock.plan.build import Plan
 
@@ -78,18 +76,13 @@ class Rates:
 
 
 @contextmanager
-def screen(plan: Plan, above: RenderableType | None = None) -> Iterator[Show]:
-    """Give a function that shows a status: on the terminal, below `above`, or as lines."""
-    out = console()
-    if out.is_terminal:
+def screen(plan: Plan) -> Iterator[Show]:
+    """Give a function that shows a status: drawn in place on a terminal, else as lines."""
+    if console().is_terminal:
         with _live(plan) as show:
-            if above is not None:
-                out.print(above)
             yield show
     else:
-        if above is not None:
-            out.print(above)
-        yield _lines(plan)
+        yield _lines()
 
 
 @contextmanager
@@ -100,7 +93,7 @@ def _live(plan: Plan) -> Iterator[Show]:
         yield lambda status: live.update(status_view(plan, status, rates.take(status)), refresh=True)
 
 
-def _lines(_plan: Plan) -> Show:
+def _lines() -> Show:
     """Print a line when something changed, and not too often."""
     out, rates = console(), Rates()
     last: tuple[float, tuple[int, ...]] = (0.0, ())

@@ -218,7 +218,12 @@ def _table(group: Group, plan: Plan, directory: str) -> dict[str, Any]:
         "schema": pair_schema(group, left, right),
         "selective": group.selective,
         "members": {
-            member.query.name: [number, *member.levels]
+            member.query.name: {
+                "number": number,
+                "levels": list(member.levels),
+                "outputs": [[each.name, each.expression] for each in member.query.outputs],
+                "residual": list(member.query.residual),
+            }
             for number, member in enumerate(group.members)
             if member.query.sink.kind == "table"
         },

@@ -23,6 +23,7 @@ from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
 from penstock.engine.pairs import check_outputs
+from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_results, write_empty_results
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_root
@@ -91,6 +92,7 @@ class Engine:
         self._ingesters: list[Ingester] = []
         self._joiner: Joiner | None = None
         self._watchers: list[Callable[[UnitDone], None]] = []
+        self._listener: Listener | None = None
         self._once = False
         self._closed = False
 
@@ -190,6 +192,32 @@ class Engine:
         self._joiner = joiner
         for stream in plan.streams:
             self._start_ingest(plan, stream, sources[stream.name])
+        if not once:
+            self._listener = Listener(self._store.files, self._handle)
+            self._listener.start()
+
+    def _handle(self, request: dict[str, str]) -> str:
+        """Do what somebody asks of the running engine (`penstock add`, `penstock drop`)."""
+        if request.get("do") == "add":
+            before = set(self._workload.queries)
+            self.script(request["script"])
+            added = [name for name in self._workload.queries if name not in before]
+            return (
+                "\n".join(f"added {name}: {self._completeness(name)}" for name in added) or "nothing to add"
+            )
+        if request.get("do") == "drop":
+            self.drop(request["query"])
+            return f"dropped {request['query']}; its results stay where they are"
+        raise InputError(f"the engine cannot {request.get('do')!r}: it can add and drop")
+
+    def _completeness(self, name: str) -> str:
+        """Say in words from when on a query is complete."""
+        since = self.complete_from(name)
+        return (
+            "complete from the beginning"
+            if since is None
+            else f"complete from {since:%Y-%m-%d %H:%M:%S.%f} UTC"
+        )
 
     def _start_ingest(self, plan: Plan, stream: Stream, source: DataFrame) -> None:
         """Start reading one stream."""
@@ -374,12 +402,14 @@ class Engine:
         """Stop ingest, finish the unit at hand, and give up the state."""
         if self._closed:
             return
+        if self._listener is not None:
+            self._listener.finish()
         for ingester in self._ingesters:
             if ingester.query is not None:
                 ingester.query.stop()
         if self._joiner is not None:
             self._joiner.finish()
-            if self._joiner.failure is None and self._plan is not None:
+            if self._plan is not None and not self._store.ledger.pending:  # else the next start needs it
                 clear_staging(self._roots(self._plan))
         self._closed = True
         self._store.close()

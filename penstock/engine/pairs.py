@@ -16,6 +16,8 @@ from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.plan.group import Group, Member
@@ -29,33 +31,40 @@ def is_computed(query: Query) -> bool:
 
 def wants(group: Group, number: int, member: Member) -> Column:
     """Say, in Spark SQL, whether a pair is one of a query's results."""
-    return wanted_pairs(member.query, number, member.levels, selective=group.selective)
+    return wanted_pairs(member.query.residual, number, member.levels, selective=group.selective)
 
 
-def wanted_pairs(query: Query, number: int, levels: tuple[int, int], *, selective: bool) -> Column:
+def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], *, selective: bool) -> Column:
     """Choose a query's pairs by its number in the query set, or by its slices where there are no sets."""
     if selective:
         mine = F.expr(f"getbit(s{number // 64}, {number % 64}) = 1")
     else:
         mine = F.expr(f"level >= {levels[0]} AND level < {levels[1]}")
-    for condition in query.residual:
+    for condition in residual:
         mine &= F.expr(f"({condition})")
     return mine
 
 
-def output_columns(query: Query) -> list[Column]:
-    """Give a query's SELECT list over the columns of a pair."""
-    return [F.expr(output.expression).alias(output.name) for output in query.outputs]
+def output_columns(outputs: Iterable[tuple[str, str]]) -> list[Column]:
+    """Give a SELECT list, (name, expression) each, over the columns of a pair."""
+    return [F.expr(expression).alias(name) for name, expression in outputs]
+
+
+def _outputs(query: Query) -> list[tuple[str, str]]:
+    """List a query's output columns."""
+    return [(output.name, output.expression) for output in query.outputs]
 
 
 def computed_column(group: Group, number: int, member: Member) -> Column:
     """Compute a query's output as one struct, null where the pair is not one of its results."""
-    return F.when(wants(group, number, member), F.struct(*output_columns(member.query))).alias(f"o{number}")
+    return F.when(wants(group, number, member), F.struct(*output_columns(_outputs(member.query)))).alias(
+        f"o{number}"
+    )
 
 
 def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFrame:
     """Select a query's results from its group's pairs."""
-    return pairs.where(wants(group, number, member)).select(*output_columns(member.query))
+    return pairs.where(wants(group, number, member)).select(*output_columns(_outputs(member.query)))
 
 
 def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream) -> dict[str, DataFrame]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from penstock.engine.pairs import output_columns, wanted_pairs
 from penstock.engine.sources import empty_rows
@@ -19,12 +19,12 @@ from penstock.log.files import open_files
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Stream
 
 _EMPTY = "part-00000000-schema.parquet"
 """The file without rows that every parquet sink begins with."""
@@ -39,23 +39,25 @@ def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, 
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     rows = [
-        _read_table(spark, files, f"table/{group.id}/{table['directory']}", table, query)
+        _read_table(
+            spark, files, f"table/{group.id}/{table['directory']}", table, table["members"][query.name]
+        )
         for table in ledger.tables.get(group.id, ())
         if query.name in table["members"]
     ]
-    return reduce(DataFrame.unionByName, rows)
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
 
 
 def _read_table(
-    spark: SparkSession, files: Files, place: str, table: Mapping[str, Any], query: Query
+    spark: SparkSession, files: Files, place: str, table: Mapping[str, Any], member: Mapping[str, Any]
 ) -> DataFrame:
-    """Select a query's results from the pairs its group stored under one version of the plan."""
-    number, first, last = table["members"][query.name]
+    """Select a query's results, as it was defined then, from the pairs stored under one version of the plan."""
     there = files.list(place)  # the directory comes with the first pair
     reader = spark.read.schema(table["schema"])
     pairs = reader.parquet(files.path(place)) if there else spark.createDataFrame([], table["schema"])
-    mine = wanted_pairs(query, number, (first, last), selective=table["selective"])
-    return pairs.where(mine).select(*output_columns(query))
+    levels = (member["levels"][0], member["levels"][1])
+    mine = wanted_pairs(member["residual"], member["number"], levels, selective=table["selective"])
+    return pairs.where(mine).select(*output_columns(member["outputs"]))
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
@@ -74,5 +76,6 @@ def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
             continue
         sink = open_files(query.sink.option("path"), sync=False)
         if not sink.exists(_EMPTY):
-            with sink.writer(_EMPTY) as out:
-                pq.write_table(empty[query.name].toArrow(), out)
+            out = pa.BufferOutputStream()
+            pq.write_table(empty[query.name].toArrow(), out)
+            sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight

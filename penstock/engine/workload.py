@@ -14,9 +14,10 @@ from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind import bind_query
-from penstock.sql.interval import parse_duration
+from penstock.sql.options import check_duration
 from penstock.sql.query import Column, Query, Sink, Stream
 from penstock.sql.script import Script, parse_script
+from penstock.sql.spark_types import TIME_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -53,7 +54,12 @@ class Workload:
             raise InputError(
                 f"time column {time} of stream {name} does not exist: {did_you_mean(time, names)}"
             )
-        self.streams[name] = Stream(name, columns, found, parse_duration(lateness))
+        kind = columns[names.index(found)].type
+        if kind not in TIME_TYPES:
+            raise InputError(
+                f"time column {found} of stream {name} is {kind}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
+            )
+        self.streams[name] = Stream(name, columns, found, check_duration("lateness", lateness))
         self.sources[name] = source
 
     def add_query(

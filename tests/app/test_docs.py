@@ -48,6 +48,9 @@ def test_the_script_of_the_guide_is_a_script(tmp_path):
 
 @pytest.mark.spark
 def test_the_python_of_the_guide_runs(tmp_path, monkeypatch, capfd):
+    from penstock.engine.session import embedded_session
+
+    embedded_session()  # so that the session the guide asks for runs its workers in this environment
     monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, ROOT / "examples" / "make_readings.py"], check=True)
     code = blocks("docs/guide.md", "python")[0]

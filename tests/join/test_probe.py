@@ -103,7 +103,7 @@ def tables(edges, queries, sides, *, batch_is_left):
     return mine, theirs, left_order, right_order, Wanted(by_level, by_batch, by_state)
 
 
-@examples(150)
+@examples(70)
 @given(workloads(), st.booleans())
 def test_every_query_gets_its_own_pairs_and_no_other_whatever_the_rest_asks_for(workload, batch_is_left):
     edges, queries, sides = workload
@@ -133,35 +133,32 @@ def test_every_query_gets_its_own_pairs_and_no_other_whatever_the_rest_asks_for(
         assert words.any(), "a pair that nobody wants is not a result"
 
 
-@given(workloads(), st.booleans())
-def test_a_row_looks_no_further_than_the_queries_that_accept_it(workload, batch_is_left):
-    """Lineage: a batch row's run is cut to the slices of the queries that accept it, before any pair is made."""
-    edges, queries, sides = workload
-    mine, theirs, left_order, right_order, wanted = tables(edges, queries, sides, batch_is_left=batch_is_left)
-    batch, state = (mine, theirs) if batch_is_left else (theirs, mine)
-    if batch.pattern is None:
-        return
-    visited = {}
+EDGES = (-9, -4, 0, 3, 8)
 
-    def spy(rows, *arguments):
-        visited.update(enumerate(arguments[2].tolist()))
-        return real(rows, *arguments)
+
+@pytest.mark.parametrize(("first", "last"), [(f, u) for f in range(4) for u in range(f + 1, 5)])
+@pytest.mark.parametrize("batch_is_left", [True, False])
+def test_a_row_looks_no_further_than_the_queries_that_accept_it(first, last, batch_is_left):
+    """Lineage: the run of a batch row is cut to the slices of its queries before any pair is made.
+
+    One row at 0, a partner at every instant, one query that takes the row and one (of the whole chain) that does not.
+    """
+    queries = [((first, last), 0, 0), ((0, 4), 1, 1)]
+    row, instants = Event(7, 0, 0), [Event(7, time, time) for time in range(-14, 15)]
+    sides = [([row], [0], 1), (instants, [1] * len(instants), 1)]
+    sides = sides if batch_is_left else sides[::-1]
+    mine, theirs, _, _, wanted = tables(EDGES, queries, sides, batch_is_left=batch_is_left)
+    looked_at = []
+
+    def spy(batch, state, starts, counts, *rest):
+        looked_at.extend(counts.tolist())
+        return real(batch, state, starts, counts, *rest)
 
     real = probe_module._fill
     with patch.object(probe_module, "_fill", spy):
-        list(probe(batch, state, np.array(edges), batch_is_left=batch_is_left, wanted=wanted))
-    batch_order, state_order = (left_order, right_order) if batch_is_left else (right_order, left_order)
-    bits, side = (sides[0][1], 1) if batch_is_left else (sides[1][1], 2)
-    for place, count in visited.items():
-        row = batch_order[place]
-        reads = [query[0] for query in queries if bits[row.name] & query[side] == query[side]]
-        low, high = (min(f for f, _ in reads), max(u for _, u in reads)) if reads else (0, 0)
-        differences = [
-            (other.time - row.time) * (1 if batch_is_left else -1)
-            for other in state_order
-            if other.key == row.key
-        ]
-        assert count == sum(edges[low] <= each < edges[high] for each in differences)
+        portions = found_by_probe(mine, theirs, EDGES, batch_is_left=batch_is_left, wanted=wanted)
+    assert looked_at == [EDGES[last] - EDGES[first]]
+    assert [len(found) for found in portions] == looked_at
 
 
 #   age of the left row     0    1         9   10          (µs, WINDOW 10 on the left, none on the right)

@@ -10,52 +10,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.sql.query import Range
-from tests.join.drawn import examples, ranges
-from tests.log.test_simulation import folders, in_folder, run, some, steps, workloads
+from tests.join.drawn import examples
+from tests.log.test_simulation import PREDICATES, folders, in_folder, run, workloads
 from tests.log.world import Row, World, query
 
-changes = st.one_of(
-    steps,
-    steps,
-    st.tuples(st.just("change"), st.integers(0, 5), st.booleans(), ranges(15), some),
-)
 
-
-def changed(queries, spare, step):
+def changed(queries, spare, source):
     """Drop a query, bring one in, or define one anew."""
-    _, number, drop, window, predicates = step
     names = [each.name for each in queries]
-    chosen = spare[number % len(spare)]
+    chosen = source.choice(spare)
     if chosen.name not in names:
         return [*queries, chosen]
-    if drop and len(queries) > 1:
+    if len(queries) > 1 and source.random() < 0.5:
         return [each for each in queries if each.name != chosen.name]
+    low = source.randrange(-15, 15)
+    window = Range(low, low + source.randrange(1, 20))
+    predicates = tuple(each for each in PREDICATES if source.random() < 0.3)
     return [
-        replace(each, window=window, left_predicates=tuple(sorted(predicates)))
-        if each.name == chosen.name
-        else each
+        replace(each, window=window, left_predicates=predicates) if each.name == chosen.name else each
         for each in queries
     ]
 
 
-@examples(80)
+@examples(35)
 @given(
     spare=workloads(),
-    script=st.lists(changes, max_size=30),
     lateness=st.sampled_from((0, 3, 12, 100)),
     key_bits=st.sampled_from((1, 64)),
+    happening=st.tuples(st.integers(0, 10**9), st.sampled_from((5, 10, 20, 40))),
 )
-def test_every_query_is_exact_over_its_life(spare, script, lateness, key_bits):
+def test_every_query_is_exact_over_its_life(spare, lateness, key_bits, happening):
     with folders() as folder:
         spare = in_folder(spare, folder)
         world = World(folder / "state", spare[:1], lateness=lateness, key_bits=key_bits)
         queries = list(spare[:1])
 
-        def change(step):
-            queries[:] = changed(queries, spare, step)
+        def change(source):
+            queries[:] = changed(queries, spare, source)
             world.change(queries)
 
-        run(world, script, change)
+        run(world, *happening, change)
 
 
 def row(number, time, *holds):

@@ -291,7 +291,7 @@ class Books:
         self.most = max(self.most, len(self.segments))
 
 
-BATCHES = 2000
+BATCHES = 1200
 STEP = 10
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine import sinks
@@ -44,21 +44,6 @@ def eager(fan, thin, shares):
 
 
 some = st.lists(st.sampled_from(PREDICATES), max_size=2, unique=True)
-rows = st.lists(
-    st.tuples(
-        st.sampled_from((0, 1, 2, None)),
-        st.one_of(st.integers(-6, 6), st.none()),
-        st.sampled_from(((), ("p0",), ("p0", "p1"), PREDICATES)),
-    ),
-    max_size=5,
-)
-steps = st.one_of(
-    st.tuples(st.just("batch"), st.sampled_from("ABC"), st.integers(0, 9), st.integers(1, 2), rows),
-    st.tuples(st.just("batch"), st.sampled_from("ABC"), st.integers(0, 9), st.integers(1, 2), rows),
-    st.tuples(st.just("turn")),
-    st.tuples(st.just("advance"), st.integers(0, 3)),
-    st.tuples(st.just("restart")),
-)
 
 
 @st.composite
@@ -92,61 +77,77 @@ def in_folder(queries, folder):
     ]
 
 
-def run(world, script, change=None):
-    """Walk through the steps, looking at the state after each and at the results at the end."""
-    clock = dict.fromkeys("ABC", 0)
-    number = 0
-    for step in script:
-        if step[0] == "batch" and step[1] in world.sources:
-            _, stream, later, tasks, drawn = step
-            clock[stream] += later
-            batch = []
-            for key, offset, holds in drawn:
-                time = None if offset is None else clock[stream] + offset
-                batch.append(Row(number, key, time, frozenset((*holds, *MANY))))
-                number += 1
-            world.ingest(stream, batch, tasks)
-        elif step[0] == "turn":
+def run(world, seed, steps, change=None):
+    """Let things happen at random, looking at the state after each unit and at the results at the end.
+
+    A run of fewer steps is the beginning of a longer one with the same seed, so a failure shrinks.
+    """
+    source, number = random.Random(seed), 0
+    clock = dict.fromkeys(world.sources, 0)
+    for _ in range(steps):
+        weights = (12, 3, 3, 1, 4 if change else 0)
+        what = source.choices(("batch", "turn", "advance", "restart", "change"), weights)[0]
+        if what == "batch":
+            stream = source.choice(list(clock))
+            clock[stream] += source.choice((0, 2, 9))
+            batch = [
+                random_row(source, number + place, clock[stream]) for place in range(source.randrange(6))
+            ]
+            number += len(batch)
+            world.ingest(stream, batch, source.choice((1, 2)))
+        elif what == "turn":
             world.turn()
-        elif step[0] == "advance":
-            world.advance(world.plan.groups[step[1] % len(world.plan.groups)])
-        elif step[0] == "restart":
+        elif what == "advance":
+            world.advance(source.choice(world.plan.groups))
+        elif what == "restart":
             world.restart()
-        elif step[0] == "change":
-            change(step)
-        world.check_state()
+        else:
+            change(source)
+        if what != "batch":
+            world.check_state()
     world.turn()
     world.check_state()
     world.check_results()
+    event("some pairs" if any(each.results for each in world.ledger.queries.values()) else "no pair")
+    event("rewritten" if world.rewritten else "never rewritten")
+    event("late rows" if any(each.late for each in world.sources.values()) else "no late row")
 
 
-@examples(60)
+def random_row(source, number, now, *, keys=3, spread=7, nulls=0.05):
+    """Make a row about now: one key of few, any predicates, now and then no key or no time."""
+    return Row(
+        number,
+        None if source.random() < nulls else source.randrange(keys),
+        None if source.random() < nulls else now + source.randrange(-spread, spread),
+        frozenset((*(each for each in PREDICATES if source.random() < 0.5), *MANY)),
+    )
+
+
+@examples(35)
 @given(
     queries=workloads(),
     lateness=st.sampled_from((0, 3, 12, 100)),
-    script=st.lists(steps, max_size=25),
     policy=st.tuples(st.integers(2, 4), st.sampled_from((0.1, 0.5, 1.0)), st.sampled_from((0.01, 1, 8))),
     tasks=st.fixed_dictionaries({"parts": st.integers(1, 3), "key_bits": st.sampled_from((1, 64))}),
+    happening=st.tuples(st.integers(0, 10**9), st.sampled_from((5, 10, 20, 40))),
 )
 def test_every_query_is_exact_and_the_state_is_the_least_however_the_streams_are_cut(
-    queries, lateness, script, policy, tasks
+    queries, lateness, policy, tasks, happening
 ):
     with folders() as folder, eager(*policy):
-        run(World(folder / "state", in_folder(queries, folder), lateness=lateness, **tasks), script)
+        run(World(folder / "state", in_folder(queries, folder), lateness=lateness, **tasks), *happening)
 
 
-def random_batches(source, batches, rows_each, *, keys=6, step=10, spread=25, nulls=0.02):
-    """Make a stream's batches: time moves on, rows come in any order within a spread, a few without key or time."""
+def random_batches(source, batches, rows_each, *, keys=6, step=10, spread=25):
+    """Make a stream's batches: time moves on, rows come in any order within a spread."""
     number = 0
     for batch in range(batches):
-        made = []
-        for _ in range(source.randrange(2 * rows_each)):
-            time = None if source.random() < nulls else batch * step + source.randrange(-spread, spread)
-            key = None if source.random() < nulls else source.randrange(keys)
-            holds = frozenset(each for each in PREDICATES if source.random() < 0.5)
-            made.append(Row(number, key, time, holds))
-            number += 1
-        yield made
+        size = source.randrange(2 * rows_each)
+        yield [
+            random_row(source, number + place, step * batch, keys=keys, spread=spread)
+            for place in range(size)
+        ]
+        number += size
 
 
 WORKLOAD = [
@@ -405,3 +406,27 @@ def test_a_row_only_the_short_query_wants_goes_before_the_others(state):
     (segment,) = world.ledger.segments(world.plan.groups[0].left.id)
     assert segment.rows == 1
     world.check_state()
+
+
+def test_a_querys_own_files_hold_its_window_and_not_its_neighbours(tmp_path, state):
+    """Without predicates it is the level alone that says whose a pair is; three windows, nested and overlapping.
+
+    ::
+
+        d        -20        -5    0    5      10         20
+        narrow               |=========|
+        early     |====================|
+        late                      |=============|
+    """
+    windows = {"narrow": Range(-5, 5), "early": Range(-20, 5), "late": Range(0, 10)}
+    queries = [
+        query(name, each, sink=Sink("parquet", (("path", str(tmp_path / name)),)))
+        for name, each in windows.items()
+    ]
+    world = World(state, queries)
+    world.ingest("A", [row(0, 0)])
+    world.ingest("B", [row(100 + apart, apart) for apart in range(-25, 25)])
+    world.turn()
+    for name, window in windows.items():
+        assert pairs(world, name) == [(0, 100 + apart) for apart in range(window.lo, window.hi)]
+    world.check_results()

@@ -285,7 +285,8 @@ class World:
             for table in tables:
                 if one.name not in table["members"]:
                     continue
-                number, first, last = table["members"][one.name]
+                member = table["members"][one.name]
+                number, (first, last) = member["number"], member["levels"]
                 place = self.files.path(f"table/{group}/{table['directory']}").removeprefix("file://")
                 for row in _parquet(place):
                     mine = (

@@ -1,0 +1,138 @@
+"""What people see of a plan and a status."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from penstock.app import progress
+from penstock.app.demo import closing, run_demo
+from penstock.app.demo_data import QUERIES, Readings, make_readings, script_text
+from penstock.app.draw import chain_drawing
+from penstock.app.load import load
+from penstock.app.show import progress_line, savings, status_view
+from penstock.engine.status import GroupStatus, QueryStatus, SliceStatus, Status, StreamStatus
+
+SECOND = 1_000_000
+SCRIPT = """
+CREATE STREAM L (k BIGINT, ts TIMESTAMP) WITH (format = 'rate', time = 'ts');
+CREATE STREAM R (k BIGINT, ts TIMESTAMP) WITH (format = 'rate', time = 'ts');
+CREATE QUERY near AS SELECT L.k FROM L, R WHERE L.k = R.k WINDOW 10 s;
+CREATE QUERY far AS SELECT L.k FROM L [RANGE 1 MIN], R [RANGE 30 SECONDS] WHERE L.k = R.k;
+"""
+STATUS = Status(
+    streams=(StreamStatus("L", 500, 2, 60 * SECOND, 3, 0, 0, 0), StreamStatus("R", 400, 2, None, 0, 0, 1, 0)),
+    groups=(
+        GroupStatus(
+            id="g",
+            slices=(
+                SliceStatus("L", "l", 2, 0, 10 * SECOND, ("near", "far"), 40),
+                SliceStatus("L", "l", 3, 10 * SECOND, 60 * SECOND, ("far",), 20),
+                SliceStatus("R", "r", 1, 1, 10 * SECOND, ("near", "far"), 30),
+                SliceStatus("R", "r", 0, 10 * SECOND, 30 * SECOND, ("far",), 10),
+            ),
+            units=4,
+            pairs=900,
+            state_rows=100,
+            stored_rows=130,
+            segments=4,
+            unshared_rows=250,
+        ),
+    ),
+    queries=(QueryStatus("near", "g", "table", 300, 7), QueryStatus("far", "g", "table", 900, 7)),
+)
+
+
+@pytest.fixture
+def plan(tmp_path):
+    (tmp_path / "job.sql").write_text(SCRIPT)
+    return load(tmp_path / "job.sql").plan
+
+
+def shown(what):
+    out = Console(file=io.StringIO(), width=130)
+    out.print(what)
+    return [line.split() for line in out.file.getvalue().splitlines() if line.strip()]
+
+
+def test_slices_of_the_same_ages_stand_in_one_line(plan):
+    lines = shown(status_view(plan, STATUS, {"L": 12.4}))
+    assert lines[6][:9] == ["0", "s", "to", "10", "s", "40", "30", "near,", "far"]
+    assert ["L", "500", "12", "3", "0", "1970-01-01", "00:01:00"] in lines
+    assert ["R", "400", "0", "0", "1", "-"] in lines
+
+
+def test_what_sharing_saves_is_said_in_numbers():
+    held, pairs = (line.plain for line in savings(STATUS))
+    assert held == "state  100 rows held; the queries one by one would hold 250 (2.5 times as many)"
+    assert pairs == "pairs  900 joined; delivered as 1,200 results"
+
+
+def test_rows_behind_are_counted_once_for_a_group():
+    assert progress_line(STATUS, {"L": 2, "R": 3}) == (
+        "rows in 900 (5/s)  results 1,200  state 100 rows (unshared 250)  rows behind 7"
+    )
+
+
+def test_a_chain_that_differs_by_side_is_drawn_for_each(plan):
+    drawing = chain_drawing(plan.groups[0])
+    assert "state of L, by age" in drawing
+    assert "state of R, by age" in drawing
+    assert drawing.count("far ") == 2
+
+
+def test_looking_is_put_off_by_what_it_costs(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    pace = progress.Pace()
+    assert pace.is_due()
+    with pace:
+        now[0] += 2
+    assert not pace.is_due()
+    now[0] += 2 / progress.SHARE
+    assert pace.is_due()
+
+
+def test_a_line_is_printed_only_when_something_changed(monkeypatch, capfd):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.screen(None) as show:
+        for status in (STATUS, STATUS, replace(STATUS, queries=())):
+            now[0] += 10
+            show(status)
+    assert len(capfd.readouterr().out.splitlines()) == 2
+
+
+def test_the_readings_of_the_demo_are_the_same_every_time(tmp_path):
+    wanted = Readings(sensors=3, minutes=12)
+    for folder in ("one", "other"):
+        make_readings(tmp_path / folder, wanted)
+    read = [pq.read_table(tmp_path / folder / "data" / "humidity") for folder in ("one", "other")]
+    assert read[0].equals(read[1])
+    assert read[0].num_rows == wanted.rows
+
+
+def test_the_script_of_the_demo_is_one_chain(tmp_path):
+    (tmp_path / "demo.sql").write_text(script_text(tmp_path))
+    plan = load(tmp_path / "demo.sql").plan
+    assert len(plan.groups) == 1
+    assert len(plan.queries) == len(QUERIES) == 12
+
+
+def test_the_demo_closes_with_what_sharing_saved():
+    assert closing(STATUS, 20, 40).startswith(
+        "2 queries ran as one. The state holds 100 rows; the same queries one by one would hold 250 "
+        "(2.5 times as many). 900 pairs were joined once and served 1,200 results"
+    )
+
+
+@pytest.mark.spark
+def test_the_demo_runs_to_its_end_and_keeps_what_it_is_told_to(tmp_path, capfd):
+    run_demo(tmp_path / "kept", wanted=Readings(sensors=4, minutes=12))
+    out = capfd.readouterr().out
+    assert "12 queries ran as one." in out
+    assert Path(tmp_path / "kept" / "demo.sql").exists()
+    assert list((tmp_path / "kept" / "out" / "dew_point").glob("part-*.parquet"))

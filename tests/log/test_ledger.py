@@ -1,0 +1,164 @@
+"""The ledger is a fold of commits: each makes one thing true, a snapshot forgets none of it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import RunError
+from penstock.log.ledger import (
+    Ledger,
+    Move,
+    Publication,
+    StreamState,
+    dump,
+    fold,
+    load,
+    publication_from_json,
+    publication_to_json,
+)
+from penstock.log.segment import PatternCount, Segment
+
+PLAN = {
+    "kind": "plan", "reason": "start", "plan": {"queries": []}, "logs": ["a", "b"], "upgrades": {}, "tables": {},
+    "layouts": {"a": [["x"], ["p"]], "b": [[], []]},
+    "groups": {"g": {"cursors": [[0, 0], [0, 0]], "watermarks": [None, None], "units": 0, "pairs": 0}},
+    "queries": {"q": {"results": 0, "backfill": None, "floors": [None, None]}},
+}  # fmt: skip
+OUTPUT = (Move("/out", "_staging/x", "part-1.parquet"),)
+
+
+def segment(name, first=0, last=0):
+    return Segment(name, first, last, 3, -5, 7, 99, 1, (PatternCount(1 << 70, 3, -5, 7),))
+
+
+def batch(*names, stream="A", log="a", **state):
+    made = [segment(name).to_json() for name in names]
+    counted = {"source_batch": 0, "batches": 1, "newest": 5, "watermark": 4, "rows": 3, **state}
+    return {"kind": "batch", "stream": stream, "state": counted, "segments": {log: made}}
+
+
+def unit(name, cursors, results=None, publish=(), pairs=0):
+    return {
+        "kind": "unit", "group": "g", "cursors": cursors, "watermarks": [4, None], "pairs": pairs,
+        "results": results or {}, "publish": [publication_to_json(each) for each in publish], "unit": name,
+    }  # fmt: skip
+
+
+def folded(*commits):
+    ledger = Ledger()
+    for commit in commits:
+        ledger = fold(ledger, json.loads(json.dumps(commit)))
+    return ledger
+
+
+def names(ledger, log="a"):
+    return [each.name for each in ledger.segments(log)]
+
+
+def test_a_new_state_has_every_slice_at_its_beginning():
+    ledger = folded(PLAN)
+    assert ledger.groups["g"].cursors == ((0, 0), (0, 0))
+    assert ledger.stream("A") == StreamState()
+    assert ledger.segments("a") == ()
+
+
+def test_a_batch_adds_its_segments_and_replaces_its_streams_counts():
+    ledger = folded(PLAN, batch("s1"), batch("s2", "s3", batches=2, watermark=9))
+    assert names(ledger) == ["s1", "s2", "s3"]
+    assert (ledger.stream("A").batches, ledger.stream("A").watermark) == (2, 9)
+    assert ledger.stream("B") == StreamState()
+
+
+def test_a_unit_advances_cursors_adds_results_and_leaves_output_to_publish():
+    one = Publication("u1", OUTPUT)
+    two = Publication("u2", (), "q")
+    ledger = folded(
+        PLAN,
+        unit("u1", [[1, 1], [1, 1]], {"q": 2}, [one], 5),
+        unit("u2", [[2, 1], [2, 1]], {"q": 1, "p": 4}, [two], 6),
+    )
+    group = ledger.groups["g"]
+    assert (group.cursors, group.watermarks, group.units, group.pairs) == (((2, 1), (2, 1)), (4, None), 2, 11)
+    assert {name: state.results for name, state in ledger.queries.items()} == {"q": 3, "p": 4}
+    assert ledger.pending == (one, two)
+    done = fold(ledger, {"kind": "published", "units": [["u1", ""]]})
+    assert done.pending == (two,), "what was published is forgotten, the rest is not"
+
+
+def test_a_rewrite_puts_one_segment_in_the_place_of_others_of_its_log_only():
+    made = segment("m", 0, 1).to_json()
+    ledger = folded(
+        PLAN, batch("s1", "s2", "s3"), batch("s1", stream="B", log="b"),
+        {"kind": "rewrite", "log": "a", "remove": ["s1", "s2"], "add": [made]},
+    )  # fmt: skip
+    assert sorted(names(ledger)) == ["m", "s3"]
+    assert names(ledger, "b") == ["s1"]
+    assert names(fold(ledger, {"kind": "rewrite", "log": "a", "remove": ["m", "s3"], "add": []})) == []
+
+
+def test_a_commit_of_a_newer_version_is_refused_and_not_passed_over():
+    with pytest.raises(RunError, match="from a newer version"):
+        fold(Ledger(), {"kind": "moved"})
+
+
+commits = st.one_of(
+    st.builds(lambda n, b: batch(f"s{n}", batches=b), st.integers(0, 5), st.integers(1, 9)),
+    st.builds(
+        lambda n, i, query: unit(f"u{n}", [[i, i], [i, 0]], {query: n}, [Publication(f"u{n}", OUTPUT)]),
+        st.integers(0, 5), st.integers(0, 9), st.sampled_from("pq"),
+    ),
+    st.builds(lambda n: {"kind": "rewrite", "log": "a", "remove": [f"s{n}"], "add": []}, st.integers(0, 5)),
+    st.builds(lambda n: {"kind": "published", "units": [[f"u{n}", ""]]}, st.integers(0, 5)),
+    st.just({"kind": "opened"}),
+)  # fmt: skip
+
+
+@given(st.lists(commits, max_size=12), st.integers(0, 12))
+def test_going_on_from_a_snapshot_is_the_same_as_folding_from_the_start(history, cut):
+    whole = folded(PLAN, *history)
+    restored = load(json.loads(json.dumps(dump(folded(PLAN, *history[:cut])))))
+    for commit in history[cut:]:
+        restored = fold(restored, json.loads(json.dumps(commit)))
+    assert restored == whole
+
+
+@given(st.lists(commits, min_size=1, max_size=6))
+def test_folding_changes_nothing_that_somebody_already_holds(history):
+    before = folded(PLAN, *history[:-1])
+    kept = json.dumps(dump(before))
+    fold(before, history[-1])
+    assert json.dumps(dump(before)) == kept
+
+
+def test_a_publication_comes_back_as_it_went():
+    one = Publication("u", (Move("s3://b/x", "_staging/1", "part-1"), Move("/d", "a", "b")), "q")
+    assert publication_from_json(json.loads(json.dumps(publication_to_json(one)))) == one
+
+
+def test_a_plan_adds_a_layout_to_a_log_and_lets_go_of_logs_nobody_reads():
+    change = {**PLAN, "logs": ["a"], "layouts": {"a": [["x", "y"], ["p"]]}}
+    ledger = folded(PLAN, batch("s1"), batch("s2", log="b"), change)
+    assert ledger.layout("a") == 1
+    assert ledger.layouts["a"][1].columns == ("x", "y")
+    assert names(ledger) == ["s1"]
+    assert "b" not in ledger.logs
+    assert "b" not in ledger.layouts
+
+
+def test_a_plan_puts_upgraded_segments_in_the_place_of_the_old_ones():
+    change = {**PLAN, "layouts": {}, "upgrades": {"a": [["s1"], [segment("n1").to_json()]]}}
+    assert sorted(names(folded(PLAN, batch("s1", "s2"), change))) == ["n1", "s2"]
+
+
+def test_a_query_lacks_its_past_until_the_backfill_is_committed():
+    late = {**PLAN, "queries": {"late": {"results": 0, "backfill": [3, 4], "floors": [7, None]}}}
+    ledger = folded(PLAN, late)
+    assert ledger.query("late").backfill == (3, 4)
+    assert ledger.query("late").complete_from == 7
+    done = fold(
+        ledger, {"kind": "backfill", "queries": ["late"], "pairs": 2, "results": {"late": 2}, "publish": []}
+    )
+    assert (done.query("late").backfill, done.query("late").results) == (None, 2)
+    assert done.query("late").complete_from == 7
