@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 
 from penstock.engine.ingest import SUMMARY
@@ -77,7 +78,7 @@ def upgrade_job(spark: SparkSession, files: Files, upgrade: Upgrade) -> list[Seg
         table = pa.Table.from_batches(list(batches))
         number = table.column(_NUMBER)[0].as_py()
         answers = {
-            each: table.column(f"p{place}").fill_null(value=False).to_numpy()
+            each: pc.fill_null(table.column(f"p{place}"), fill_value=False).to_numpy()
             for place, each in enumerate(new)
         }
         meaning = Meaning(old.predicates, log.predicates, upgrade.layout)
