@@ -21,11 +21,32 @@ def short_message(error: BaseException) -> str:
     >>> short_message(ValueError("[UNRESOLVED] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 0"))
     'A column `x` cannot be resolved.'
     """
-    text = str(error).strip() or type(error).__name__
+    text = _cause(str(error).strip()) or type(error).__name__
     text = text.split("\n\tat ")[0].split("\nJVM stacktrace")[0]
     text = _CODE.sub("", text)
     text = _NOISE.sub("", text)
     return text.strip().splitlines()[0].strip() if text.strip() else type(error).__name__
+
+
+def _cause(text: str) -> str:
+    r"""Take the reason out of what py4j says, which begins with the call that failed.
+
+    Where Spark gave the error a name of its own, that is the one; of a failed read it may have no more to say.
+
+    >>> _cause("An error occurred while calling o1.load.\n: a.B: [X_Y] no source: z\n\tat x\nCaused by: c.D: z.S")
+    '[X_Y] no source: z'
+    """
+    if not text.startswith(_PY4J):
+        return text
+    reasons = _REASON.findall(text) or [text]
+    named = [
+        each for each in reasons if _CODE.match(each) and not each.startswith("[FAILED_READ_FILE.NO_HINT")
+    ]
+    return str((named or reasons[-1:])[0])
+
+
+_PY4J = "An error occurred while calling "
+_REASON = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
 
 
 def named_file(error: BaseException) -> str:

@@ -393,7 +393,7 @@ class Engine:
         name, file = ingester.stream.name, named_file(cause) or named_file(error)
         if file:
             return RunError(
-                f"source file {file} of stream {name} cannot be read: {short_message(cause)} "
+                f"source file {file} of stream {name} cannot be read: {short_message(cause).rstrip('.')}. "
                 "Mend or remove the file and run again: committed results are kept, and the run goes on from there"
             )
         return RunError(f"stream {name}: {short_message(cause)}")

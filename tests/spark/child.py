@@ -1,0 +1,28 @@
+"""A process to be killed: runs the crash test's queries over all input that is there.
+
+    python tests/spark/child.py ROOT
+
+The parent finds out how far it is by looking at the journal.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+
+def main() -> None:
+    """Run to the end of the input."""
+    from penstock.engine.session import embedded_session
+    from tests.spark.crash_world import crash_specs
+    from tests.spark.runner import Run
+
+    root = Path(sys.argv[1])
+    spark = embedded_session({"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
+    Run(spark, root, crash_specs(root)).once()
+
+
+if __name__ == "__main__":
+    main()

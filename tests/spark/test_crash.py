@@ -1,0 +1,205 @@
+"""Exactly once: whatever fails, wherever, the committed output is what an undisturbed run gives.
+
+batch ──▶ segments ──▶ commit          unit ──▶ files in _staging ──▶ commit ──▶ move ──▶ hand over ──▶ commit
+      ^             ^        ^              ^                      ^         ^        ^             ^         ^
+      every arrow is a place to fail; then a new engine opens the same state
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.engine import ingester, joiner
+from penstock.errors import PenstockError
+from penstock.log.journal import Journal
+from tests.oracle import answer, bag, parquet_rows
+from tests.spark.crash_world import crash_feeds, crash_specs, write_files
+from tests.spark.runner import Run
+
+pytestmark = pytest.mark.spark
+
+CHILD = Path(__file__).with_name("child.py")
+
+
+class InjectedError(Exception):
+    """What the tests break things with."""
+
+
+def fail_once(function, *, after: bool, when=lambda *_args, **_options: True):
+    """Wrap a function so that the first call that matters fails, before or after its work."""
+    state = {"armed": True}
+
+    def failing(*args, **options):
+        mine = state["armed"] and when(*args, **options)
+        if mine:
+            state["armed"] = False
+        if mine and not after:
+            raise InjectedError("before")
+        result = function(*args, **options)
+        if mine:
+            raise InjectedError("after")
+        return result
+
+    return failing
+
+
+def _commits(kind: str):
+    return lambda _journal, commit: commit["kind"] == kind
+
+
+POINTS = [
+    *(
+        (Journal, "commit", _commits(kind), kind)
+        for kind in ("plan", "batch", "unit", "published", "rewrite")
+    ),
+    *((ingester, "ingest_job", None, ""),),
+    *((joiner, name, None, "") for name in ("unit_job", "publish", "rewrite_job")),
+    (Run, "take", None, ""),
+]
+
+
+class Reader(threading.Thread):
+    """Looks into the parquet sinks all the time, and keeps whatever was ever to be seen there."""
+
+    def __init__(self, folders) -> None:
+        super().__init__(daemon=True)
+        self.folders, self.done = folders, threading.Event()
+        self.seen: dict[str, Counter] = {folder.name: Counter() for folder in folders}
+        self.files: dict[Path, tuple[int, int]] = {}
+        self.trouble: list[str] = []
+        self.looks = 0
+
+    def run(self) -> None:
+        while not self.done.wait(0.03):
+            self.looks += 1
+            for folder in self.folders:
+                for file in folder.glob("*.parquet"):
+                    self._look(folder.name, file)
+
+    def _look(self, query: str, file: Path) -> None:
+        try:
+            found = file.stat()
+            stamp = found.st_size, found.st_mtime_ns
+            if file not in self.files:
+                self.seen[query] += bag(pq.read_table(file))
+            elif self.files[file] != stamp:
+                self.trouble.append(f"{file} changed after it was seen")
+            self.files[file] = stamp
+        except Exception as error:  # noqa: BLE001 - whatever a reader could meet
+            self.trouble.append(f"{file}: {error}")
+
+
+def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkeypatch):
+    """One state goes through every failure in turn; a reader meanwhile sees only rows of the final result."""
+    write_files(crash_feeds(tmp_path), files=20, rows=120, seed=4)
+    specs = crash_specs(tmp_path, callback=True)
+    right = {spec.name: answer(spec) for spec in specs}
+    run = Run(spark, tmp_path, specs)
+    reader = Reader([run.out / spec.name for spec in specs if spec.sink == "parquet"])
+    reader.start()
+    struck = []
+    for owner, name, when, label in POINTS:
+        for after in (False, True):
+            with monkeypatch.context() as patch:
+                options = {"when": when} if when else {}
+                patch.setattr(owner, name, fail_once(getattr(owner, name), after=after, **options))
+                failed = _run_until_it_fails(run)
+            if failed:
+                struck.append((name, label, after))
+            for folder in reader.folders:
+                assert not bag(parquet_rows(folder)) - right[folder.name] if folder.exists() else True, (
+                    name,
+                    after,
+                )
+    run.once()
+    time.sleep(0.2)
+    reader.done.set()
+    reader.join()
+
+    run.check("after all failures")
+    assert len(struck) >= len(POINTS) * 2 - 2, f"only {struck} were reached"
+    assert not reader.trouble
+    assert reader.looks > 20
+    assert reader.seen == {query: right[query] for query in reader.seen}, (
+        "a reader saw something else in the end"
+    )
+    assert not list(tmp_path.rglob("_staging"))
+
+
+def _run_until_it_fails(run: Run) -> bool:
+    """Run a few batches at a time; say whether something failed."""
+    engine = run.engine()
+    try:
+        engine.start(once=True)
+        engine.wait()
+    except (InjectedError, PenstockError) as error:
+        assert "njected" in repr(error) or "before" in str(error) or "after" in str(error), error  # noqa: PT017
+        return True
+    finally:
+        engine.stop()
+    return False
+
+
+def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
+    """A child is killed with its JVM and workers, four times; the fifth reaches the end."""
+    seed = int.from_bytes(os.urandom(3))
+    print(f"seed {seed}")
+    random = Random(seed)
+    write_files(crash_feeds(tmp_path), files=24, rows=150, seed=seed)
+    specs = crash_specs(tmp_path)
+    right = {spec.name: answer(spec) for spec in specs}
+    run = Run(spark, tmp_path, specs)
+    for kill in range(5):
+        child = subprocess.Popen(
+            [sys.executable, str(CHILD), str(tmp_path)], start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            if kill < 4:
+                _wait_for_commits(child, run.state, random.randint(2, 8))
+                time.sleep(random.random() * 0.3)
+            else:
+                assert child.wait(200) == 0, child.stderr.read().decode()[-2000:]
+        finally:
+            _kill_session(child)
+        for spec in specs:
+            folder = run.out / spec.name
+            if spec.sink == "parquet" and folder.exists():
+                extra = bag(parquet_rows(folder)) - right[spec.name]
+                assert not extra, f"seed {seed}, after kill {kill}: {spec.name} shows {extra}"
+    run.check(f"seed {seed}")
+    assert not list(tmp_path.rglob("_staging"))
+
+
+def _wait_for_commits(child: subprocess.Popen, state: Path, more: int) -> None:
+    """Wait until the journal has grown by so many commits."""
+
+    def last() -> int:
+        return max((int(each.stem.split("-")[-1]) for each in (state / "journal").glob("*.json")), default=0)
+
+    goal, deadline = last() + more, time.monotonic() + 120
+    while last() < goal and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert time.monotonic() < deadline, "the child makes no progress"
+
+
+def _kill_session(child: subprocess.Popen) -> None:
+    """Kill the child and all that it started: its JVM, and the workers, which have process groups of their own."""
+    for entry in Path("/proc").iterdir():
+        with suppress(ValueError, ProcessLookupError, PermissionError):
+            if os.getsid(int(entry.name)) == child.pid:
+                os.kill(int(entry.name), signal.SIGKILL)
+    child.wait(30)
+    child.stderr.close()
