@@ -149,7 +149,7 @@ def _group(group: Group, ledger: Ledger, files: Files) -> GroupStatus:
         slices=slices,
         units=state.units,
         pairs=state.pairs,
-        state_rows=sum(each.state_rows for each in slices),
+        state_rows=sum(_held(group, side, ledger, files) for side in _SIDES),
         stored_rows=sum(each.rows for each in segments),
         segments=len(segments),
         unshared_rows=sum(_alone(group, side, ledger, files) for side in _SIDES),
@@ -173,6 +173,14 @@ def _slices(group: Group, side: Side, ledger: Ledger, files: Files) -> list[Slic
         SliceStatus(log.stream, side, level, *piece.ages, group.chain.readers[level], int(count))
         for (level, piece), count in zip(chain, counts, strict=True)
     ]
+
+
+def _held(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
+    """Count one side's rows of use, also where no slice is on that side and rows only wait for partners behind."""
+    return sum(
+        int(rows_per_slice(files, segments, claim(group, side, ledger, layout), [_FAR]).sum())
+        for layout, segments in by_layout(ledger, group.log(side).id)
+    )
 
 
 def _alone(group: Group, side: Side, ledger: Ledger, files: Files) -> int:

@@ -94,20 +94,19 @@ class _Portion:
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of some ranges of hashes."""
+    left, right = task.left, task.right
+    # A segment that can meet nothing new is not even opened.
+    old_left_near = [each for each in left.old if any(can_meet(each, new, task.cuts) for new in right.new)]
+    old_right_near = [each for each in right.old if any(can_meet(new, each, task.cuts) for new in left.new)]
     for part in parts:
-        old_left, new_left = (_portions(task, task.left, which, part) for which in _ages(task.left))
-        old_right, new_right = (_portions(task, task.right, which, part) for which in _ages(task.right))
-        for left in new_left:
-            for right in (*old_right, *new_right):
-                yield from _pairs(task, left, right, batch_is_left=True)
-        for right in new_right:
-            for left in old_left:
-                yield from _pairs(task, left, right, batch_is_left=False)
-
-
-def _ages(side: SideTask) -> tuple[tuple[Stretch, ...], tuple[Stretch, ...]]:
-    """Split a side's segments into those joined before and the new ones."""
-    return side.old, side.new
+        old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
+        old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))
+        for one in new_left:
+            for other in (*old_right, *new_right):
+                yield from _pairs(task, one, other, batch_is_left=True)
+        for other in new_right:
+            for one in old_left:
+                yield from _pairs(task, one, other, batch_is_left=False)
 
 
 def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
