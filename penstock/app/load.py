@@ -42,7 +42,7 @@ class Loaded:
 
 def load(path: Path) -> Loaded:
     """Read and check a script."""
-    text = _read(path)
+    text = read_script(path)
     try:
         script = parse_script(text)
         _check_queries(script)
@@ -52,7 +52,7 @@ def load(path: Path) -> Loaded:
     return Loaded(text, script, plan)
 
 
-def _read(path: Path) -> str:
+def read_script(path: Path) -> str:
     """Read the text, or say what is there in its place."""
     try:
         return path.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from penstock.app.spark_talk import quiet_spark
 from penstock.engine.change import next_plan
 from penstock.engine.status import look_at
 from penstock.engine.store import peek
-from penstock.errors import InputError
+from penstock.errors import InputError, StateBusyError
 from penstock.log.files import open_files
 from penstock.plan.codec import workload_from_json
 
@@ -49,6 +49,17 @@ class State:
         if not ledger.plan:
             raise InputError(f"state {url} serves no query yet: its run is still starting, or never did")
         return cls(url, next_plan(*workload_from_json(ledger.plan), ledger))
+
+    def check_running(self) -> None:
+        """Refuse to ask for something when no engine is there to do it."""
+        try:
+            open_files(self.url).lock("lock").release()
+        except StateBusyError:
+            return
+        if "://" not in self.url:  # elsewhere there is no lock to tell by
+            raise InputError(
+                f"no engine runs on {self.url}: start one with penstock run --state {self.url}, or edit its script"
+            )
 
     def ledger(self) -> Ledger:
         """Read what is true now."""

@@ -9,6 +9,7 @@ All of it is Spark SQL, evaluated once per row however many queries ask.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
 
 def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     """Open a declared stream's Spark source; a wrong option is the user's to mend."""
-    path = dict(stream.options).get("path", "")
+    path = source_path(stream)
     if stream.format.lower() in FILE_FORMATS:
         _check_path(stream, path)
     reader = spark.readStream.format(stream.format)
@@ -62,13 +63,20 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     return _with_declared_columns(source, stream)
 
 
+def source_path(stream: Stream) -> str:
+    """Give where a source reads from; a relative path is meant from here, not from where the JVM was started."""
+    path = dict(stream.options).get("path", "")
+    return path if not path or "://" in path else os.path.abspath(path)  # noqa: PTH100 - it may hold a wildcard
+
+
 def _check_path(stream: Stream, path: str) -> None:
     """Refuse a source directory that is not there, before anything starts."""
     files, where = fsspec.core.url_to_fs(path)
     found = files.glob(where) if any(sign in where for sign in "*?[{") else files.exists(where)
     if not found:
         raise InputError(
-            f"path {path!r} of stream {stream.name} does not exist: create the directory, or mend the path"
+            f"path {dict(stream.options)['path']!r} of stream {stream.name} does not exist: "
+            "create the directory, or mend the path"
         )
 
 
@@ -133,7 +141,7 @@ def arrow_types(spark: SparkSession, stream: Stream) -> dict[str, pa.DataType]:
 
 def source_files(stream: Stream) -> set[str]:
     """List the files of a file source that are there now."""
-    files, where = fsspec.core.url_to_fs(dict(stream.options).get("path", ""))
+    files, where = fsspec.core.url_to_fs(source_path(stream))
     places = files.glob(where) if any(sign in where for sign in "*?[{") else [where]
     found = (name for place in places for name in files.find(place))
     return {name for name in found if not name.rpartition("/")[2].startswith(("_", "."))}

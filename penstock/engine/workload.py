@@ -74,10 +74,10 @@ class Workload:
     def add_script(self, text: str) -> Script:
         """Register what a script declares."""
         script = parse_script(text, self.streams)
+        self.settings |= script.settings  # first: a query may need Spark, and Spark its settings
         self.streams |= script.streams
         for query in script.queries:
             self._add(query)
-        self.settings |= script.settings
         return script
 
     def _add(self, query: Query) -> None:

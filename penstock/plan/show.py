@@ -77,12 +77,12 @@ def show_window(group: Group, name: str) -> str:
     lo, hi = query.window.lo, query.window.hi
     if hi == 1 - lo:
         return f"WINDOW {_age(hi)}"
-    since = f"{_signed(lo - 1)} <" if _just_above(lo) else f"{_signed(lo)} <="
-    until = f"<= {_signed(hi - 1)}" if _just_above(hi) else f"< {_signed(hi)}"
+    since = f"{show_difference(lo - 1)} <" if _just_above(lo) else f"{show_difference(lo)} <="
+    until = f"<= {show_difference(hi - 1)}" if _just_above(hi) else f"< {show_difference(hi)}"
     return f"{since} r - l {until}"
 
 
-def _signed(difference: int) -> str:
+def show_difference(difference: int) -> str:
     """Print a difference with its sign."""
     return f"-{_age(-difference)}" if difference < 0 else _age(difference)
 
