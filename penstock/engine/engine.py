@@ -245,8 +245,7 @@ class Engine:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
         wanted = {stream.name for stream in plan.streams}
         for ingester in [each for each in self._ingesters if each.stream.name not in wanted]:
-            if ingester.query is not None:
-                ingester.query.stop()
+            ingester.stop()
             self._ingesters.remove(ingester)
         known = {each.stream.name for each in self._ingesters}
         for stream in plan.streams:
@@ -405,8 +404,7 @@ class Engine:
         if self._listener is not None:
             self._listener.finish()
         for ingester in self._ingesters:
-            if ingester.query is not None:
-                ingester.query.stop()
+            ingester.stop()
         if self._joiner is not None:
             self._joiner.finish()
             if self._plan is not None and not self._store.ledger.pending:  # else the next start needs it

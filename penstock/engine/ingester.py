@@ -52,6 +52,7 @@ class Ingester:
         self._time_type = arrow_time_type(stream, source.sparkSession)
         self._checked: set[str] = set()
         self._logs: tuple[LogTask, ...] = ()
+        self.closed = False
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
         self.follow(plan)
@@ -72,10 +73,19 @@ class Ingester:
         )
         self.query = (writer.trigger(availableNow=True) if once else writer).start()
 
+    def stop(self) -> None:
+        """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
+        if self.query is not None:
+            self.query.stop()
+        with self.batch:
+            self.closed = True
+
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Ingest one batch, keeping the first error for the engine to show."""
         try:
             with self.batch:
+                if self.closed:
+                    raise RunError(f"stream {self.stream.name}: the engine has stopped")
                 self.ingest(rows, batch_id)
         except BaseException as failure:
             self.failure = self.failure or failure
