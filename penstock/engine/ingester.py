@@ -84,8 +84,6 @@ class Ingester:
         """Ingest one batch, keeping the first error for the engine to show."""
         try:
             with self.batch:
-                if self.closed:
-                    raise RunError(f"stream {self.stream.name}: the engine has stopped")
                 self.ingest(rows, batch_id)
         except BaseException as failure:
             self.failure = self.failure or failure
@@ -94,6 +92,8 @@ class Ingester:
 
     def ingest(self, source: DataFrame, batch_id: int) -> None:
         """Write a batch's segments and commit it, unless the journal has it already."""
+        if self.closed:
+            raise RunError(f"stream {self.stream.name}: the engine has stopped")
         before = self.store.ledger.stream(self.stream.name)
         if batch_id <= before.source_batch:
             return
