@@ -1,0 +1,297 @@
+"""What a plan costs: rows held, and comparisons made in a second (paper 1, Eq. 1 to 4, for any number of queries).
+
+The paper counts comparisons, all equally dear: a row that probes compares itself with every row held, one that purges
+compares its time once, a result is compared once by each bound its router knows, once by each filter.  `Cost` keeps the
+kinds apart, so that `Coefficients` measured on an engine can weigh them; the paper's weigh 1 each.
+
+Everything is a sum over *one-way slices*: ages ``[start, end)`` of one stream's rows, probed by the other stream's::
+
+    age        0          W1                    W2
+               |----------|---------------------|
+    held       λ·P(c1∨c2) | λ·P(c2)                   rows of this stream that a query reading at or beyond wants
+    probed by  λ·P(c1∨c2) | λ·P(c2)                   rows of the other stream that such a query wants
+
+Merging slices keeps the first one's wider selection all along (6.2), needs a router at each bound inside, and saves a
+purge, the overhead of an operator and, in the first slice, the unions.  No slice's cost depends on another's (Lemma 2).
+
+Where the paper is coarse, so is this, to give its equations exactly: a purge and a union are charged for every row of a
+stream at every slice, also for those that a selection has stopped.  A condition is evaluated once per row or result,
+however many queries have it.
+
+In:  readers and statistics (`penstock.plan.facts`).  Out: `Cost` per second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from penstock.plan.facts import SIDES, age_bounds, other
+from penstock.sql.query import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.plan.facts import Reader, Statistics
+    from penstock.sql.query import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """What each kind of work weighs: by default the paper's units, in which a comparison is 1.
+
+    `overhead` is the paper's C_sys: moving one row through one more slice.  Eq. 1 to 3 leave it out, so it is 0 here.
+    `state_byte` is the price of holding a byte for a second.
+    """
+
+    probe: float = 1.0
+    purge: float = 1.0
+    route: float = 1.0
+    filter: float = 1.0
+    union: float = 1.0
+    overhead: float = 0.0
+    state_byte: float = 0.0
+
+
+PAPER = Coefficients()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Rows and bytes held, and how often each kind of work is done; `overhead` counts rows into operators."""
+
+    rows: float = 0.0
+    bytes: float = 0.0
+    probe: float = 0.0
+    purge: float = 0.0
+    route: float = 0.0
+    filter: float = 0.0
+    union: float = 0.0
+    overhead: float = 0.0
+
+    def __add__(self, more: Cost) -> Cost:
+        """Lay two plans side by side."""
+        return Cost(*(getattr(self, each.name) + getattr(more, each.name) for each in fields(self)))
+
+    def cpu(self, weigh: Coefficients = PAPER) -> float:
+        """Add up the work: the paper's C_p."""
+        return (
+            self.probe * weigh.probe
+            + self.purge * weigh.purge
+            + self.route * weigh.route
+            + self.filter * weigh.filter
+            + self.union * weigh.union
+            + self.overhead * weigh.overhead
+            + self.bytes * weigh.state_byte
+        )
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Add costs up."""
+    return sum(costs, start=Cost())
+
+
+# --- state-slice: Eq. 3, sections 5 and 6 ----------------------------------------------------------
+
+
+def chain_cost(readers: Sequence[Reader], known: Statistics, cuts: Mapping[Side, Sequence[int]]) -> Cost:
+    """Price a chain that is cut at these ages."""
+    sides = [SideCosts(readers, known, side) for side in SIDES]
+    return total(side.slice_cost(ages) for side in sides for ages in pairwise(cuts.get(side.side, ())))
+
+
+@dataclass(frozen=True)
+class SideCosts:
+    """One side of a chain, ready to price any slice of it: what depends on one bound only is worked out once."""
+
+    readers: Sequence[Reader]
+    known: Statistics
+    side: Side
+    _rates: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
+
+    def slice_cost(self, ages: tuple[int, int]) -> Cost:
+        """Price the slice that holds this side's rows of these ages: the length of an edge of Figure 14."""
+        start, end = ages
+        held, probing = self._wanted(start)
+        here = [(each, reach) for each, reach in self._reaches if reach[1] > start and reach[0] < end]
+        rows = held * (end - start) / SECOND
+        probe = rows * probing if here else 0.0
+        inside = {age for _, reach in here for age in reach if start < age < end}
+        united = {reach for _, reach in here if reach[0] < start and reach[1] <= end}
+        males = self.known.rate(other(self.side))
+        filters = _filters(here, [each for each, reach in self._reaches if reach[1] > start], ages)
+        return Cost(
+            rows=rows,
+            bytes=rows * self.known.row_bytes,
+            probe=probe,
+            purge=males,
+            route=probe * self.known.join * len(inside),
+            filter=probe * self.known.join * filters + self._lineage(ages),
+            union=males * len(united),
+            overhead=males,
+        )
+
+    @cached_property
+    def _reaches(self) -> list[tuple[Reader, tuple[int, int]]]:
+        """List the queries that read this side, with the ages they read."""
+        return [(each, reach) for each in self.readers if (reach := each.reach(self.side))]
+
+    def _wanted(self, start: int) -> tuple[float, float]:
+        """Give the rates of this stream's rows and of the other's that a query reading beyond an age wants."""
+        if start not in self._rates:
+            beyond = [each for each, reach in self._reaches if reach[1] > start]
+            mine, theirs = (self.known.wanted(each, beyond) for each in (self.side, other(self.side)))
+            self._rates[start] = mine, theirs
+        return self._rates[start]
+
+    def _lineage(self, ages: tuple[int, int]) -> float:
+        """Count a second's evaluations that say whether rows may enter a slice (6.1).
+
+        Conditions are tried from the longest window down, until one holds; each is charged to the slice in which its
+        longest window ends.  A slice that every row may enter needs none.
+        """
+        start, end = ages
+        return sum(
+            tries
+            for open_until, trials in self._trials
+            if open_until <= start
+            for age, tries in trials
+            if start < age <= end
+        )
+
+    @cached_property
+    def _trials(self) -> list[tuple[int, list[tuple[int, float]]]]:
+        """For each stream charged here: below which age every row is wanted, and each condition's age and trials.
+
+        A stream is charged on its own side of the chain; one that is never held, on the other.
+        """
+        both = any(each.reach(other(self.side)) for each in self.readers)
+        return [self._trials_of(stream) for stream in ([self.side] if both else SIDES)]
+
+    def _trials_of(self, stream: Side) -> tuple[int, list[tuple[int, float]]]:
+        """Count how often each condition of a stream is tried in a second."""
+        order = lineage_order(self.readers, self.side, stream)
+        open_until = max((age for age, condition in order if not condition), default=0)
+        tried: set[str] = set()
+        trials = []
+        for age, condition in order:
+            share = 1 - self.known.selection(stream).any_of(tried)
+            trials.append((age, self.known.rate(stream) * share))
+            tried.add(condition)
+        return open_until, trials
+
+
+def lineage_order(readers: Iterable[Reader], side: Side, stream: Side) -> list[tuple[int, str]]:
+    """List one stream's conditions in the order of evaluation, each with the last age at which it is asked for."""
+    last: dict[str, int] = {}
+    for each in readers:
+        reach = each.reach(side)
+        if reach:
+            condition = each.condition(stream)
+            last[condition] = max(last.get(condition, 0), reach[1])
+    return sorted(((age, condition) for condition, age in last.items()), reverse=True)
+
+
+def _filters(
+    here: Sequence[tuple[Reader, tuple[int, int]]], pushed: Sequence[Reader], ages: tuple[int, int]
+) -> float:
+    """Count the filters a result of a slice meets: one per condition that the pushed selection does not imply."""
+    start, end = ages
+    met = 0.0
+    for side in SIDES:
+        if len({each.condition(side) for each in pushed}) == 1:
+            continue
+        spans: dict[str, tuple[int, int]] = {}
+        for each, (first, last) in here:
+            condition = each.condition(side)
+            low, high = spans.get(condition, (end, start))
+            spans[condition] = min(low, max(first, start)), max(high, min(last, end))
+        met += sum(high - low for condition, (low, high) in spans.items() if condition) / (end - start)
+    return met
+
+
+# --- the rivals: Eq. 1, Eq. 2, and no sharing (section 3) -------------------------------------------
+
+
+def pull_up_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
+    """Price one join with the longest window, a router behind it and the selections last (Eq. 1)."""
+    join = _join_cost(readers, known, known.left_rate, known.right_rate)
+    filters = 0.0
+    for side in SIDES:
+        bounds = age_bounds(readers, side)
+        if bounds:
+            here = [(each, reach) for each in readers if (reach := each.reach(side))]
+            results = known.left_rate * known.right_rate * known.join * bounds[-1] / SECOND
+            filters += results * _filters(here, (), (0, bounds[-1]))
+    return join + Cost(filter=filters)
+
+
+def push_down_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
+    """Price one join for each part of the streams that satisfies the same conditions (Eq. 2, which is derived)."""
+    conditions = {side: {each.condition(side) for each in readers} - {""} for side in SIDES}
+    split = sum(known.rate(side) * len(conditions[side]) for side in SIDES)
+    cost = Cost(filter=split)
+    fed = dict.fromkeys(range(len(readers)), 0)
+    for left, left_share in known.left.patterns(conditions["l"]):
+        for right, right_share in known.right.patterns(conditions["r"]):
+            served = [number for number, each in enumerate(readers) if _holds(each, left, right)]
+            if not served or not left_share * right_share:
+                continue
+            mine = [readers[number] for number in served]
+            cost += _join_cost(mine, known, known.left_rate * left_share, known.right_rate * right_share)
+            for number in served:
+                fed[number] += 1
+    # A query fed by several joins merges their results by time: one comparison for each.
+    merged = total(Cost(union=_results(readers[number], known)) for number, parts in fed.items() if parts > 1)
+    return cost + merged
+
+
+def isolated_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
+    """Price each query alone: its selections first, then a join with its own window (Figure 2)."""
+    return total(
+        _join_cost([each], known, known.wanted("l", [each]), known.wanted("r", [each]))
+        + Cost(filter=sum(known.rate(side) for side in SIDES if each.condition(side)))
+        for each in readers
+    )
+
+
+def _holds(reader: Reader, left: frozenset[str], right: frozenset[str]) -> bool:
+    """Say whether rows that satisfy exactly these conditions are for a query."""
+    return (not reader.left or reader.left in left) and (not reader.right or reader.right in right)
+
+
+def _join_cost(readers: Sequence[Reader], known: Statistics, left: float, right: float) -> Cost:
+    """Price a regular join of parts of both streams (rates), with a router to its readers (Figure 1)."""
+    cost = Cost()
+    for side, held, males in (("l", left, right), ("r", right, left)):
+        bounds = age_bounds(readers, side)  # type: ignore[arg-type]  # a tuple of literals is no literal
+        if bounds:
+            rows = held * bounds[-1] / SECOND
+            cost += Cost(
+                rows=rows,
+                bytes=rows * known.row_bytes,
+                probe=rows * males,
+                purge=males,
+                route=rows * males * known.join * (len(bounds) - 2),
+                overhead=males,
+            )
+    return cost
+
+
+def _results(reader: Reader, known: Statistics) -> float:
+    """Count a query's results in a second."""
+    pairs = known.wanted("l", [reader]) * known.wanted("r", [reader])
+    return (
+        pairs * known.join * sum(b - a for side in SIDES for a, b in [reader.reach(side) or (0, 0)]) / SECOND
+    )
+
+
+def saving(ours: float, theirs: float) -> float:
+    """Give the share of their cost that ours saves (Eq. 4).
+
+    >>> saving(70, 100)
+    0.3
+    """
+    return (theirs - ours) / theirs
