@@ -1,9 +1,8 @@
 """The judge: DuckDB over the very Parquet files the engine read.
 
-A `Spec` describes a query once.  `Spec.penstock` writes it the way a user would, `Spec.duckdb` as plain SQL, and the two
-share the text of keys, predicates and projections but not the arithmetic of windows: there the engine reads
-``WINDOW``, brackets or intervals and works with differences in microseconds, while DuckDB is given conditions that
-follow DESIGN.md §5 word by word::
+A `Spec` describes a query once.  `Spec.penstock` writes it the way a user would, `Spec.duckdb` as plain SQL.  The two
+share the text of keys, predicates and projections, but not the arithmetic of windows: the engine reads ``WINDOW``,
+brackets or intervals and works with differences in microseconds; DuckDB is given the definition itself::
 
     WINDOW w           (b.ts >= a.ts AND b.ts < a.ts + w) OR (a.ts >= b.ts AND a.ts < b.ts + w)
     A [NOW]            b.ts = a.ts takes the place of the first half
@@ -20,7 +19,7 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -29,6 +28,7 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -97,7 +97,7 @@ class Feed:
     def append_cut(self, rows: Sequence[Mapping[str, Any]], cuts: Iterable[int]) -> None:
         """Add rows as several files, cut at these places."""
         ends = [0, *sorted(cuts), len(rows)]
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             self.append(rows[start:end])
 
     def relation(self) -> str:

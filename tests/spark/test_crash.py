@@ -101,9 +101,10 @@ class Reader(threading.Thread):
             self.trouble.append(f"{file}: {error}")
 
 
+@pytest.mark.timeout(600)  # twenty starts
 def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkeypatch):
     """One state goes through every failure in turn; a reader meanwhile sees only rows of the final result."""
-    write_files(crash_feeds(tmp_path), files=20, rows=120, seed=4)
+    write_files(crash_feeds(tmp_path), files=20, rows=80, seed=4)
     specs = crash_specs(tmp_path, callback=True)
     right = {spec.name: answer(spec) for spec in specs}
     run = Run(spark, tmp_path, specs)
@@ -152,12 +153,12 @@ def _run_until_it_fails(run: Run) -> bool:
     return False
 
 
+@pytest.mark.timeout(600)  # five JVMs, on a machine that may be busy
 def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
     """A child is killed with its JVM and workers, four times; the fifth reaches the end."""
     seed = int.from_bytes(os.urandom(3))
-    print(f"seed {seed}")
     random = Random(seed)
-    write_files(crash_feeds(tmp_path), files=24, rows=150, seed=seed)
+    write_files(crash_feeds(tmp_path), files=16, rows=120, seed=seed)
     specs = crash_specs(tmp_path)
     right = {spec.name: answer(spec) for spec in specs}
     run = Run(spark, tmp_path, specs)
@@ -168,7 +169,7 @@ def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
         )  # fmt: skip
         try:
             if kill < 4:
-                _wait_for_commits(child, run.state, random.randint(2, 8))
+                _wait_for_commits(child, run.state, random.randint(2, 6))
                 time.sleep(random.random() * 0.3)
             else:
                 assert child.wait(200) == 0, child.stderr.read().decode()[-2000:]

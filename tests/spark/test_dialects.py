@@ -24,7 +24,8 @@ SPARK = {
         select i.impressionAdId as ad, c.clickTime - i.impressionTime as took, c.user
         from impressions i inner join clicks c
         on i.impressionAdId = c.clickAdId
-        and c.clickTime between i.impressionTime - interval '10' minutes and i.impressionTime + interval '1 hour 30 minutes'
+        and c.clickTime between i.impressionTime - interval '10' minutes
+                            and i.impressionTime + interval '1 hour 30 minutes'
         where c.user is not null and i.price > 0.5
     """,
     "using": """
@@ -74,9 +75,14 @@ def test_interval_joins_of_spark_and_flink_run_unchanged(spark, tmp_path):
 
     for _ in range(3):
         impressions.append(
-            {"impressionAdId": random.randrange(6), "impressionTime": time(), "user": random.choice("uvw"), "price": random.random() * 2}
+            {
+                "impressionAdId": random.randrange(6),
+                "impressionTime": time(),
+                "user": random.choice("uvw"),
+                "price": random.random() * 2,
+            }
             for _ in range(30)
-        )  # fmt: skip
+        )
         clicks.append(
             {"clickAdId": random.randrange(6), "clickTime": time(), "user": random.choice(("u", "v", None))}
             for _ in range(30)

@@ -16,7 +16,7 @@ from tests.spark.world import KEYS, make_feeds, make_world, random_cuts, random_
 pytestmark = pytest.mark.spark
 
 few = settings(
-    max_examples=3,
+    max_examples=2,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a run takes seconds: the seed says enough
     suppress_health_check=[HealthCheck.too_slow],
@@ -29,7 +29,6 @@ few = settings(
 def test_random_queries_give_what_duckdb_gives(seed, spark, tmp_path_factory):
     """Files arrive in three goes: two runs to the end of the input, and one that is stopped somewhere in the middle."""
     note(f"seed {seed}")
-    print(f"seed {seed}")
     root = tmp_path_factory.mktemp("random")
     here, random = make_world(seed, root, kinds=3, each=4), Random(seed)
     run = Run(spark, root, here.specs)
@@ -74,6 +73,7 @@ def test_the_same_rows_cut_and_ordered_differently_give_the_same_bag(spark, tmp_
     """One file each; many small files; another order of arrival: the judge sees the same rows each time."""
     random = Random(5)
     ordered = make_world(5, tmp_path / "first", kinds=2, each=4)
+    answers = []
     for way in range(3):
         root = tmp_path / str(way)
         feeds = make_feeds(random, root)
@@ -85,9 +85,8 @@ def test_the_same_rows_cut_and_ordered_differently_give_the_same_bag(spark, tmp_
         run = Run(spark, root, specs)
         run.once()
         run.check(f"way {way}")
-        if way:
-            assert [answer(spec) for spec in specs] == first
-        first = [answer(spec) for spec in specs]
+        answers.append([answer(spec) for spec in specs])
+    assert answers[0] == answers[1] == answers[2], "the judge was not given the same rows"
 
 
 def test_keys_whose_hashes_collide_are_told_apart(spark, tmp_path, monkeypatch):

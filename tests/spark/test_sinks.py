@@ -64,7 +64,6 @@ def test_every_sink_gets_what_its_query_asks_for(spark, tmp_path, feeds, capsys)
     run.once()
     printed = capsys.readouterr().out
     kept = [each for each in specs if each.sink not in {"console", "noop"}]
-    Run(spark, tmp_path, specs)
     with run.engine() as engine:
         for each in kept:
             same_bag(run.result(engine, each), answer(each), each.name)
@@ -132,21 +131,18 @@ def test_a_callback_that_raises_stops_the_run_and_gets_its_unit_again(spark, tmp
         if len(calls) == 1:
             raise ValueError("the receiver is full")
 
-    def engine():
-        made = Engine(tmp_path / "state", spark)
-        made.script(" ".join(feed.declare() for feed in feeds))
-        made.query("q", spec.penstock(), sink=callback(receive))
-        return made
+    def go():
+        with Engine(tmp_path / "state", spark) as engine:
+            engine.script(" ".join(feed.declare() for feed in feeds))
+            engine.query("q", spec.penstock(), sink=callback(receive))
+            engine.start(once=True)
+            engine.wait()
 
-    spec = Spec(
-        "q", *feeds, ("a.k = b.k",), Window("both", 9 * SECOND), select=(("a.Value", "x"), ("b.Value", "y"))
-    )
-    with engine() as failing, pytest.raises(RunError, match="the receiver is full"):
-        failing.start(once=True)
-        failing.wait()
-    with engine() as again:
-        again.start(once=True)
-        again.wait()
+    values = (("a.Value", "x"), ("b.Value", "y"))
+    spec = Spec("q", *feeds, ("a.k = b.k",), Window("both", 9 * SECOND), select=values)
+    with pytest.raises(RunError, match="the receiver is full"):
+        go()
+    go()
     assert calls[0] == calls[1], "the unit that failed comes again first, the same"
     delivered = dict(calls)
     assert len(delivered) == len(calls) - 1

@@ -103,9 +103,14 @@ def test_state_is_the_least_that_the_windows_need_after_every_batch(spark, tmp_p
 def _rows(random, batch, centre, spread, count):
     times = (centre + random.random() * spread for _ in range(count))
     return [
-        {"id": 1000 * batch + n, "k": random.choice((1, 2, 3, None)), "v": random.randrange(100), "ts": at(START + round(t * SECOND))}
+        {
+            "id": 1000 * batch + n,
+            "k": random.choice((1, 2, 3, None)),
+            "v": random.randrange(100),
+            "ts": at(START + round(t * SECOND)),
+        }
         for n, t in enumerate(times)
-    ]  # fmt: skip
+    ]
 
 
 def _check_group(specs, group, note):
