@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import Change, find_change, new_layouts, next_plan, plan_commit, upgraded
+from penstock.engine.change import next_plan
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
@@ -30,8 +30,8 @@ from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at
 from penstock.engine.store import Store
-from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
-from penstock.engine.workload import Workload, find_name, stream_difference
+from penstock.engine.takeup import take_up
+from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.plan.codec import workload_from_json
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from penstock.engine.sinks import Callback
     from penstock.engine.status import Status
     from penstock.log.ledger import Publication
-    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.sql.query import Sink, Stream
     from penstock.sql.script import Script
@@ -180,7 +179,7 @@ class Engine:
         kernels.start()
         sources, empty = self._check(plan)
         kernels.join()
-        plan = self._remember(plan)
+        plan = take_up(self._store, self.spark, plan)
         self._plan = plan
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
         joiner.watchers = self._watchers
@@ -234,7 +233,7 @@ class Engine:
                 batches.enter_context(ingester.batch)
             plan = self._workload.plan(self._store.ledger)
             sources, empty = self._check(plan)
-            plan = self._remember(plan)
+            plan = take_up(self._store, self.spark, plan)
             write_empty_results(plan, empty)
             self._plan = joiner.plan = plan
             for ingester in self._ingesters:
@@ -271,47 +270,6 @@ class Engine:
             for stream in plan.streams
         }
         return sources, empty
-
-    def _remember(self, plan: Plan) -> Plan:
-        """Make a plan true in the journal, if it is not the one that is; give it as it is over what is stored now."""
-        ledger = self._store.ledger
-        before = next_plan(*workload_from_json(ledger.plan), ledger) if ledger.plan else None
-        if before is None:
-            change = Change(added=tuple(query.name for query in plan.queries))
-        else:
-            change = find_change(before.queries, plan.queries)
-            if (difference := stream_difference(before.streams, plan.streams)) is not None:
-                raise InputError(
-                    f"state {self._store.files.root} was made by another script: {difference}. "
-                    "Declare the stream as it was, or give a new directory (--state)"
-                )
-        if not change:
-            return plan
-        upgrades = self._upgrade(plan)
-        then = upgraded(ledger, plan, upgrades)
-        plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then)
-        self._store.commit(plan_commit(plan, before, change, ledger, upgrades))
-        now = self._store.ledger
-        known = {each.name for log in now.logs for each in now.segments(log)}
-        for name in (each.name for log in ledger.logs for each in ledger.segments(log)):
-            if name not in known:
-                self._store.files.delete(name)
-        return plan
-
-    def _upgrade(self, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:
-        """Evaluate new predicates over the rows held, wherever what is stored allows it."""
-        ledger, files = self._store.ledger, self._store.files
-        upgrades: dict[str, tuple[list[str], list[Segment]]] = {}
-        for log in new_layouts(plan, ledger):
-            stream, layouts = plan.stream(log.stream), ledger.layouts.get(log.id, ())
-            for number, old in enumerate(layouts):
-                mine = [each for each in ledger.segments(log.id) if each.layout == number]
-                if mine and can_upgrade(self.spark, stream, log, old):
-                    made = upgrade_job(self.spark, files, Upgrade(stream, log, old, mine, len(layouts)))
-                    removed, added = upgrades.setdefault(log.id, ([], []))
-                    removed += [each.name for each in mine]
-                    added += made
-        return upgrades
 
     def _roots(self, plan: Plan) -> list[str]:
         """List the directories that tasks write output to."""

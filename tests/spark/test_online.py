@@ -131,7 +131,7 @@ def test_a_query_dropped_altered_or_refused_leaves_the_others_as_they_are(spark,
             engine.drop("goes")
         with pytest.raises(InputError, match="query stays exists already"):
             engine.query("stays", stays.penstock())
-        with pytest.raises(InputError, match="no_such_function"):
+        with pytest.raises(InputError, match="NO_SUCH_FUNCTION"):
             engine.query(
                 "wrong", streams.spec("wrong", 1, select=(("no_such_function(a.id)", "x"),)).penstock()
             )
