@@ -180,6 +180,51 @@ def explain(
 
 
 @app.command()
+def plan(
+    script: Script,
+    *,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="The state it would run on.  [default: .penstock/<script's name>]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Say what running a script would change: queries, slices, state; changes nothing."""
+    from penstock.app.load import load  # noqa: PLC0415 - pyarrow
+    from penstock.app.plan import change_lines  # noqa: PLC0415
+
+    for line in change_lines(load(script), state or f".penstock/{script.stem}"):
+        typer.echo(line)
+
+
+@app.command()
+def add(script: Script, state: State) -> None:
+    """Add the queries of a script to a running engine; says from when on each is complete."""
+    from penstock.app.load import read_script  # noqa: PLC0415 - pyarrow
+    from penstock.app.look import State as Found  # noqa: PLC0415
+    from penstock.engine.requests import ask  # noqa: PLC0415
+
+    Found.open(state).check_running()
+    typer.echo(ask(state, {"do": "add", "script": read_script(script)}))
+
+
+@app.command()
+def drop(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
+    state: State,
+) -> None:
+    """Let a query of a running engine go; its results stay where they are."""
+    from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
+    from penstock.engine.requests import ask  # noqa: PLC0415
+
+    Found.open(state).check_running()
+    typer.echo(ask(state, {"do": "drop", "query": query}))
+
+
+@app.command()
 def status(
     state: State,
     *,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.plan.build import Plan
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Query
     from penstock.sql.script import Script
 
 _FILES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
@@ -42,7 +42,7 @@ class Loaded:
 
 def load(path: Path) -> Loaded:
     """Read and check a script."""
-    text = _read(path)
+    text = read_script(path)
     try:
         script = parse_script(text)
         _check_queries(script)
@@ -52,7 +52,7 @@ def load(path: Path) -> Loaded:
     return Loaded(text, script, plan)
 
 
-def _read(path: Path) -> str:
+def read_script(path: Path) -> str:
     """Read the text, or say what is there in its place."""
     try:
         return path.read_text(encoding="utf-8")
@@ -107,16 +107,8 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
             yield f"scheduler = {value}: this version advances all slices together; results are the same"
         elif name == "memory" or name.startswith("penstock."):
             yield f"{name} = {value}: {_UNUSED}"
-    for stream in plan.streams:
-        yield from _stream_notices(stream)
     for query in plan.queries:
         yield from _query_notices(query)
-
-
-def _stream_notices(stream: Stream) -> Iterator[str]:
-    """Go through one stream's options."""
-    if retain := dict(stream.options).get("retain"):
-        yield f"retain = {retain} of {stream.name}: this version keeps rows for as long as a window needs them"
 
 
 def _query_notices(query: Query) -> Iterator[str]:

@@ -17,11 +17,11 @@ import pyarrow.dataset as ds
 from fsspec.core import url_to_fs
 
 from penstock.app.spark_talk import quiet_spark
+from penstock.engine.change import next_plan
 from penstock.engine.status import look_at
 from penstock.engine.store import peek
-from penstock.errors import InputError
+from penstock.errors import InputError, StateBusyError
 from penstock.log.files import open_files
-from penstock.plan.build import build_plan
 from penstock.plan.codec import workload_from_json
 
 if TYPE_CHECKING:
@@ -48,7 +48,18 @@ class State:
         ledger = peek(url)
         if not ledger.plan:
             raise InputError(f"state {url} serves no query yet: its run is still starting, or never did")
-        return cls(url, build_plan(*workload_from_json(ledger.plan)))
+        return cls(url, next_plan(*workload_from_json(ledger.plan), ledger))
+
+    def check_running(self) -> None:
+        """Refuse to ask for something when no engine is there to do it."""
+        try:
+            open_files(self.url).lock("lock").release()
+        except StateBusyError:
+            return
+        if "://" not in self.url:  # elsewhere there is no lock to tell by
+            raise InputError(
+                f"no engine runs on {self.url}: start one with penstock run --state {self.url}, or edit its script"
+            )
 
     def ledger(self) -> Ledger:
         """Read what is true now."""
@@ -64,7 +75,7 @@ class State:
 
     def count(self, name: str) -> int:
         """Count a query's committed results."""
-        return self.ledger().results.get(self.query(name).name, 0)
+        return self.ledger().query(self.query(name).name).results
 
     def results(self, name: str, limit: int | None, *, debug: bool = False) -> pa.Table:
         """Read a query's committed results, in no set order, at most `limit` of them."""
@@ -85,7 +96,7 @@ class State:
 
         with quiet_spark(debug=debug):
             spark = embedded_session()
-            rows = read_results(spark, open_files(self.url), self.plan, name)
+            rows = read_results(spark, open_files(self.url), self.plan, self.ledger(), name)
             return (rows if limit is None else rows.limit(limit)).toArrow()
 
 

@@ -1,6 +1,7 @@
 """Who still needs a log's rows: the plan's windows against the partners' watermarks.
 
-In:  the plan and the ledger.  Out: the claims (`penstock.log.keep.Horizon`) by which rows are kept or let go.
+In:  the plan and the ledger.  Out: the claims (`penstock.log.keep.Horizon`) by which rows are kept or let go, for the
+segments of one layout: a query has no claim on rows that lack what it reads.
 """
 
 from __future__ import annotations
@@ -8,27 +9,50 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.log.keep import Horizon
+from penstock.plan.stored import retention
 
 if TYPE_CHECKING:
-    from penstock.log.ledger import Ledger
+    from penstock.log.ledger import Layout, Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Side
 
 
-def claim(group: Group, side: Side, ledger: Ledger) -> Horizon:
+def masks_under(group: Group, side: Side, layout: Layout) -> tuple[int | None, ...]:
+    """List the predicate bits each query of a group needs in segments of a layout; None: it takes none of them."""
+    return tuple(member.mask_under(side, layout.columns, layout.predicates) for member in group.members)
+
+
+def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> Horizon:
     """Give one group's claim on one of its logs: it waits for partners from the other stream.
 
     A partner still to be joined may be ingested already, so what counts is the partner's watermark at the group's
     cursor, not the one its stream has reached meanwhile.
     """
+    masks, reaches = masks_under(group, side, layout), group.reaches(side)
+    mine = [(mask, far) for mask, far in zip(masks, reaches, strict=True) if mask is not None]
     left, right = ledger.groups[group.id].watermarks
-    return Horizon(tuple(group.masks(side)), tuple(group.reaches(side)), right if side == "l" else left)
+    return Horizon(
+        tuple(mask for mask, _ in mine), tuple(far for _, far in mine), right if side == "l" else left
+    )
 
 
-def claims_on(plan: Plan, log: str, ledger: Ledger) -> list[Horizon]:
-    """List every group's claim on a log."""
-    return [claim(group, side, ledger) for group, side in plan.uses(log)]
+def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Horizon]:
+    """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains."""
+    shape = ledger.layouts[log][layout]
+    claims = [claim(group, side, ledger, shape) for group, side in plan.uses(log)]
+    stream = next(each.stream for each in plan.logs if each.id == log)
+    retained = retention(plan.stream(stream))
+    if retained is not None:
+        claims.append(Horizon((0,), (retained,), ledger.stream(stream).watermark))
+    return claims
+
+
+def masks_at_the_door(plan: Plan, log: LogPlan) -> tuple[int, ...]:
+    """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all."""
+    masks = [mask for group, side in plan.uses(log.id) for mask in group.masks(side)]
+    return (*masks, *([0] if retention(plan.stream(log.stream)) is not None else []))
 
 
 def passed(plan: Plan, log: str, ledger: Ledger) -> int:

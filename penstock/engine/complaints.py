@@ -21,6 +21,8 @@ def short_message(error: BaseException) -> str:
     >>> short_message(ValueError("[UNRESOLVED] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 0"))
     'A column `x` cannot be resolved.'
     """
+    if "No module named 'penstock'" in str(error):
+        return "Spark's Python workers cannot import penstock: install it there, or set PYSPARK_PYTHON to one that can"
     text = _cause(str(error).strip()) or type(error).__name__
     text = text.split("\n\tat ")[0].split("\nJVM stacktrace")[0]
     text = _CODE.sub("", text)

@@ -14,23 +14,27 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.engine.change import next_plan
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
 from penstock.engine.pairs import check_outputs
+from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_results, write_empty_results
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at
 from penstock.engine.store import Store
-from penstock.engine.workload import Workload, find_name, workload_difference
+from penstock.engine.takeup import take_up
+from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
-from penstock.plan.build import Plan, build_plan
-from penstock.plan.codec import workload_from_json, workload_to_json
+from penstock.plan.codec import workload_from_json
 from penstock.plan.show import plan_text
 
 if TYPE_CHECKING:
@@ -43,7 +47,8 @@ if TYPE_CHECKING:
     from penstock.engine.sinks import Callback
     from penstock.engine.status import Status
     from penstock.log.ledger import Publication
-    from penstock.sql.query import Sink
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Sink, Stream
     from penstock.sql.script import Script
 
 
@@ -57,6 +62,11 @@ class QueryHandle:
     def results(self) -> DataFrame:
         """Give the committed results as a Spark DataFrame."""
         return self._engine.results(self.name)
+
+    @property
+    def complete_from(self) -> datetime | None:
+        """Give the event time from which on every result is delivered; None: from the beginning."""
+        return self._engine.complete_from(self.name)
 
     def __repr__(self) -> str:
         """Name the query."""
@@ -81,6 +91,8 @@ class Engine:
         self._ingesters: list[Ingester] = []
         self._joiner: Joiner | None = None
         self._watchers: list[Callable[[UnitDone], None]] = []
+        self._listener: Listener | None = None
+        self._once = False
         self._closed = False
 
     # ------------------------------------------------------------------ what to run
@@ -94,43 +106,63 @@ class Engine:
         return self._spark
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
-        """Declare a stream that is a streaming DataFrame."""
-        self._check_not_started("stream")
+        """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it."""
         self._workload.add_stream(name, source, time, lateness)
 
     def query(
         self, name: str, sql: str, *, sink: Sink | Callback | None = None, **options: str
     ) -> QueryHandle:
-        """Register a query; its results go to `sink`, by default the state's own table."""
-        self._check_not_started("query")
+        """Register a query, also while running; its results go to `sink`, by default the state's own table.
+
+        While running it starts with what is held of the past; `QueryHandle.complete_from` says from when it is exact.
+        """
         self._workload.add_query(name, sql, sink, options)
+        self._take_up(lambda: self._workload.drop_query(name))
         return QueryHandle(self, name)
 
     def script(self, text: str) -> Script:
         """Register the streams, queries and settings of a script."""
-        self._check_not_started("script")
-        return self._workload.add_script(text)
+        before = dict(self._workload.queries)
+        script = self._workload.add_script(text)
+        self._take_up(lambda: self._workload.restore(before))
+        return script
 
     def drop(self, name: str) -> None:
-        """Forget a query that was registered and not started yet."""
-        self._check_not_started("drop")
+        """Let a query go, also while running; its results stay where they are."""
+        before = dict(self._workload.queries)
         self._workload.drop_query(name)
+        self._take_up(lambda: self._workload.restore(before))
 
-    def _check_not_started(self, call: str) -> None:
-        """Refuse to change the workload of a running engine."""
-        if self._joiner is not None:
-            raise InputError(
-                f"{call}: the engine is running; stop it, change the queries, and start a new state"
-            )
+    def alter(self, name: str, sql: str) -> None:
+        """Define a query anew, also while running: its window, predicates or columns change from here on."""
+        before = dict(self._workload.queries)
+        self._workload.alter_query(name, sql)
+        self._take_up(lambda: self._workload.restore(before))
+
+    def _take_up(self, undo: Callable[[], None]) -> None:
+        """Let a running engine follow what is registered now; undo the registration if that is refused."""
+        if self._joiner is None:
+            return
+        try:
+            self._change_plan(self._joiner)
+        except BaseException:
+            undo()
+            raise
+
+    def complete_from(self, name: str) -> datetime | None:
+        """Give the event time from which on a query's results are complete; None: from the beginning."""
+        known = self._store.ledger.query(self.plan.find(name)[2].query.name).complete_from
+        return None if known is None else datetime.fromtimestamp(known / 1e6, UTC)
 
     @property
     def plan(self) -> Plan:
         """Give the shared plan of the registered queries, or of the state when none are registered."""
         if self._plan is not None:
             return self._plan
-        if not self._workload.queries and self._store.ledger.plan:
-            return build_plan(*workload_from_json(self._store.ledger.plan))
-        return self._workload.plan()
+        ledger = self._store.ledger
+        if not self._workload.queries and ledger.plan:
+            return next_plan(*workload_from_json(ledger.plan), ledger)
+        return self._workload.plan(ledger)
 
     # ------------------------------------------------------------------ running
 
@@ -139,27 +171,85 @@ class Engine:
 
         With `once`, ingest ends by itself when all input that is there now has been read; see `wait`.
         """
-        self._check_not_started("start")
+        if self._joiner is not None:
+            raise InputError("start: the engine is running already")
+        self._once = once
         plan = self.plan
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
         kernels.join()
-        self._remember(plan)
+        plan = take_up(self._store, self.spark, plan)
         self._plan = plan
-        self._joiner = Joiner(self.spark, self._store, plan, self._hand_over)
-        self._joiner.watchers = self._watchers
-        self._joiner.publish_pending()
+        joiner = Joiner(self.spark, self._store, plan, self._hand_over)
+        joiner.watchers = self._watchers
+        joiner.publish_pending()
         clear_staging(self._roots(plan))
         self._store.files.delete_tree("spool")  # all of it was handed over
         write_empty_results(plan, empty)
-        self._joiner.start()
-        self._ingesters = [
-            Ingester(self._store, plan, stream, sources[stream.name], self._joiner.notify)
-            for stream in plan.streams
-        ]
-        for ingester in self._ingesters:
-            ingester.start(once=once)
+        joiner.start()
+        self._joiner = joiner
+        for stream in plan.streams:
+            self._start_ingest(plan, stream, sources[stream.name])
+        if not once:
+            self._listener = Listener(self._store.files, self._handle)
+            self._listener.start()
+
+    def _handle(self, request: dict[str, str]) -> str:
+        """Do what somebody asks of the running engine (`penstock add`, `penstock drop`)."""
+        if request.get("do") == "add":
+            before = set(self._workload.queries)
+            self.script(request["script"])
+            added = [name for name in self._workload.queries if name not in before]
+            return (
+                "\n".join(f"added {name}: {self._completeness(name)}" for name in added) or "nothing to add"
+            )
+        if request.get("do") == "drop":
+            self.drop(request["query"])
+            return f"dropped {request['query']}; its results stay where they are"
+        raise InputError(f"the engine cannot {request.get('do')!r}: it can add and drop")
+
+    def _completeness(self, name: str) -> str:
+        """Say in words from when on a query is complete."""
+        since = self.complete_from(name)
+        return (
+            "complete from the beginning"
+            if since is None
+            else f"complete from {since:%Y-%m-%d %H:%M:%S.%f} UTC"
+        )
+
+    def _start_ingest(self, plan: Plan, stream: Stream, source: DataFrame) -> None:
+        """Start reading one stream."""
+        if self._joiner is None:
+            return
+        ingester = Ingester(self._store, plan, stream, source, self._joiner.notify)
+        self._ingesters.append(ingester)
+        ingester.start(once=self._once)
+
+    def _change_plan(self, joiner: Joiner) -> None:
+        """Go over to the plan of what is registered now: between two units, and between two batches of each stream."""
+        with joiner.between_units(), ExitStack() as batches:
+            for ingester in self._ingesters:
+                batches.enter_context(ingester.batch)
+            plan = self._workload.plan(self._store.ledger)
+            sources, empty = self._check(plan)
+            plan = take_up(self._store, self.spark, plan)
+            write_empty_results(plan, empty)
+            self._plan = joiner.plan = plan
+            for ingester in self._ingesters:
+                ingester.follow(plan)
+        self._follow_streams(plan, sources)
+
+    def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
+        """Stop reading streams that nobody asks for any more, start reading those somebody does."""
+        wanted = {stream.name for stream in plan.streams}
+        for ingester in [each for each in self._ingesters if each.stream.name not in wanted]:
+            ingester.stop()
+            self._ingesters.remove(ingester)
+        known = {each.stream.name for each in self._ingesters}
+        for stream in plan.streams:
+            if stream.name not in known:
+                self._start_ingest(plan, stream, sources[stream.name])
 
     def _check(self, plan: Plan) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
         """Let Spark check every expression, and open every source, before anything is started or written.
@@ -167,8 +257,8 @@ class Engine:
         Give the sources by stream, and the empty result of every query.
         """
         check_sinks(plan.queries)
-        if not self._store.ledger.plan:
-            check_empty(plan.queries)
+        known = self._store.ledger.queries
+        check_empty(query for query in plan.queries if query.name not in known)
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
         empty: dict[str, DataFrame] = {}
@@ -181,23 +271,15 @@ class Engine:
         }
         return sources, empty
 
-    def _remember(self, plan: Plan) -> None:
-        """Note in the journal what this state serves, or refuse if it serves something else."""
-        mine = workload_to_json(plan.streams, plan.queries)
-        known = self._store.ledger.plan
-        if not known:
-            groups = {group.id: len(group.chain.readers) for group in plan.groups}
-            self._store.commit({"kind": "plan", "plan": mine, "groups": groups})
-        elif (difference := workload_difference(known, mine)) is not None:
-            raise InputError(
-                f"state {self._store.files.root} was made by another script: {difference}. "
-                "Run the script it was made by, or give a new directory (--state)"
-            )
-
     def _roots(self, plan: Plan) -> list[str]:
         """List the directories that tasks write output to."""
         own = [root for query in plan.queries if (root := sink_root(query, self._store.files))]
-        return own + [self._store.files.path(f"table/{group.id}") for group in plan.groups]
+        tables = [
+            self._store.files.path(f"table/{group}/{each['directory']}")
+            for group, known in self._store.ledger.tables.items()
+            for each in known
+        ]
+        return own + tables
 
     def _hand_over(self, publication: Publication) -> None:
         """Give a unit's results to a console or callback."""
@@ -277,9 +359,10 @@ class Engine:
         """Stop ingest, finish the unit at hand, and give up the state."""
         if self._closed:
             return
+        if self._listener is not None:
+            self._listener.finish()
         for ingester in self._ingesters:
-            if ingester.query is not None:
-                ingester.query.stop()
+            ingester.stop()
         if self._joiner is not None:
             self._joiner.finish()
             if self._plan is not None and not self._store.ledger.pending:  # else the next start needs it
@@ -299,7 +382,7 @@ class Engine:
 
     def results(self, name: str) -> DataFrame:
         """Give a query's committed results as a Spark DataFrame."""
-        return read_results(self.spark, self._store.files, self.plan, name)
+        return read_results(self.spark, self._store.files, self.plan, self._store.ledger, name)
 
     def late(self, stream: str) -> DataFrame:
         """Give the rows of a stream that came too late, or had no event time."""

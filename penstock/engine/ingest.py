@@ -45,6 +45,7 @@ class LogTask:
 
     log: LogPlan
     masks: tuple[int, ...]
+    layout: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,8 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
         time_columns=_time_columns(log, task),
     )
     file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
-    segment = write_segment(task.files, file, content, first=task.batch, last=task.batch)
+    layout = task.logs[number].layout
+    segment = write_segment(task.files, file, content, first=task.batch, last=task.batch, layout=layout)
     part.segments.setdefault(log.id, []).append(segment.to_json())
 
 

@@ -9,12 +9,14 @@ In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out:
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.claims import masks_at_the_door
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
 from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
@@ -42,41 +44,61 @@ class Ingester:
         """Get ready; `committed` is called after every commit."""
         self.store, self.stream = store, stream
         self.key_bits = 64
+        self.batch = threading.Lock()
+        """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
         self._committed = committed
-        self._logs = tuple(
-            LogTask(log, tuple(mask for group, side in plan.uses(log.id) for mask in group.masks(side)))
-            for log in plan.logs_of(stream.name)
-        )
-        self._rows = with_ingest_columns(source, stream, tuple(task.log for task in self._logs))
+        self._source = source
         self._tasks = source.sparkSession.sparkContext.defaultParallelism
         self._time_type = arrow_time_type(stream, source.sparkSession)
         self._checked: set[str] = set()
+        self._logs: tuple[LogTask, ...] = ()
+        self.closed = False
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
+        self.follow(plan)
+
+    def follow(self, plan: Plan) -> None:
+        """Ingest by this plan from the next batch on."""
+        self._logs = tuple(
+            LogTask(log, masks_at_the_door(plan, log), self.store.ledger.layout(log.id))
+            for log in plan.logs_of(self.stream.name)
+        )
 
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
         writer = (
-            self._rows.writeStream.queryName(f"penstock-{self.stream.name}")
+            self._source.writeStream.queryName(f"penstock-{self.stream.name}")
             .option("checkpointLocation", self.store.files.path(f"checkpoint/{self.stream.name.lower()}"))
             .foreachBatch(self._take)
         )
         self.query = (writer.trigger(availableNow=True) if once else writer).start()
 
+    def stop(self) -> None:
+        """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
+        if self.query is not None:
+            self.query.stop()
+        with self.batch:
+            self.closed = True
+
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Ingest one batch, keeping the first error for the engine to show."""
         try:
-            self.ingest(rows, batch_id)
+            with self.batch:
+                self.ingest(rows, batch_id)
         except BaseException as failure:
             self.failure = self.failure or failure
             raise
+        self._committed()
 
-    def ingest(self, rows: DataFrame, batch_id: int) -> None:
+    def ingest(self, source: DataFrame, batch_id: int) -> None:
         """Write a batch's segments and commit it, unless the journal has it already."""
+        if self.closed:
+            raise RunError(f"stream {self.stream.name}: the engine has stopped")
         before = self.store.ledger.stream(self.stream.name)
         if batch_id <= before.source_batch:
             return
-        rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", "ingest")
+        source.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", "ingest")
+        rows = with_ingest_columns(source, self.stream, tuple(task.log for task in self._logs))
         parts = ingest_job(rows, self._task(before), self._tasks)
         self._check_files(parts)
         after = _advanced(before, batch_id, parts, self.stream.lateness)
@@ -89,7 +111,6 @@ class Ingester:
         self.store.commit(
             {"kind": "batch", "stream": self.stream.name, "state": _as_json(after), "segments": segments}
         )
-        self._committed()
 
     def _task(self, before: StreamState) -> BatchTask:
         """Describe the batch to its tasks."""

@@ -12,28 +12,36 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.claims import claims_on, passed
+from penstock.engine.change import backfill_group
+from penstock.engine.claims import claims_on, masks_under, passed
 from penstock.engine.deliver import Delivery, Target
 from penstock.engine.jobs import rewrite_job, unit_job
-from penstock.engine.pairs import computed_column, is_computed, pair_columns, pair_schema
+from penstock.engine.pairs import computed_column, is_computed
+from penstock.engine.shape import pair_columns, pair_schema
 from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
+from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import publication_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from penstock.engine.store import Store
+    from penstock.log.keep import Horizon
     from penstock.log.ledger import Ledger, Publication
+    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
-    from penstock.sql.query import Query, Side
+    from penstock.sql.query import Query, Side, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class UnitDone:
 
 
 class Joiner(threading.Thread):
-    """Runs units while there is something to join."""
+    """Runs units while there is something to join, and changes the plan between two units."""
 
     def __init__(
         self, spark: SparkSession, store: Store, plan: Plan, hand_over: Callable[[Publication], None]
@@ -61,13 +69,15 @@ class Joiner(threading.Thread):
         self.spark, self.store, self.plan = spark, store, plan
         self.failure: BaseException | None = None
         self.watchers: list[Callable[[UnitDone], None]] = []
+        self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
         self._hand_over = hand_over
         self._wake = threading.Condition()
+        self._turning = threading.Lock()
         self._stopping = False
         self._news = True
 
     def notify(self) -> None:
-        """Tell the joiner that a batch was committed."""
+        """Tell the joiner that there is something new."""
         with self._wake:
             self._news = True
             self._wake.notify_all()
@@ -84,6 +94,13 @@ class Joiner(threading.Thread):
         """Wait until everything committed so far is joined and published."""
         with self._wake:
             self._wake.wait_for(lambda: self.failure or self._stopping or not self._behind())
+
+    @contextmanager
+    def between_units(self) -> Iterator[None]:
+        """Do something while no unit runs: the plan may be replaced here."""
+        with self._turning:
+            yield
+        self.notify()
 
     def run(self) -> None:
         """Take turns until told to stop."""
@@ -106,46 +123,74 @@ class Joiner(threading.Thread):
             return not self._stopping
 
     def _behind(self) -> bool:
-        """Say whether some batch is not joined, or some output not published."""
+        """Say whether some batch is not joined, some query lacks its past, or some output is not published."""
         ledger = self.store.ledger
         return (
             self._news
             or bool(ledger.pending)
-            or any(_positions(ledger, group) != {self._goal(ledger, group)} for group in self.plan.groups)
+            or any(self._lacking(ledger, group) for group in self.plan.groups)
+            or any(_positions(ledger, group) != {_goal(ledger, group)} for group in self.plan.groups)
         )
 
     def _turn(self) -> None:
-        """Bring every group up to its streams, then tidy the logs."""
-        for group in self.plan.groups:
-            if _positions(self.store.ledger, group) != {self._goal(self.store.ledger, group)}:
-                self._advance(group)
-        self.publish_pending()
-        for log in self.plan.logs:
-            self._tidy(log.id)
+        """Bring every query and every group up to its streams, then tidy the logs."""
+        with self._turning:
+            for group in self.plan.groups:
+                if lacking := self._lacking(self.store.ledger, group):
+                    self._catch_up(group, lacking)
+                if _positions(self.store.ledger, group) != {_goal(self.store.ledger, group)}:
+                    self._advance(group)
+        with self._turning:
+            self.publish_pending()
+            for log in self.plan.logs:
+                self._tidy(log.id)
 
-    def _goal(self, ledger: Ledger, group: Group) -> tuple[int, int]:
-        """Say how far a group can advance: all that was ingested."""
-        return ledger.stream(group.left.stream).batches, ledger.stream(group.right.stream).batches
+    def _lacking(self, ledger: Ledger, group: Group) -> list[str]:
+        """List the queries of a group that have not got the pairs that were there before them."""
+        names = (member.query.name for member in group.members)
+        return [name for name in names if ledger.query(name).backfill is not None]
+
+    def _catch_up(self, group: Group, names: list[str]) -> None:
+        """Give new queries the pairs of rows that were there before them, in a unit of their own."""
+        ledger = self.store.ledger
+        until = ledger.query(names[0]).backfill
+        if until is None:
+            return
+        small = backfill_group(group, names)
+        unit = f"{group.id[-8:]}-v{ledger.version:06d}"
+        task = self._unit_task(ledger, small, (0, until[1]), until)
+        table = f"table/{group.id}/v{ledger.version}-past"
+        reports = self._run(small, task, unit, table) if task.left.new else []
+        commit = _output_commit(small, unit, reports)
+        self.store.commit({"kind": "backfill", "queries": names, **commit})
 
     def _advance(self, group: Group) -> None:
         """Run one unit of all slices of a group together, and commit it."""
         started = time.monotonic()
         ledger = self.store.ledger
-        since, until = ledger.groups[group.id].cursors[0], self._goal(ledger, group)
+        since, until = ledger.groups[group.id].cursors[0], _goal(ledger, group)
         unit = f"{group.id[-8:]}-{ledger.groups[group.id].units:08d}"
         task = self._unit_task(ledger, group, since, until)
-        reports = self._run(group, task, unit) if task.left.new or task.right.new else []
-        watermarks = [ledger.stream(group.log(side).stream).watermark for side in _SIDES]
-        commit = _unit_commit(group, unit, until, watermarks, reports)
-        self.store.commit(commit)
+        table = f"table/{group.id}/v{ledger.version}"
+        reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
+        output = _output_commit(group, unit, reports)
+        self.store.commit(
+            {
+                "kind": "unit",
+                "group": group.id,
+                "cursors": [list(until) for _ in group.chain.readers],
+                "watermarks": [ledger.stream(group.log(side).stream).watermark for side in _SIDES],
+                **output,
+            }
+        )
         rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
-        done = UnitDone(group.id, unit, rows, commit["pairs"], time.monotonic() - started)
+        done = UnitDone(group.id, unit, rows, output["pairs"], time.monotonic() - started)
         for watcher in self.watchers:
             watcher(done)
 
-    def _run(self, group: Group, task: UnitTask, unit: str) -> list[dict[str, Any]]:
+    def _run(self, group: Group, task: UnitTask, unit: str, table: str) -> list[dict[str, Any]]:
         """Run a unit's Spark job."""
-        delivery = self._delivery(group, unit)
+        delivery = self._delivery(group, unit, table)
         computed = [
             computed_column(group, target.number, group.members[target.number])
             for target in delivery.targets
@@ -159,7 +204,8 @@ class Joiner(threading.Thread):
     ) -> UnitTask:
         """Describe a unit's input: which segments are old, which are new."""
         sides = [
-            _side_task(ledger, group, side, since[place], until[place]) for place, side in enumerate(_SIDES)
+            self._side_task(ledger, group, side, since[place], until[place])
+            for place, side in enumerate(_SIDES)
         ]
         return UnitTask(
             files=self.store.files,
@@ -171,13 +217,29 @@ class Joiner(threading.Thread):
             parts=self.spark.sparkContext.defaultParallelism,
         )
 
-    def _delivery(self, group: Group, unit: str) -> Delivery:
+    def _side_task(self, ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:
+        """Describe one stream's part in a unit."""
+        log = group.log(side)
+        known = [each for each in ledger.segments(log.id) if each.last < until]
+        stretches = {each.name: Stretch(each.name, each.min_t, each.max_t, each.layout) for each in known}
+        types = self.arrow_types(self.plan.stream(log.stream))
+        return SideTask(
+            old=tuple(stretches[each.name] for each in known if each.last < since),
+            new=tuple(stretches[each.name] for each in known if each.last >= since),
+            columns=tuple((name, types[name]) for name in pair_columns(group, side)),
+            masks={
+                number: masks_under(group, side, layout)
+                for number, layout in enumerate(ledger.layouts[log.id])
+            },
+        )
+
+    def _delivery(self, group: Group, unit: str, table: str) -> Delivery:
         """Describe a unit's output: which query's rows go where."""
         targets = tuple(
             _query_target(number, member.query, member.levels, sink_root(member.query, self.store.files))
             for number, member in enumerate(group.members)
         )
-        root = self.store.files.path(f"table/{group.id}") if any(each.in_table for each in targets) else ""
+        root = self.store.files.path(table) if any(each.in_table for each in targets) else ""
         return Delivery(unit, len(group.members), targets, root)
 
     def publish_pending(self) -> None:
@@ -197,8 +259,14 @@ class Joiner(threading.Thread):
     def _tidy(self, log: str) -> None:
         """Let go of what has ended, and rewrite what is worth it."""
         ledger = self.store.ledger
-        claims, until = claims_on(self.plan, log, ledger), passed(self.plan, log, ledger)
-        settled = [each for each in ledger.segments(log) if each.last < until]
+        until = passed(self.plan, log, ledger)
+        for layout in range(len(ledger.layouts[log])):
+            settled = [each for each in ledger.segments(log) if each.layout == layout and each.last < until]
+            if settled:
+                self._tidy_layout(log, settled, claims_on(self.plan, log, ledger, layout), until)
+
+    def _tidy_layout(self, log: str, settled: list[Segment], claims: list[Horizon], until: int) -> None:
+        """Tidy the segments of one layout, which are the ones that can be merged with each other."""
         ended = [each for each in settled if is_ended(each, claims)]
         rest = [each for each in settled if each not in ended]
         runs = choose_rewrites(rest, claims, until)
@@ -217,22 +285,14 @@ class Joiner(threading.Thread):
 _SIDES: tuple[Side, Side] = ("l", "r")
 
 
+def _goal(ledger: Ledger, group: Group) -> tuple[int, int]:
+    """Say how far a group can advance: all that was ingested."""
+    return ledger.stream(group.left.stream).batches, ledger.stream(group.right.stream).batches
+
+
 def _positions(ledger: Ledger, group: Group) -> set[tuple[int, int]]:
     """Give the distinct cursors of a group's slices."""
     return set(ledger.groups[group.id].cursors)
-
-
-def _side_task(ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:
-    """Describe one stream's part in a unit."""
-    log = group.log(side)
-    known = [each for each in ledger.segments(log.id) if each.last < until]
-    stretches = {each.name: Stretch(each.name, each.min_t, each.max_t) for each in known}
-    return SideTask(
-        old=tuple(stretches[each.name] for each in known if each.last < since),
-        new=tuple(stretches[each.name] for each in known if each.last >= since),
-        columns=pair_columns(group, side),
-        masks=tuple(group.masks(side)),
-    )
 
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:
@@ -250,14 +310,8 @@ def _query_target(number: int, query: Query, levels: tuple[int, int], root: str)
     )
 
 
-def _unit_commit(
-    group: Group,
-    unit: str,
-    until: tuple[int, int],
-    watermarks: list[int | None],
-    reports: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """Say what a unit made true."""
+def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say what output a unit made: pairs, results, and files to publish."""
     spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
     files = [file for report in reports for file in report["files"]]
     results = {
@@ -266,10 +320,6 @@ def _unit_commit(
         if (count := sum(report["results"][number] for report in reports))
     }
     return {
-        "kind": "unit",
-        "group": group.id,
-        "cursors": [list(until) for _ in group.chain.readers],
-        "watermarks": watermarks,
         "pairs": sum(report["pairs"] for report in reports),
         "results": results,
         "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],

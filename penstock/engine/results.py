@@ -5,12 +5,13 @@ In:  the plan and the state's files.  Out: Spark DataFrames.  Nothing here sees 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.pairs import pair_schema, view
+from penstock.engine.pairs import output_columns, wanted_pairs
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
 from penstock.log.files import open_files
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.query import Stream
 
@@ -28,21 +30,34 @@ _EMPTY = "part-00000000-schema.parquet"
 """The file without rows that every parquet sink begins with."""
 
 
-def read_results(spark: SparkSession, files: Files, plan: Plan, name: str) -> DataFrame:
+def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
     """Read a query's committed results from its sink."""
-    group, number, member = plan.find(name)
+    group, _, member = plan.find(name)
     query = member.query
     if query.sink.kind == "parquet":
         return spark.read.parquet(query.sink.option("path"))
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
-    left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
-    schema, place = pair_schema(group, left, right), f"table/{group.id}"
+    rows = [
+        _read_table(
+            spark, files, f"table/{group.id}/{table['directory']}", table, table["members"][query.name]
+        )
+        for table in ledger.tables.get(group.id, ())
+        if query.name in table["members"]
+    ]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
+
+
+def _read_table(
+    spark: SparkSession, files: Files, place: str, table: Mapping[str, Any], member: Mapping[str, Any]
+) -> DataFrame:
+    """Select a query's results, as it was defined then, from the pairs stored under one version of the plan."""
     there = files.list(place)  # the directory comes with the first pair
-    pairs = (
-        spark.read.schema(schema).parquet(files.path(place)) if there else spark.createDataFrame([], schema)
-    )
-    return view(pairs, group, number, member)
+    reader = spark.read.schema(table["schema"])
+    pairs = reader.parquet(files.path(place)) if there else spark.createDataFrame([], table["schema"])
+    levels = (member["levels"][0], member["levels"][1])
+    mine = wanted_pairs(member["residual"], member["number"], levels, selective=table["selective"])
+    return pairs.where(mine).select(*output_columns(member["outputs"]))
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -22,6 +24,7 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "penstock-warehouse"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
     "spark.sql.streaming.stopTimeout": "30s",
     # The source's checkpoint is the journal's servant, not its peer: a batch counts when the journal says so.

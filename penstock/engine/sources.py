@@ -9,6 +9,8 @@ All of it is Spark SQL, evaluated once per row however many queries ask.
 
 from __future__ import annotations
 
+import os
+from functools import cache
 from typing import TYPE_CHECKING
 
 import fsspec
@@ -21,7 +23,7 @@ from penstock.errors import InputError
 from penstock.join.sets import words_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.plan.stored import KeyPart, LogPlan
     from penstock.sql.query import Stream
@@ -45,7 +47,7 @@ def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
 
 def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     """Open a declared stream's Spark source; a wrong option is the user's to mend."""
-    path = dict(stream.options).get("path", "")
+    path = source_path(stream)
     if stream.format.lower() in FILE_FORMATS:
         _check_path(stream, path)
     reader = spark.readStream.format(stream.format)
@@ -61,13 +63,20 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     return _with_declared_columns(source, stream)
 
 
+def source_path(stream: Stream) -> str:
+    """Give where a source reads from; a relative path is meant from here, not from where the JVM was started."""
+    path = dict(stream.options).get("path", "")
+    return path if not path or "://" in path else os.path.abspath(path)  # noqa: PTH100 - it may hold a wildcard
+
+
 def _check_path(stream: Stream, path: str) -> None:
     """Refuse a source directory that is not there, before anything starts."""
     files, where = fsspec.core.url_to_fs(path)
     found = files.glob(where) if any(sign in where for sign in "*?[{") else files.exists(where)
     if not found:
         raise InputError(
-            f"path {path!r} of stream {stream.name} does not exist: create the directory, or mend the path"
+            f"path {dict(stream.options)['path']!r} of stream {stream.name} does not exist: "
+            "create the directory, or mend the path"
         )
 
 
@@ -87,12 +96,12 @@ def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
 
 def with_ingest_columns(source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...]) -> DataFrame:
     """Add to a stream's rows what its logs need: event time, keys and predicate bits."""
-    added = [F.expr(time_expression(stream)).alias(ROW_TIME)]
+    added = [f"{time_expression(stream)} AS {ROW_TIME}"]
     for number, log in enumerate(logs):
         added += _key_columns(number, log)
         added += _bit_columns(number, log)
     try:
-        return source.select("*", *added)
+        return source.selectExpr("*", *added)
     except AnalysisException as error:
         raise InputError(f"stream {stream.name}: {short_message(error)}") from error
 
@@ -123,9 +132,16 @@ def arrow_time_type(stream: Stream, spark: SparkSession) -> pa.DataType | None:
     return pa.timestamp("us", None if kind == "timestamp_ntz" else zone)
 
 
+@cache
+def arrow_types(spark: SparkSession, stream: Stream) -> dict[str, pa.DataType]:
+    """Give the Arrow type of each column of a stream, as Spark has it."""
+    schema = empty_rows(spark, stream).toArrow().schema
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
 def source_files(stream: Stream) -> set[str]:
     """List the files of a file source that are there now."""
-    files, where = fsspec.core.url_to_fs(dict(stream.options).get("path", ""))
+    files, where = fsspec.core.url_to_fs(source_path(stream))
     places = files.glob(where) if any(sign in where for sign in "*?[{") else [where]
     found = (name for place in places for name in files.find(place))
     return {name for name in found if not name.rpartition("/")[2].startswith(("_", "."))}
@@ -147,19 +163,17 @@ def bit_names(number: int, log: LogPlan) -> list[str]:
     return [f"penstock_b{number}_{word}" for word in range(words_for(len(log.predicates)))]
 
 
-def _key_columns(number: int, log: LogPlan) -> list[Column]:
+def _key_columns(number: int, log: LogPlan) -> list[str]:
     """Evaluate a log's key: null in the 64-bit column means that the row can never match."""
     name, parts = key_names(number, log)
     if log.plain_key:
         return []
     if log.whole_key:
-        return [F.expr(_as_integer(log.key[0])).alias(name)]
-    values = [F.expr(_as_value(part)) for part in log.key]
-    keyed = values[0].isNotNull()
-    for value in values[1:]:
-        keyed &= value.isNotNull()
-    digest = F.when(keyed, F.xxhash64(*values)).alias(name)
-    return [digest, *(value.alias(part) for value, part in zip(values, parts, strict=True))]
+        return [f"{_as_integer(log.key[0])} AS {name}"]
+    values = [_as_value(part) for part in log.key]
+    keyed = " AND ".join(f"({value}) IS NOT NULL" for value in values)
+    digest = f"CASE WHEN {keyed} THEN xxhash64({', '.join(values)}) END AS {name}"
+    return [digest, *(f"{value} AS {part}" for value, part in zip(values, parts, strict=True))]
 
 
 def _typed(part: KeyPart) -> str:
@@ -190,7 +204,7 @@ def _as_value(part: KeyPart) -> str:
     return value
 
 
-def _bit_columns(number: int, log: LogPlan) -> list[Column]:
+def _bit_columns(number: int, log: LogPlan) -> list[str]:
     """Evaluate every predicate once and pack the answers into 64-bit words; null counts as false."""
     columns = []
     for word, name in enumerate(bit_names(number, log)):
@@ -199,5 +213,5 @@ def _bit_columns(number: int, log: LogPlan) -> list[Column]:
             f"(CASE WHEN {predicate} THEN shiftleft(1L, {bit}) ELSE 0L END)"
             for bit, predicate in enumerate(mine)
         )
-        columns.append(F.expr(" | ".join(bits)).alias(name))
+        columns.append(f"{' | '.join(bits)} AS {name}")
     return columns

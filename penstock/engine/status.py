@@ -10,14 +10,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock.engine.claims import claim
 from penstock.log.census import rows_per_slice
+from penstock.log.keep import Horizon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
+    from penstock.log.ledger import Layout, Ledger
+    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Side
@@ -59,6 +63,7 @@ class QueryStatus:
     sink: str
     results: int
     lag_rows: int
+    complete_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,9 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
                 query.name,
                 group.id,
                 query.sink.kind,
-                ledger.results.get(query.name, 0),
+                ledger.query(query.name).results,
                 lag_rows(group, ledger),
+                ledger.query(query.name).complete_from,
             )
             for group in plan.groups
             for query in (member.query for member in group.members)
@@ -143,7 +149,7 @@ def _group(group: Group, ledger: Ledger, files: Files) -> GroupStatus:
         slices=slices,
         units=state.units,
         pairs=state.pairs,
-        state_rows=sum(each.state_rows for each in slices),
+        state_rows=sum(_held(group, side, ledger, files) for side in _SIDES),
         stored_rows=sum(each.rows for each in segments),
         segments=len(segments),
         unshared_rows=sum(_alone(group, side, ledger, files) for side in _SIDES),
@@ -160,22 +166,40 @@ def _slices(group: Group, side: Side, ledger: Ledger, files: Files) -> list[Slic
         return []
     log = group.log(side)
     ends = [piece.ages[1] for _, piece in chain]
-    counts = rows_per_slice(files, ledger.segments(log.id), claim(group, side, ledger), ends)
+    counts = np.zeros(len(ends), np.int64)
+    for layout, mine in by_layout(ledger, log.id):
+        counts += rows_per_slice(files, mine, claim(group, side, ledger, layout), ends)
     return [
         SliceStatus(log.stream, side, level, *piece.ages, group.chain.readers[level], int(count))
         for (level, piece), count in zip(chain, counts, strict=True)
     ]
 
 
+def _held(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
+    """Count one side's rows of use, also where no slice is on that side and rows only wait for partners behind."""
+    return sum(
+        int(rows_per_slice(files, segments, claim(group, side, ledger, layout), [_FAR]).sum())
+        for layout, segments in by_layout(ledger, group.log(side).id)
+    )
+
+
 def _alone(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
     """Count the rows that the group's queries would hold on one side if each kept its own."""
-    whole = claim(group, side, ledger)
     total = 0
-    for number in range(len(group.members)):
-        mine = type(whole)((whole.masks[number],), (whole.reaches[number],), whole.watermark)
-        segments = ledger.segments(group.log(side).id)
-        total += int(rows_per_slice(files, segments, mine, [_FAR]).sum())
+    for layout, segments in by_layout(ledger, group.log(side).id):
+        whole = claim(group, side, ledger, layout)
+        for mask, reach in zip(whole.masks, whole.reaches, strict=True):
+            alone = Horizon((mask,), (reach,), whole.watermark)
+            total += int(rows_per_slice(files, segments, alone, [_FAR]).sum())
     return total
+
+
+def by_layout(ledger: Ledger, log: str) -> list[tuple[Layout, list[Segment]]]:
+    """Sort a log's segments by layout; there is always at least the current one."""
+    return [
+        (layout, [each for each in ledger.segments(log) if each.layout == number])
+        for number, layout in enumerate(ledger.layouts[log])
+    ]
 
 
 _FAR = 1 << 62

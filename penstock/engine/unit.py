@@ -32,7 +32,7 @@ from penstock.join.sets import query_sets
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,16 +47,21 @@ class Stretch:
     name: str
     min_t: int
     max_t: int
+    layout: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SideTask:
-    """One stream's part in a unit: segments already joined, segments that are new, and what to read of them."""
+    """One stream's part in a unit: segments already joined, segments that are new, and what to read of them.
+
+    `columns` have their Arrow types, for segments that lack one.  `masks` are the predicate bits each query needs, by
+    layout of the segment; None where the query takes nothing from such segments.
+    """
 
     old: tuple[Stretch, ...]
     new: tuple[Stretch, ...]
-    columns: tuple[str, ...]
-    masks: tuple[int, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
+    masks: Mapping[int, tuple[int | None, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class UnitTask:
     @property
     def queries(self) -> int:
         """Count the queries of the group."""
-        return len(self.left.masks)
+        return next((len(masks) for masks in self.left.masks.values()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +94,19 @@ class _Portion:
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of some ranges of hashes."""
+    left, right = task.left, task.right
+    # A segment that can meet nothing new is not even opened.
+    old_left_near = [each for each in left.old if any(can_meet(each, new, task.cuts) for new in right.new)]
+    old_right_near = [each for each in right.old if any(can_meet(new, each, task.cuts) for new in left.new)]
     for part in parts:
-        old_left, new_left = (_portions(task, task.left, which, part) for which in _ages(task.left))
-        old_right, new_right = (_portions(task, task.right, which, part) for which in _ages(task.right))
-        for left in new_left:
-            for right in (*old_right, *new_right):
-                yield from _pairs(task, left, right, batch_is_left=True)
-        for right in new_right:
-            for left in old_left:
-                yield from _pairs(task, left, right, batch_is_left=False)
-
-
-def _ages(side: SideTask) -> tuple[tuple[Stretch, ...], tuple[Stretch, ...]]:
-    """Split a side's segments into those joined before and the new ones."""
-    return side.old, side.new
+        old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
+        old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))
+        for one in new_left:
+            for other in (*old_right, *new_right):
+                yield from _pairs(task, one, other, batch_is_left=True)
+        for other in new_right:
+            for one in old_left:
+                yield from _pairs(task, one, other, batch_is_left=False)
 
 
 def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
@@ -122,7 +126,7 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
         segment = read_segment(task.files, stretch.name)
         rows = rows_in_range(segment.rows.h, first, last)
         if rows.start < rows.stop:
-            sets = query_sets(segment.table, side.masks) if task.selective else _NO_SETS
+            sets = query_sets(segment.table, side.masks[stretch.layout]) if task.selective else _NO_SETS
             portions.append(_Portion(stretch, segment, rows, sets))
     return portions
 
@@ -171,10 +175,17 @@ def _record_batch(
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _gather(portion: _Portion, rows: NDArray[np.int64], names: Sequence[str]) -> pa.StructArray:
-    """Collect some columns of some rows of a segment as one struct."""
+def _gather(
+    portion: _Portion, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
+) -> pa.StructArray:
+    """Collect some columns of some rows of a segment as one struct; one it lacks is null, and nobody reads it."""
     places = pa.array(rows + portion.rows.start)
-    arrays = [portion.segment.column(name).take(places) for name in names]
-    if not names:  # Arrow needs a field to know the length of a struct
+    if not columns:  # Arrow needs a field to know the length of a struct
         return pa.StructArray.from_arrays([pa.nulls(len(places), pa.int8())], ["nothing"])
-    return pa.StructArray.from_arrays(arrays, list(names))
+    arrays = [
+        portion.segment.column(name).take(places)
+        if portion.segment.has(name)
+        else pa.nulls(len(places), kind)
+        for name, kind in columns
+    ]
+    return pa.StructArray.from_arrays(arrays, [name for name, _ in columns])

@@ -6,13 +6,13 @@ In:  calls and scripts.  Out: the shared plan.  Names are unique whatever their 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from penstock.engine.change import next_plan
 from penstock.engine.key_types import with_key_types
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
-from penstock.plan.build import Plan, build_plan
 from penstock.sql.bind import bind_query
 from penstock.sql.options import check_duration
 from penstock.sql.query import Column, Query, Sink, Stream
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.sinks import Handler
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
 
 
 @dataclass(slots=True)
@@ -72,19 +74,17 @@ class Workload:
     def add_script(self, text: str) -> Script:
         """Register what a script declares."""
         script = parse_script(text, self.streams)
+        self.settings |= script.settings  # first: a query may need Spark, and Spark its settings
         self.streams |= script.streams
         for query in script.queries:
             self._add(query)
-        self.settings |= script.settings
         return script
 
     def _add(self, query: Query) -> None:
         """Register a bound query under a name that is free."""
         if find_name(query.name, self.queries):
             raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
-        left, right = self.streams[query.left], self.streams[query.right]
-        typed = with_key_types(query, left, right, self.spark)
-        self.queries[query.name] = replace(typed, sink=settled(query.sink))
+        self.queries[query.name] = replace(self._typed(query), sink=settled(query.sink))
 
     def drop_query(self, name: str) -> None:
         """Forget a query."""
@@ -93,13 +93,30 @@ class Workload:
             raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
         del self.queries[found]
 
-    def plan(self) -> Plan:
-        """Share what the queries share."""
+    def restore(self, queries: dict[str, Query]) -> None:
+        """Go back to the queries there were."""
+        self.queries = queries
+
+    def alter_query(self, name: str, sql: str) -> None:
+        """Define a query anew under its name; its sink and options stay."""
+        found = find_name(name, self.queries)
+        if found is None:
+            raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
+        known = self.queries[found]
+        again = bind_query(found, sql, self.streams, known.sink, dict(known.options))
+        self.queries[found] = self._typed(again)
+
+    def _typed(self, query: Query) -> Query:
+        """Fill in the key types that only Spark can tell."""
+        return with_key_types(query, self.streams[query.left], self.streams[query.right], self.spark)
+
+    def plan(self, ledger: Ledger) -> Plan:
+        """Share what the queries share, over what the state stores already."""
         if not self.queries:
             raise InputError(
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
             )
-        return build_plan(self.streams, self.queries.values())
+        return next_plan(self.streams, self.queries.values(), ledger)
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:
@@ -107,25 +124,10 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
     return next((each for each in known if each.lower() == name.lower()), None)
 
 
-def workload_difference(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str | None:
-    """Say how two workloads, written as JSON, differ, in the user's words; None if they do not."""
-    for kind, word in (("streams", "stream"), ("queries", "query")):
-        before = {each["name"]: each for each in known[kind]}
-        after = {each["name"]: each for each in _plain(mine[kind])}
-        for name in sorted(before.keys() - after.keys()):
-            return f"it has {word} {name}, this run has not"
-        for name in sorted(after.keys() - before.keys()):
-            return f"this run has {word} {name}, it has not"
-        for name, each in before.items():
-            if {**each, "text": ""} != {**after[name], "text": ""}:
-                return f"{word} {name} is not the same"
+def stream_difference(known: Iterable[Stream], mine: Iterable[Stream]) -> str | None:
+    """Say how a stream is not the one a state was made with, in the user's words; None if all are."""
+    before = {each.name: each for each in known}
+    for each in mine:
+        if each.name in before and before[each.name] != each:
+            return f"stream {each.name} is not declared as it was"
     return None
-
-
-def _plain(value: Any) -> Any:
-    """Turn tuples into lists, as JSON has it, so that what was read can be compared with what is."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value

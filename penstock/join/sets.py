@@ -49,15 +49,19 @@ def to_words(sets: Iterable[int], bits: int) -> Words:
     return np.array(rows, np.uint64).reshape(-1, words)
 
 
-def query_sets(patterns: Words, masks: Sequence[int]) -> Words:
+def query_sets(patterns: Words, masks: Sequence[int | None]) -> Words:
     """For each pattern of predicate bits, find the queries (one mask of needed bits each) that accept it.
+
+    A mask of None accepts nothing.
 
     >>> query_sets(to_words([0b01, 0b11], 2), [0b01, 0b11, 0b00]).tolist()
     [[5], [7]]
     """
-    needed = to_words(masks, 64 * patterns.shape[1])
+    needed = to_words((mask or 0 for mask in masks), 64 * patterns.shape[1])
     out = np.zeros((patterns.shape[0], words_for(len(masks))), np.uint64)
     for q, need in enumerate(needed):
+        if masks[q] is None:
+            continue
         accepted = ((patterns & need) == need).all(axis=1)
         out[:, q // 64] |= accepted.astype(np.uint64) << np.uint64(q % 64)
     return out

@@ -1,11 +1,12 @@
 """All that the engine knows, as a fold over the journal.
 
-Six kinds of commit, each making one thing true::
+Seven kinds of commit, each making one thing true::
 
     opened     another engine took over this state
-    plan       this state serves these streams and queries            (first commit of a state)
+    plan       from here on this state serves these streams and queries (the first commit, and every change)
     batch      a stream's batch is in the logs; its watermark rose     (ingest)
     unit       slices advanced; this output is committed               (join)
+    backfill   a query has got the pairs that were there before it      (join)
     rewrite    these segments are replaced by that one, or gone        (merge, retention)
     published  output of these units has reached its sinks             (deliver)
 
@@ -59,6 +60,32 @@ class GroupState:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What a log's segments hold from some point on: the columns stored, and what each predicate bit means."""
+
+    columns: tuple[str, ...]
+    predicates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """One query's past: results so far, what it still lacks, and from when on it is complete.
+
+    `backfill` is the cursor up to which it still lacks the pairs of rows that were there before it.  `floors` are, for
+    the left and right stream, the event times from which on all rows it accepts are known to be held; None: all.
+    """
+
+    results: int = 0
+    backfill: Cursor | None = None
+    floors: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def complete_from(self) -> int | None:
+        """Give the event time such that every pair of rows not older is delivered; None if all are."""
+        return max((each for each in self.floors if each is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """A file of committed output: written at `staged`, to be seen at `final`, both under `root`."""
 
@@ -84,15 +111,28 @@ class Ledger:
     """The folded journal."""
 
     plan: Json = field(default_factory=dict)
+    version: int = 0
+    """How often the plan was changed; output in the groups' tables is kept by version."""
+    layouts: Mapping[str, tuple[Layout, ...]] = field(default_factory=dict)
+    tables: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
+    """For each group, how to read the pairs stored under each version of the plan."""
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     logs: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
-    results: Mapping[str, int] = field(default_factory=dict)
+    queries: Mapping[str, QueryState] = field(default_factory=dict)
     pending: tuple[Publication, ...] = ()
 
     def stream(self, name: str) -> StreamState:
         """Give a stream's state, the empty one before its first batch."""
         return self.streams.get(name, StreamState())
+
+    def query(self, name: str) -> QueryState:
+        """Give a query's state, the empty one before its first result."""
+        return self.queries.get(name, QueryState())
+
+    def layout(self, log: str) -> int:
+        """Give the number of a log's current layout."""
+        return len(self.layouts.get(log, ())) - 1
 
     def segments(self, log: str) -> tuple[Segment, ...]:
         """List a log's segments."""
@@ -113,11 +153,58 @@ def _opened(ledger: Ledger, _commit: Json) -> Ledger:
 
 
 def _plan(ledger: Ledger, commit: Json) -> Ledger:
-    """Remember what this state serves."""
+    """Take up a new plan: its chains at the given cursors, its logs' layouts, and what each query starts with."""
+    layouts = dict(ledger.layouts)
+    for log, (columns, predicates) in commit["layouts"].items():
+        layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
     groups = {
-        group: GroupState(tuple((0, 0) for _ in range(slices))) for group, slices in commit["groups"].items()
+        name: GroupState(
+            tuple((i, j) for i, j in each["cursors"]), tuple(each["watermarks"]), each["units"], each["pairs"]
+        )
+        for name, each in commit["groups"].items()
     }
-    return replace(ledger, plan=commit["plan"], groups={**groups, **ledger.groups})
+    tables = dict(ledger.tables)
+    for group, added in commit["tables"].items():
+        tables[group] = tables.get(group, ()) + tuple(added)
+    started = {name: _query_state(each) for name, each in commit["queries"].items()}
+    kept = set(commit["logs"])
+    logs = {log: segments for log, segments in ledger.logs.items() if log in kept}
+    for log, (removed, added) in commit["upgrades"].items():
+        rest = tuple(each for each in logs[log] if each.name not in set(removed))
+        logs[log] = tuple(Segment.from_json(each) for each in added) + rest
+    return replace(
+        ledger,
+        logs=logs,
+        plan=commit["plan"],
+        version=ledger.version + 1,
+        layouts={log: each for log, each in layouts.items() if log in kept},
+        groups=groups,
+        tables=tables,
+        queries={**ledger.queries, **started},
+    )
+
+
+def _query_state(data: Json) -> QueryState:
+    """Read one query's state."""
+    backfill = tuple(data["backfill"]) if data["backfill"] else None
+    return QueryState(data["results"], backfill, tuple(data["floors"]))
+
+
+def _backfill(ledger: Ledger, commit: Json) -> Ledger:
+    """Note that a query has got the pairs of rows that were there before it."""
+    queries = dict(ledger.queries)
+    for name in commit["queries"]:
+        queries[name] = replace(ledger.query(name), backfill=None)
+    return _delivered(replace(ledger, queries=queries), commit)
+
+
+def _delivered(ledger: Ledger, commit: Json) -> Ledger:
+    """Count results, and take note of the output to publish."""
+    queries = dict(ledger.queries)
+    for name, count in commit["results"].items():
+        queries[name] = replace(ledger.query(name), results=ledger.query(name).results + count)
+    pending = ledger.pending + tuple(publication_from_json(each) for each in commit["publish"])
+    return replace(ledger, queries=queries, pending=pending)
 
 
 def _batch(ledger: Ledger, commit: Json) -> Ledger:
@@ -139,13 +226,8 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
         units=group.units + 1,
         pairs=group.pairs + commit["pairs"],
     )
-    results = dict(ledger.results)
-    for query, count in commit["results"].items():
-        results[query] = results.get(query, 0) + count
-    pending = ledger.pending + tuple(publication_from_json(each) for each in commit["publish"])
-    return replace(
-        ledger, groups={**ledger.groups, commit["group"]: advanced}, results=results, pending=pending
-    )
+    moved = replace(ledger, groups={**ledger.groups, commit["group"]: advanced})
+    return _delivered(moved, commit)
 
 
 def _rewrite(ledger: Ledger, commit: Json) -> Ledger:
@@ -167,6 +249,7 @@ _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "plan": _plan,
     "batch": _batch,
     "unit": _unit,
+    "backfill": _backfill,
     "rewrite": _rewrite,
     "published": _published,
 }
@@ -187,10 +270,13 @@ def dump(ledger: Ledger) -> Json:
     """Write the ledger as a snapshot."""
     return {
         "plan": ledger.plan,
+        "version": ledger.version,
+        "layouts": {log: [asdict(each) for each in layouts] for log, layouts in ledger.layouts.items()},
+        "tables": {group: list(tables) for group, tables in ledger.tables.items()},
         "streams": {name: asdict(state) for name, state in ledger.streams.items()},
         "logs": {log: [each.to_json() for each in segments] for log, segments in ledger.logs.items()},
         "groups": {name: asdict(state) for name, state in ledger.groups.items()},
-        "results": dict(ledger.results),
+        "queries": {name: asdict(state) for name, state in ledger.queries.items()},
         "pending": [publication_to_json(each) for each in ledger.pending],
     }
 
@@ -199,6 +285,12 @@ def load(data: Json) -> Ledger:
     """Read a snapshot."""
     return Ledger(
         plan=data["plan"],
+        version=data["version"],
+        layouts={
+            log: tuple(Layout(tuple(each["columns"]), tuple(each["predicates"])) for each in layouts)
+            for log, layouts in data["layouts"].items()
+        },
+        tables={group: tuple(tables) for group, tables in data["tables"].items()},
         streams={name: StreamState(**state) for name, state in data["streams"].items()},
         logs={log: tuple(map(Segment.from_json, each)) for log, each in data["logs"].items()},
         groups={
@@ -207,6 +299,6 @@ def load(data: Json) -> Ledger:
             )
             for name, g in data["groups"].items()
         },
-        results=data["results"],
+        queries={name: _query_state(each) for name, each in data["queries"].items()},
         pending=tuple(publication_from_json(each) for each in data["pending"]),
     )

@@ -39,4 +39,6 @@ def rewrite_segments(
     last = max(each.last for each in segments)
     generation = segments[0].generation + (1 if len(segments) > 1 else 0)
     name = f"log/{log}/{first:010d}-{uuid.uuid4().hex}.arrow"
-    return write_ordered(files, name, content, order, first=first, last=last, generation=generation)
+    return write_ordered(
+        files, name, content, order, first=first, last=last, generation=generation, layout=segments[0].layout
+    )

@@ -72,6 +72,8 @@ class Segment:
     bytes: int
     generation: int = 0
     patterns: tuple[PatternCount, ...] = ()
+    layout: int = 0
+    """Which of its log's layouts it was written by: what columns it has, and what its predicate bits mean."""
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""
@@ -111,6 +113,10 @@ class SegmentRows:
             return self.batch.column(TIME).view(self.time_columns[name])
         return self.batch.column(name)
 
+    def has(self, name: str) -> bool:
+        """Say whether the segment has a column."""
+        return name in self.time_columns or name in self.batch.schema.names
+
     def keys(self) -> list[pa.Array]:
         """List the key columns, empty where the hash is the whole key."""
         return [
@@ -121,11 +127,11 @@ class SegmentRows:
 
 
 def write_segment(
-    files: Files, name: str, content: SegmentColumns, *, first: int, last: int, generation: int = 0
+    files: Files, name: str, content: SegmentColumns, *, first: int, last: int, layout: int = 0
 ) -> Segment:
     """Sort rows, write them as a segment file, and say what it holds."""
     order = sort_rows(content.h, content.t)
-    return write_ordered(files, name, content, order, first=first, last=last, generation=generation)
+    return write_ordered(files, name, content, order, first=first, last=last, layout=layout)
 
 
 def write_ordered(
@@ -137,6 +143,7 @@ def write_ordered(
     first: int,
     last: int,
     generation: int = 0,
+    layout: int = 0,
 ) -> Segment:
     """Write rows in a given order (a permutation, or a selection of one)."""
     batch = _record_batch(content, order)
@@ -154,6 +161,7 @@ def write_ordered(
         bytes=batch.nbytes,
         generation=generation,
         patterns=_count_patterns(t, pattern, content.table),
+        layout=layout,
     )
 
 

@@ -7,7 +7,7 @@ In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query, Side, Signature, Stream
 
 LogKey = tuple[str, tuple[KeyPart, ...]]
+Shape = tuple[tuple[str, ...], tuple[str, ...]]
+"""What a log stores: its columns and its predicates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +71,35 @@ class Plan:
         raise InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
 
 
-def build_plan(streams: Mapping[str, Stream], queries: Iterable[Query]) -> Plan:
-    """Share what can be shared among the queries."""
+def build_plan(
+    streams: Mapping[str, Stream], queries: Iterable[Query], kept: Mapping[str, Shape] | None = None
+) -> Plan:
+    """Share what can be shared among the queries.
+
+    `kept` is what a state's logs store now, by log: a log that already stores all that is needed goes on as it is.
+    """
     by_signature: dict[Signature, list[Query]] = {}
     for query in queries:
         by_signature.setdefault(query.signature, []).append(query)
     declared = {name.lower(): stream for name, stream in streams.items()}
-    logs = _plan_logs(declared, by_signature)
+    logs = {
+        key: _as_kept(log, (kept or {}).get(log.id))
+        for key, log in _plan_logs(declared, by_signature).items()
+    }
     groups = tuple(
         plan_group(signature, tuple(members), *(logs[_log(declared, signature, side)] for side in _SIDES))
         for signature, members in by_signature.items()
     )
     used = {log.stream for log in logs.values()}
-    kept = tuple(stream for stream in declared.values() if stream.name in used)
-    return Plan(kept, tuple(logs.values()), groups)
+    read = tuple(stream for stream in declared.values() if stream.name in used)
+    return Plan(read, tuple(logs.values()), groups)
+
+
+def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
+    """Leave a log's columns and bits as they are if nothing is missing from them."""
+    if kept is None or not (set(log.columns) <= set(kept[0]) and set(log.predicates) <= set(kept[1])):
+        return log
+    return replace(log, columns=kept[0], predicates=kept[1])
 
 
 _SIDES: tuple[Side, Side] = ("l", "r")

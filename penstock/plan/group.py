@@ -16,6 +16,8 @@ from penstock.errors import InputError
 from penstock.plan.chain import Chain
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Signature
 
@@ -32,6 +34,20 @@ class Member:
     def mask(self, side: Side) -> int:
         """Give the predicate bits this query needs on one side."""
         return self.left_mask if side == "l" else self.right_mask
+
+    def predicates(self, side: Side) -> tuple[str, ...]:
+        """List the predicates this query has on one side."""
+        return self.query.left_predicates if side == "l" else self.query.right_predicates
+
+    def mask_under(self, side: Side, columns: Collection[str], predicates: Sequence[str]) -> int | None:
+        """Give the bits this query needs in a segment of some other layout; None if the layout lacks something.
+
+        A row stored before the query came may lack a column it reads, or the answer to one of its predicates.
+        """
+        reads = self.query.left_columns if side == "l" else self.query.right_columns
+        if not (reads <= set(columns) and set(self.predicates(side)) <= set(predicates)):
+            return None
+        return sum(1 << predicates.index(each) for each in set(self.predicates(side)))
 
     def reach(self, side: Side) -> int:
         """Say how far beyond a row's own time its partner may lie: how long the row has to be kept.
@@ -52,6 +68,8 @@ class Group:
     right: LogPlan
     chain: Chain
     members: tuple[Member, ...]
+    mixed: bool = False
+    """Whether rows stored under an older plan may lack what some query reads: then it must be asked row by row."""
 
     def __post_init__(self) -> None:
         """Refuse a group in which a query would get more or less than its window."""
@@ -71,7 +89,8 @@ class Group:
     @property
     def selective(self) -> bool:
         """Say whether some pair of the chain is not for all readers of its slice, or (in a gap) for nobody."""
-        return any(each.left_mask or each.right_mask for each in self.members) or not all(self.chain.readers)
+        choosy = any(each.left_mask or each.right_mask for each in self.members)
+        return self.mixed or choosy or not all(self.chain.readers)
 
     def masks(self, side: Side) -> list[int]:
         """List the predicate bits each query needs on one side."""

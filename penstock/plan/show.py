@@ -27,7 +27,12 @@ def plan_text(plan: Plan) -> str:
 
 def _lines(plan: Plan) -> Iterator[str]:
     """Print logs, then chains."""
-    yield f"{len(plan.queries)} queries, {len(plan.groups)} chain(s), {len(plan.logs)} log(s)"
+    counts = (
+        (plan.queries, "query", "queries"),
+        (plan.groups, "chain", "chains"),
+        (plan.logs, "log", "logs"),
+    )
+    yield ", ".join(f"{len(each)} {one if len(each) == 1 else many}" for each, one, many in counts)
     for log in plan.logs:
         yield from _log_lines(log)
     for group in plan.groups:
@@ -72,26 +77,33 @@ def show_window(group: Group, name: str) -> str:
     lo, hi = query.window.lo, query.window.hi
     if hi == 1 - lo:
         return f"WINDOW {_age(hi)}"
-    return f"{_signed(lo)} <= r - l < {_signed(hi)}"
+    since = f"{show_difference(lo - 1)} <" if _just_above(lo) else f"{show_difference(lo)} <="
+    until = f"<= {show_difference(hi - 1)}" if _just_above(hi) else f"< {show_difference(hi)}"
+    return f"{since} r - l {until}"
 
 
-def _signed(difference: int) -> str:
+def show_difference(difference: int) -> str:
     """Print a difference with its sign."""
     return f"-{_age(-difference)}" if difference < 0 else _age(difference)
 
 
+def _just_above(difference: int) -> bool:
+    """Recognise the microsecond by which a bound is strict: ``> 5 s`` is from 5 s and 1 µs on."""
+    return difference % 1000 == 1
+
+
 def show_ages(piece: Slice) -> str:
-    """Print the ages of a slice.
+    """Print the ages of a slice, a square bracket where the end belongs to it.
 
     >>> from penstock.plan.chain import Slice
     >>> from penstock.sql.query import Range
-    >>> show_ages(Slice(Range(0, 10_000_000)))
-    '[0 s, 10 s)'
+    >>> show_ages(Slice(Range(0, 10_000_000))), show_ages(Slice(Range(0, 10_000_001)))
+    ('[0 s, 10 s)', '[0 s, 10 s]')
     """
     start, end = piece.ages
-    if piece.side == "r" and start == 1:
-        return f"(0 s, {_age(end)})"
-    return f"[{_age(start)}, {_age(end)})"
+    since = f"({_age(start - 1)}" if _just_above(start) else f"[{_age(start)}"
+    until = f"{_age(end - 1)}]" if _just_above(end) else f"{_age(end)})"
+    return f"{since}, {until}"
 
 
 def _age(age: int) -> str:

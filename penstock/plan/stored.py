@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from penstock.errors import InputError
+from penstock.sql.interval import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,6 +118,12 @@ def log_id(stream: str, key: tuple[KeyPart, ...]) -> str:
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
 
 
+def retention(stream: Stream) -> int | None:
+    """Give how long a stream's rows are kept for queries to come, in microseconds; None: for no longer than needed."""
+    text = dict(stream.options).get("retain")
+    return parse_duration(text) if text else None
+
+
 def plan_log(stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Query, Side]]) -> LogPlan:
     """Collect what the queries that read a log need of its stream."""
     predicates: dict[str, None] = {}
@@ -125,5 +132,6 @@ def plan_log(stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Q
         left = side == "l"
         predicates |= dict.fromkeys(query.left_predicates if left else query.right_predicates)
         columns |= query.left_columns if left else query.right_columns
-    stored = tuple(each.name for each in stream.columns if each.name in columns)
+    everything = retention(stream) is not None
+    stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
     return LogPlan(log_id(stream.name, key), stream.name, key, tuple(predicates), stored)

@@ -20,7 +20,12 @@ from penstock.log.ledger import (
 )
 from penstock.log.segment import PatternCount, Segment
 
-PLAN = {"kind": "plan", "plan": {"queries": []}, "groups": {"g": 2}}
+PLAN = {
+    "kind": "plan", "reason": "start", "plan": {"queries": []}, "logs": ["a", "b"], "upgrades": {}, "tables": {},
+    "layouts": {"a": [["x"], ["p"]], "b": [[], []]},
+    "groups": {"g": {"cursors": [[0, 0], [0, 0]], "watermarks": [None, None], "units": 0, "pairs": 0}},
+    "queries": {"q": {"results": 0, "backfill": None, "floors": [None, None]}},
+}  # fmt: skip
 OUTPUT = (Move("/out", "_staging/x", "part-1.parquet"),)
 
 
@@ -76,7 +81,7 @@ def test_a_unit_advances_cursors_adds_results_and_leaves_output_to_publish():
     )
     group = ledger.groups["g"]
     assert (group.cursors, group.watermarks, group.units, group.pairs) == (((2, 1), (2, 1)), (4, None), 2, 11)
-    assert ledger.results == {"q": 3, "p": 4}
+    assert {name: state.results for name, state in ledger.queries.items()} == {"q": 3, "p": 4}
     assert ledger.pending == (one, two)
     done = fold(ledger, {"kind": "published", "units": [["u1", ""]]})
     assert done.pending == (two,), "what was published is forgotten, the rest is not"
@@ -130,3 +135,30 @@ def test_folding_changes_nothing_that_somebody_already_holds(history):
 def test_a_publication_comes_back_as_it_went():
     one = Publication("u", (Move("s3://b/x", "_staging/1", "part-1"), Move("/d", "a", "b")), "q")
     assert publication_from_json(json.loads(json.dumps(publication_to_json(one)))) == one
+
+
+def test_a_plan_adds_a_layout_to_a_log_and_lets_go_of_logs_nobody_reads():
+    change = {**PLAN, "logs": ["a"], "layouts": {"a": [["x", "y"], ["p"]]}}
+    ledger = folded(PLAN, batch("s1"), batch("s2", log="b"), change)
+    assert ledger.layout("a") == 1
+    assert ledger.layouts["a"][1].columns == ("x", "y")
+    assert names(ledger) == ["s1"]
+    assert "b" not in ledger.logs
+    assert "b" not in ledger.layouts
+
+
+def test_a_plan_puts_upgraded_segments_in_the_place_of_the_old_ones():
+    change = {**PLAN, "layouts": {}, "upgrades": {"a": [["s1"], [segment("n1").to_json()]]}}
+    assert sorted(names(folded(PLAN, batch("s1", "s2"), change))) == ["n1", "s2"]
+
+
+def test_a_query_lacks_its_past_until_the_backfill_is_committed():
+    late = {**PLAN, "queries": {"late": {"results": 0, "backfill": [3, 4], "floors": [7, None]}}}
+    ledger = folded(PLAN, late)
+    assert ledger.query("late").backfill == (3, 4)
+    assert ledger.query("late").complete_from == 7
+    done = fold(
+        ledger, {"kind": "backfill", "queries": ["late"], "pairs": 2, "results": {"late": 2}, "publish": []}
+    )
+    assert (done.query("late").backfill, done.query("late").results) == (None, 2)
+    assert done.query("late").complete_from == 7

@@ -1,0 +1,87 @@
+"""What running a script would change, before it does.
+
+The plan's commit is made and folded in memory only, so what is shown is what a run would make true; nothing is written.
+
+In:  a script and the state it would run on.
+Out: queries that come, go and change, cuts that come and go, rows of state kept and let go, and from when each new
+query would be complete.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from penstock.engine.change import find_change, next_plan, plan_commit
+from penstock.engine.status import take_status
+from penstock.engine.store import peek
+from penstock.log.files import open_files
+from penstock.log.ledger import Ledger, fold
+from penstock.plan.codec import workload_from_json
+from penstock.plan.show import show_difference, show_window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.app.load import Loaded
+    from penstock.engine.change import Change
+    from penstock.plan.build import Plan
+
+
+def change_lines(loaded: Loaded, state: str) -> Iterator[str]:
+    """Say what running a script on a state would change."""
+    files = open_files(state)
+    ledger = peek(state) if files.list("journal") else Ledger()
+    before = next_plan(*workload_from_json(ledger.plan), ledger) if ledger.plan else None
+    after = next_plan(loaded.script.streams, loaded.script.queries, ledger)
+    change = find_change(before.queries if before else (), after.queries)
+    if before is None:
+        yield f"state {state} is new"
+    if not change:
+        yield "nothing would change"
+        return
+    then = fold(ledger, plan_commit(after, before, change, ledger))
+    yield from _query_lines(change, before, after, then)
+    yield from _cut_lines(before, after)
+    if before is not None:
+        now, later = take_status(before, ledger, files), take_status(after, then, files)
+        held, kept = (sum(group.state_rows for group in each.groups) for each in (now, later))
+        yield f"state: {held:,} rows are held, {min(held, kept):,} would be"
+    yield "nothing was changed: `penstock run` does it"
+
+
+def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger) -> Iterator[str]:
+    """Say what becomes of each query."""
+    for name in change.added:
+        group, _, _ = after.find(name)
+        yield f"  + {name:<12} {show_window(group, name):<28} complete from {_since(then, name)}"
+    for name in change.altered:
+        old, new = (plan.find(name)[0] for plan in (before, after) if plan)
+        yield f"  ~ {name:<12} {show_window(old, name)} -> {show_window(new, name)}, from here on"
+    for name in change.dropped:
+        yield f"  - {name:<12} its results stay where they are"
+
+
+def _since(then: Ledger, name: str) -> str:
+    """Say from when on a query would be complete."""
+    since = then.query(name).complete_from
+    return (
+        "the beginning"
+        if since is None
+        else f"{datetime.fromtimestamp(since / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    )
+
+
+def _cut_lines(before: Plan | None, after: Plan) -> Iterator[str]:
+    """Say where each chain would be split and merged."""
+    old = {group.id: set(group.chain.cuts) for group in (before.groups if before else ())}
+    for group in after.groups:
+        cuts, known = set(group.chain.cuts), old.pop(group.id, set())
+        name = f"{group.left.stream} ⋈ {group.right.stream}"
+        yield f"chain {name}: {len(group.chain.readers)} slices (were {max(0, len(known) - 1)})"
+        for cut in sorted(cuts - known) if known else ():
+            yield f"    split at r - l = {show_difference(cut)}"
+        for cut in sorted(known - cuts):
+            yield f"    merged at r - l = {show_difference(cut)}"
+    for gone in old:
+        yield f"chain {gone}: gone, with its state"

@@ -1,0 +1,240 @@
+"""A change of plan: from one set of queries to another, as one commit.
+
+Nothing is moved.  A chain is cut anew where the windows end now; its cursor stays where it is; segments stay as they
+are and keep saying by which *layout* they were written.  What a new query gets of the past is what is held::
+
+                       held in the log                 cursor
+    ---(let go)---|=====================================|---------- rows to come ------->
+                  floor                                 |
+    new query      <------ backfill: one unit ---------> <------ the chain, like everyone ----->
+
+`floor` is the event time from which on every row that the new query accepts is known to be held: because some other
+query that accepts at least those rows needed them.  A query is complete from the later of its two floors.
+
+In:  the ledger, and the plan to come.  Out: the ``plan`` commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.shape import pair_schema
+from penstock.log.ledger import Layout
+from penstock.plan.build import Plan, build_plan
+from penstock.plan.codec import workload_to_json
+from penstock.plan.group import Group, plan_group
+from penstock.plan.stored import retention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.log.ledger import Ledger, QueryState
+    from penstock.log.segment import Segment
+    from penstock.plan.group import Member
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Query, Side, Stream
+
+_SIDES: tuple[Side, Side] = ("l", "r")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of the queries: those that are new, gone, and differently defined under their old name."""
+
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Say whether anything changes."""
+        return bool(self.added or self.dropped or self.altered)
+
+    def __str__(self) -> str:
+        """Say what changes, in a few words."""
+        words = (("add", self.added), ("drop", self.dropped), ("alter", self.altered))
+        return "; ".join(f"{word} {', '.join(names)}" for word, names in words if names) or "nothing"
+
+
+def find_change(before: Iterable[Query], after: Iterable[Query]) -> Change:
+    """Compare two sets of queries by name and by meaning."""
+    old = {query.name: replace(query, text="") for query in before}
+    new = {query.name: replace(query, text="") for query in after}
+    return Change(
+        added=tuple(name for name in new if name not in old),
+        dropped=tuple(name for name in old if name not in new),
+        altered=tuple(name for name in new if name in old and new[name] != old[name]),
+    )
+
+
+def next_plan(streams: Mapping[str, Stream], queries: Iterable[Query], ledger: Ledger) -> Plan:
+    """Plan the queries over what the state stores already."""
+    kept = {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
+    plan = build_plan(streams, queries, kept)
+    return replace(plan, groups=tuple(replace(each, mixed=_is_mixed(each, ledger)) for each in plan.groups))
+
+
+def _is_mixed(group: Group, ledger: Ledger) -> bool:
+    """Say whether some segment held lacks what some query of a group reads."""
+    return any(
+        member.mask_under(side, layout.columns, layout.predicates) is None
+        for side in _SIDES
+        for number, layout in enumerate(ledger.layouts.get(group.log(side).id, ()))
+        if any(each.layout == number for each in ledger.segments(group.log(side).id))
+        for member in group.members
+    )
+
+
+Upgrades = Mapping[str, tuple[list[str], "list[Segment]"]]
+"""By log: the segments that are replaced, and the same rows under the log's new layout."""
+
+
+def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
+    """Give the ledger as it will be when the logs have their new layouts and the upgraded segments."""
+    layouts, logs = dict(ledger.layouts), dict(ledger.logs)
+    for log in new_layouts(plan, ledger):
+        layouts[log.id] = (*layouts.get(log.id, ()), Layout(log.columns, log.predicates))
+    for name, (removed, added) in upgrades.items():
+        logs[name] = (*added, *(each for each in ledger.segments(name) if each.name not in set(removed)))
+    return replace(ledger, layouts=layouts, logs=logs)
+
+
+def plan_commit(
+    plan: Plan, before: Plan | None, change: Change, ledger: Ledger, upgrades: Upgrades | None = None
+) -> dict[str, Any]:
+    """Write the commit that makes a plan true."""
+    then = upgraded(ledger, plan, upgrades or {})
+    groups = {group.id: _group_state(group, ledger) for group in plan.groups}
+    starts = {
+        member.query.name: _start(group, member, before, change, then)
+        for group in plan.groups
+        for member in group.members
+        if member.query.name in change.added + change.altered
+    }
+    lacking = [name for name, state in starts.items() if state["backfill"]]
+    lacking += [each.name for each in plan.queries if ledger.query(each.name).backfill]
+    return {
+        "kind": "plan",
+        "reason": str(change) if before else "start",
+        "plan": workload_to_json(plan.streams, plan.queries),
+        "logs": [log.id for log in plan.logs],
+        "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in new_layouts(plan, ledger)},
+        "upgrades": {
+            log: [removed, [each.to_json() for each in added]]
+            for log, (removed, added) in (upgrades or {}).items()
+        },
+        "groups": groups,
+        "queries": starts,
+        "tables": {
+            group.id: [
+                _table(group, plan, f"v{ledger.version + 1}"),
+                _table(backfill_group(group, lacking), plan, f"v{ledger.version + 1}-past"),
+            ]
+            for group in plan.groups
+            if any(member.query.sink.kind == "table" for member in group.members)
+        },
+    }
+
+
+def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
+    """List the logs that store something else from now on."""
+    return [
+        log
+        for log in plan.logs
+        if not (known := ledger.layouts.get(log.id))
+        or (known[-1].columns, known[-1].predicates) != (log.columns, log.predicates)
+    ]
+
+
+def _group_state(group: Group, ledger: Ledger) -> dict[str, Any]:
+    """Put a group's chain where the group is; a new group begins with what is there now, as backfill."""
+    known = ledger.groups.get(group.id)
+    ends = [ledger.stream(group.log(side).stream) for side in _SIDES]
+    cursor = known.cursors[0] if known else tuple(each.batches for each in ends)
+    return {
+        "cursors": [list(cursor) for _ in group.chain.readers],
+        "watermarks": list(known.watermarks) if known else [each.watermark for each in ends],
+        "units": known.units if known else 0,
+        "pairs": known.pairs if known else 0,
+    }
+
+
+def _start(
+    group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger
+) -> dict[str, Any]:
+    """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
+    known: QueryState = ledger.query(member.query.name)
+    held = before is not None and any(ledger.segments(group.log(side).id) for side in _SIDES)
+    new = member.query.name in change.added
+    return {
+        "results": known.results,
+        "backfill": _group_state(group, ledger)["cursors"][0] if held and new else None,
+        "floors": [_floor(group, member, side, before, ledger) if before else None for side in _SIDES],
+    }
+
+
+def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
+    """Find the event time from which on every row of one side that a query accepts is held."""
+    log = group.log(side)
+    stream = ledger.stream(log.stream)
+    if stream.newest is None:
+        return None  # the stream has sent nothing yet
+    uses = list(before.uses(log.id)) if before else []
+    floors = [
+        _held_since(other, their, witness, ledger)
+        for other, their in uses
+        for witness in other.members
+        if set(witness.predicates(their)) <= set(member.predicates(side))
+    ]
+    if before and uses and stream.watermark is not None:
+        retained = retention(before.stream(log.stream))
+        floors += [] if retained is None else [stream.watermark - retained + 1]
+    whole = all(
+        member.mask_under(side, layout.columns, layout.predicates) is not None
+        for number, layout in enumerate(ledger.layouts.get(log.id, ()))
+        if any(each.layout == number for each in ledger.segments(log.id))
+    )
+    if not floors or not whole:
+        return stream.newest + 1
+    return None if None in floors else min(each for each in floors if each is not None)
+
+
+def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
+    """Say from which event time on a query that is there already has kept all rows it accepts."""
+    place = 0 if side == "l" else 1
+    own = ledger.query(witness.query.name).floors[place]
+    watermark = ledger.groups[group.id].watermarks[1 - place]
+    let_go = None if watermark is None else watermark - witness.reach(side) + 1
+    known = [each for each in (own, let_go) if each is not None]
+    return max(known, default=None)
+
+
+def _table(group: Group, plan: Plan, directory: str) -> dict[str, Any]:
+    """Say how to read the pairs that a group stores under this plan."""
+    left, right = (plan.stream(group.log(side).stream) for side in _SIDES)
+    return {
+        "directory": directory,
+        "schema": pair_schema(group, left, right),
+        "selective": group.selective,
+        "members": {
+            member.query.name: {
+                "number": number,
+                "levels": list(member.levels),
+                "outputs": [[each.name, each.expression] for each in member.query.outputs],
+                "residual": list(member.query.residual),
+            }
+            for number, member in enumerate(group.members)
+            if member.query.sink.kind == "table"
+        },
+    }
+
+
+def backfill_group(group: Group, names: Iterable[str]) -> Group:
+    """Give the chain of only those queries that still lack the past; of all if there are none."""
+    wanted = set(names)
+    queries = tuple(member.query for member in group.members if member.query.name in wanted)
+    if not queries:
+        return group
+    small = plan_group(group.signature, queries, group.left, group.right)
+    return replace(small, mixed=group.mixed)

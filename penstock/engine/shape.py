@@ -1,0 +1,38 @@
+"""The shape of a group's pairs: which columns of either side they carry, and their schema.
+
+In:  a group and its two streams.  Out: column names and Spark DDL; no Spark is needed to say it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.deliver import set_names
+
+if TYPE_CHECKING:
+    from penstock.plan.group import Group
+    from penstock.sql.query import Side, Stream
+
+
+def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
+    """List the columns of one side that some query's output or residual reads."""
+    wanted: set[str] = set()
+    for member in group.members:
+        wanted |= member.query.left_columns if side == "l" else member.query.right_columns
+    return tuple(name for name in group.log(side).columns if name in wanted)
+
+
+def pair_schema(group: Group, left: Stream, right: Stream) -> str:
+    """Write the schema of a group's pairs as Spark DDL."""
+    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if group.selective else ""
+    return (
+        f"l {_struct(left, pair_columns(group, 'l'))}, r {_struct(right, pair_columns(group, 'r'))}, "
+        f"level smallint{sets}"
+    )
+
+
+def _struct(stream: Stream, names: tuple[str, ...]) -> str:
+    """Write some columns of a stream as a struct type."""
+    fields = (column for column in stream.columns if column.name in names)
+    inside = ", ".join(f"`{column.name}`: {column.type}" for column in fields)
+    return f"struct<{inside or 'nothing: tinyint'}>"

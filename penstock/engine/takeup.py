@@ -1,0 +1,73 @@
+"""Take up a plan: make it true in the journal if it is not, and leave nothing behind that it does not need.
+
+In:  the plan of what is registered now.  Out: the same plan over what is stored then; a ``plan`` commit if it changed.
+Called while no unit and no batch is on its way, so the ledger does not move underneath.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.change import Change, find_change, new_layouts, next_plan, plan_commit, upgraded
+from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
+from penstock.engine.workload import stream_difference
+from penstock.errors import InputError
+from penstock.plan.codec import workload_from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.engine.store import Store
+    from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
+    from penstock.plan.build import Plan
+
+
+def take_up(store: Store, spark: SparkSession, plan: Plan) -> Plan:
+    """Go over to a plan, unless it is the one that is true already."""
+    ledger = store.ledger
+    before = next_plan(*workload_from_json(ledger.plan), ledger) if ledger.plan else None
+    change = _change(store, before, plan)
+    if not change:
+        return plan
+    upgrades = _upgrade(store, spark, plan)
+    then = upgraded(ledger, plan, upgrades)
+    plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then)
+    store.commit(plan_commit(plan, before, change, ledger, upgrades))
+    kept = _segment_names(store.ledger)
+    for name in _segment_names(ledger) - kept:
+        store.files.delete(name)
+    return plan
+
+
+def _change(store: Store, before: Plan | None, plan: Plan) -> Change:
+    """Say what a plan changes; refuse if it takes a stream for another than it was."""
+    if before is None:
+        return Change(added=tuple(query.name for query in plan.queries))
+    if (difference := stream_difference(before.streams, plan.streams)) is not None:
+        raise InputError(
+            f"state {store.files.root} was made by another script: {difference}. "
+            "Declare the stream as it was, or give a new directory (--state)"
+        )
+    return find_change(before.queries, plan.queries)
+
+
+def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:
+    """Evaluate new predicates over the rows held, wherever what is stored allows it."""
+    ledger = store.ledger
+    upgrades: dict[str, tuple[list[str], list[Segment]]] = {}
+    for log in new_layouts(plan, ledger):
+        stream, layouts = plan.stream(log.stream), ledger.layouts.get(log.id, ())
+        for number, old in enumerate(layouts):
+            mine = [each for each in ledger.segments(log.id) if each.layout == number]
+            if mine and can_upgrade(spark, stream, log, old):
+                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, len(layouts)))
+                removed, added = upgrades.setdefault(log.id, ([], []))
+                removed += [each.name for each in mine]
+                added += made
+    return upgrades
+
+
+def _segment_names(ledger: Ledger) -> set[str]:
+    """List the files of all segments."""
+    return {each.name for segments in ledger.logs.values() for each in segments}

@@ -1,0 +1,77 @@
+"""Give a segment another layout: the same rows, the predicate bits of a new plan.
+
+A bit the old layout has is carried over; a bit it lacks was evaluated over the rows held and comes in here.  Order,
+keys and columns stay as they are, so the segment stays sorted.
+
+In:  a segment, what its bits mean and what they are to mean, and the new answers.  Out: a segment of the new layout.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.join.sets import find_patterns, to_words, words_for
+from penstock.log.segment import concat_segments, read_segment, write_ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.log.files import Files
+    from penstock.log.segment import Segment, SegmentColumns
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What the bits of a segment mean and what they are to mean, and the number of the layout that says so."""
+
+    before: Sequence[str]
+    after: Sequence[str]
+    layout: int
+
+
+def relayout_segment(
+    files: Files, log: str, segment: Segment, meaning: Meaning, answers: Mapping[str, NDArray[np.bool_]]
+) -> Segment:
+    """Write a segment again; `answers` holds, row by row, those that its bits do not."""
+    rows = read_segment(files, segment.name)
+    content = concat_segments([rows])
+    known = {each: _answers(content, bit) for bit, each in enumerate(meaning.before) if each in meaning.after}
+    table, pattern = _patterns({**known, **answers}, meaning.after, content.t.size)
+    fresh = type(content)(content.h, content.t, pattern, table, content.columns, content.time_columns)
+    return write_ordered(
+        files,
+        f"log/{log}/{segment.first:010d}-{uuid.uuid4().hex}.arrow",
+        fresh,
+        np.arange(content.t.size),
+        first=segment.first,
+        last=segment.last,
+        generation=segment.generation,
+        layout=meaning.layout,
+    )
+
+
+def _answers(content: SegmentColumns, bit: int) -> NDArray[np.bool_]:
+    """Read one predicate's answers out of the patterns."""
+    if content.pattern is None:
+        return np.zeros(content.t.size, np.bool_)
+    word = content.table[:, bit // 64] >> np.uint64(bit % 64)
+    answers: NDArray[np.bool_] = ((word & np.uint64(1)) != 0)[content.pattern]
+    return answers
+
+
+def _patterns(
+    answers: Mapping[str, NDArray[np.bool_]], order: Sequence[str], size: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int32] | None]:
+    """Pack answers into bits in the given order, and number the distinct combinations."""
+    if not order:
+        return to_words([0], 0), None
+    words = np.zeros((size, words_for(len(order))), np.uint64)
+    for bit, predicate in enumerate(order):
+        words[:, bit // 64] |= answers[predicate].astype(np.uint64) << np.uint64(bit % 64)
+    return find_patterns(words)
