@@ -25,6 +25,7 @@ from penstock.app.run import Signals, watch
 from penstock.app.show import console, held_rows, slice_table, stream_table, times
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
+from penstock.engine.session import QUICK_START
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def run_demo(keep: Path | None = None, *, debug: bool = False, wanted: Readings 
         )
         text = script_text(folder)
         (folder / "demo.sql").write_text(text, encoding="utf-8")
-        with Engine(folder / "state") as engine:
+        with Engine(folder / "state", settings=QUICK_START) as engine:
             engine.script(text)
             _introduce(engine, out)
             engine.start(once=True)

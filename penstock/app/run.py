@@ -23,6 +23,7 @@ from penstock.app.progress import Pace, screen
 from penstock.app.show import console, status_view
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
+from penstock.engine.session import QUICK_START
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +54,12 @@ def run_script(script: Path, state: str, *, once: bool, debug: bool = False) -> 
     for notice in loaded.notices:
         say(f"note: {notice}")
     say(f"starting {len(loaded.plan.queries)} queries, state in {state}")
-    with Signals() as signals, quiet_spark(debug=debug), _state_of_a_start(state), Engine(state) as engine:
+    with (
+        Signals() as signals,
+        quiet_spark(debug=debug),
+        _state_of_a_start(state),
+        Engine(state, settings=QUICK_START if once else None) as engine,
+    ):
         engine.script(loaded.text)
         engine.start(once=once)
         signals.arm()

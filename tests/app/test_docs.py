@@ -9,6 +9,7 @@ import pytest
 
 from penstock.app.cli import app
 from penstock.app.load import load
+from penstock.sql.script import parse_script
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = re.compile(r"`((?:penstock|tests|docs|examples|scripts)/[\w./-]*)`")
@@ -41,16 +42,19 @@ def blocks(page, language):
 
 def test_the_script_of_the_guide_is_a_script(tmp_path):
     script = tmp_path / "guide.sql"
-    (text,) = blocks("docs/guide.md", "sql")
+    text, retaining = blocks("docs/guide.md", "sql")
     script.write_text(text)
     assert [query.name for query in load(script).plan.queries] == ["climate"]
+    assert parse_script(retaining).streams["Temperature"].options[-1] == ("retain", "24 hours")
 
 
 @pytest.mark.spark
 def test_the_python_of_the_guide_runs(tmp_path, monkeypatch, capfd):
-    from penstock.engine.session import embedded_session
+    from penstock.engine.session import QUICK_START, embedded_session
 
-    embedded_session()  # so that the session the guide asks for runs its workers in this environment
+    embedded_session(
+        QUICK_START
+    )  # so that the session the guide asks for runs its workers in this environment
     monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, ROOT / "examples" / "make_readings.py"], check=True)
     code = blocks("docs/guide.md", "python")[0]

@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 def main() -> None:
     """Run to the end of the input."""
-    from penstock.engine.session import embedded_session
+    from penstock.engine.session import QUICK_START, embedded_session
     from tests.spark.crash_world import crash_specs
     from tests.spark.runner import Run
 
     root = Path(sys.argv[1])
-    spark = embedded_session({"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
+    spark = embedded_session({**QUICK_START, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
     Run(spark, root, crash_specs(root)).once()
 
 

@@ -12,11 +12,11 @@ import pytest
 @pytest.fixture(scope="session")
 def spark():
     """Start the embedded session, with what makes many tiny jobs quick."""
-    from penstock.engine.session import embedded_session
+    from penstock.engine.session import QUICK_START, embedded_session
 
     if not os.environ.get("JAVA_HOME"):
         found = subprocess.run(
             [Path(__file__).parents[2] / "scripts" / "find-java"], capture_output=True, text=True, check=True
         )
         os.environ["JAVA_HOME"] = found.stdout.strip()
-    return embedded_session({"spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"})
+    return embedded_session({**QUICK_START, "spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"})
