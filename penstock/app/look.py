@@ -17,12 +17,11 @@ import pyarrow.dataset as ds
 from fsspec.core import url_to_fs
 
 from penstock.app.spark_talk import quiet_spark
-from penstock.engine.change import next_plan
+from penstock.engine.change import current_plan
 from penstock.engine.status import look_at
 from penstock.engine.store import peek
 from penstock.errors import InputError, StateBusyError
 from penstock.log.files import open_files
-from penstock.plan.codec import workload_from_json
 
 if TYPE_CHECKING:
     from penstock.engine.status import Status
@@ -48,7 +47,7 @@ class State:
         ledger = peek(url)
         if not ledger.plan:
             raise InputError(f"state {url} serves no query yet: its run is still starting, or never did")
-        return cls(url, next_plan(*workload_from_json(ledger.plan), ledger))
+        return cls(url, current_plan(ledger))
 
     def check_running(self) -> None:
         """Refuse to ask for something when no engine is there to do it."""
@@ -67,7 +66,7 @@ class State:
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
-        return look_at(self.plan, self.ledger, open_files(self.url))
+        return look_at(self.ledger, open_files(self.url))
 
     def query(self, name: str) -> Query:
         """Find a query, whatever the case of its name."""

@@ -12,12 +12,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import find_change, next_plan, plan_commit
+from penstock.engine.change import current_plan, find_change, next_plan, plan_commit
 from penstock.engine.status import take_status
 from penstock.engine.store import peek
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger, fold
-from penstock.plan.codec import workload_from_json
 from penstock.plan.show import show_difference, show_window
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def change_lines(loaded: Loaded, state: str) -> Iterator[str]:
     """Say what running a script on a state would change."""
     files = open_files(state)
     ledger = peek(state) if files.list("journal") else Ledger()
-    before = next_plan(*workload_from_json(ledger.plan), ledger) if ledger.plan else None
+    before = current_plan(ledger) if ledger.plan else None
     after = next_plan(loaded.script.streams, loaded.script.queries, ledger)
     change = find_change(before.queries if before else (), after.queries)
     if before is None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.shape import pair_schema
 from penstock.log.ledger import Layout
 from penstock.plan.build import Plan, build_plan
-from penstock.plan.codec import workload_to_json
+from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.group import Group, plan_group
 from penstock.plan.stored import retention
 
@@ -75,6 +75,16 @@ def next_plan(streams: Mapping[str, Stream], queries: Iterable[Query], ledger: L
     return replace(plan, groups=tuple(replace(each, mixed=_is_mixed(each, ledger)) for each in plan.groups))
 
 
+def current_plan(ledger: Ledger) -> Plan:
+    """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
+    streams, queries = workload_from_json(ledger.plan)
+    kept = {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
+    plan = build_plan(streams, queries, kept)
+    return replace(
+        plan, groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups)
+    )
+
+
 def _is_mixed(group: Group, ledger: Ledger) -> bool:
     """Say whether some segment held lacks what some query of a group reads."""
     return any(
@@ -119,6 +129,7 @@ def plan_commit(
         "reason": str(change) if before else "start",
         "plan": workload_to_json(plan.streams, plan.queries),
         "logs": [log.id for log in plan.logs],
+        "births": {log.id: _after(log.stream, ledger) for log in plan.logs if log.id not in ledger.layouts},
         "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in new_layouts(plan, ledger)},
         "upgrades": {
             log: [removed, [each.to_json() for each in added]]
@@ -128,8 +139,8 @@ def plan_commit(
         "queries": starts,
         "tables": {
             group.id: [
-                _table(group, plan, f"v{ledger.version + 1}"),
-                _table(backfill_group(group, lacking), plan, f"v{ledger.version + 1}-past"),
+                _table(group, plan, ledger.version + 1, ""),
+                _table(backfill_group(group, lacking), plan, ledger.version + 1, "-past"),
             ]
             for group in plan.groups
             if any(member.query.sink.kind == "table" for member in group.members)
@@ -157,6 +168,7 @@ def _group_state(group: Group, ledger: Ledger) -> dict[str, Any]:
         "watermarks": list(known.watermarks) if known else [each.watermark for each in ends],
         "units": known.units if known else 0,
         "pairs": known.pairs if known else 0,
+        "mixed": group.mixed,
     }
 
 
@@ -164,21 +176,48 @@ def _start(
     group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger
 ) -> dict[str, Any]:
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
-    known: QueryState = ledger.query(member.query.name)
+    floors = [_floor(group, member, side, before, ledger) if before else None for side in _SIDES]
+    if member.query.name in change.altered:
+        return _go_on(group, floors, ledger.query(member.query.name), ledger)
     held = before is not None and any(ledger.segments(group.log(side).id) for side in _SIDES)
-    new = member.query.name in change.added
+    return {
+        "results": 0,
+        "backfill": _group_state(group, ledger)["cursors"][0] if held else None,
+        "floors": floors,
+        "complete_from": _later(floors),
+        "born": ledger.version + 1,
+    }
+
+
+def _go_on(group: Group, floors: list[int | None], known: QueryState, ledger: Ledger) -> dict[str, Any]:
+    """Say how an altered query goes on: by its new definition for rows to come, and for a past it has not got yet."""
+    coming = [_after(group.log(side).stream, ledger) for side in _SIDES]
     return {
         "results": known.results,
-        "backfill": _group_state(group, ledger)["cursors"][0] if held and new else None,
-        "floors": [_floor(group, member, side, before, ledger) if before else None for side in _SIDES],
+        "backfill": list(known.backfill) if known.backfill else None,
+        "floors": floors,
+        "complete_from": _later(floors if known.backfill else coming),
+        "born": known.born,
     }
+
+
+def _later(moments: list[int | None]) -> int | None:
+    """Give the latest of some moments; None if none is given."""
+    return max((each for each in moments if each is not None), default=None)
+
+
+def _after(stream: str, ledger: Ledger) -> int | None:
+    """Give the event time after all that a stream has sent; None if it has sent nothing."""
+    newest = ledger.stream(stream).newest
+    return None if newest is None else newest + 1
 
 
 def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
     """Find the event time from which on every row of one side that a query accepts is held."""
     log = group.log(side)
     stream = ledger.stream(log.stream)
-    if stream.newest is None:
+    coming = _after(log.stream, ledger)
+    if coming is None:
         return None  # the stream has sent nothing yet
     uses = list(before.uses(log.id)) if before else []
     floors = [
@@ -189,14 +228,15 @@ def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger
     ]
     if before and uses and stream.watermark is not None:
         retained = retention(before.stream(log.stream))
-        floors += [] if retained is None else [stream.watermark - retained + 1]
+        since = [ledger.births.get(log.id), stream.watermark - (retained or 0) + 1]
+        floors += [] if retained is None else [_later(since)]
     whole = all(
         member.mask_under(side, layout.columns, layout.predicates) is not None
         for number, layout in enumerate(ledger.layouts.get(log.id, ()))
         if any(each.layout == number for each in ledger.segments(log.id))
     )
     if not floors or not whole:
-        return stream.newest + 1
+        return coming
     return None if None in floors else min(each for each in floors if each is not None)
 
 
@@ -206,15 +246,15 @@ def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> in
     own = ledger.query(witness.query.name).floors[place]
     watermark = ledger.groups[group.id].watermarks[1 - place]
     let_go = None if watermark is None else watermark - witness.reach(side) + 1
-    known = [each for each in (own, let_go) if each is not None]
-    return max(known, default=None)
+    return _later([own, let_go])
 
 
-def _table(group: Group, plan: Plan, directory: str) -> dict[str, Any]:
+def _table(group: Group, plan: Plan, version: int, suffix: str) -> dict[str, Any]:
     """Say how to read the pairs that a group stores under this plan."""
     left, right = (plan.stream(group.log(side).stream) for side in _SIDES)
     return {
-        "directory": directory,
+        "version": version,
+        "directory": f"v{version}{suffix}",
         "schema": pair_schema(group, left, right),
         "selective": group.selective,
         "members": {

@@ -134,9 +134,9 @@ def _route(
     level = batch.column("level").to_numpy()
     sets = _sets(batch)
     counts += _count_plain(delivery, level, sets)
-    tabled = np.zeros(batch.num_rows, np.bool_)
+    tabled = _tabled(delivery, level, sets)
     for target in delivery.targets:
-        if not (target.root or target.computed or target.in_table):
+        if not (target.root or target.computed):
             continue
         mine = _mask(batch, target, level, sets)
         if target.computed:
@@ -148,6 +148,20 @@ def _route(
             _file(files, delivery, part, target).write(rows)
     if tabled.any():
         _write_table(delivery, part, batch, tabled, files)
+
+
+def _tabled(
+    delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
+) -> NDArray[np.bool_]:
+    """Say which pairs some plain reader of the group's table wants: all readers at once."""
+    readers = [each for each in delivery.targets if each.in_table and not each.computed]
+    if sets is not None:
+        (mine,) = to_words([sum(1 << each.number for each in readers)], delivery.queries)
+        return np.asarray(((sets & mine) != 0).any(axis=1))
+    wanted = np.zeros(max((each.levels[1] for each in delivery.targets), default=0) + 1, np.bool_)
+    for each in readers:
+        wanted[each.levels[0] : each.levels[1]] = True
+    return wanted[np.minimum(level, wanted.size - 1)]
 
 
 def _sets(batch: pa.RecordBatch) -> NDArray[np.uint64] | None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import next_plan
+from penstock.engine.change import current_plan
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
@@ -34,11 +34,10 @@ from penstock.engine.takeup import take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
-from penstock.plan.codec import workload_from_json
 from penstock.plan.show import plan_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
     from pyspark.sql import DataFrame, SparkSession
@@ -92,6 +91,7 @@ class Engine:
         self._joiner: Joiner | None = None
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
+        self._registering = threading.RLock()
         self._once = False
         self._closed = False
 
@@ -107,7 +107,8 @@ class Engine:
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it."""
-        self._workload.add_stream(name, source, time, lateness)
+        with self._registration():
+            self._workload.add_stream(name, source, time, lateness)
 
     def query(
         self, name: str, sql: str, *, sink: Sink | Callback | None = None, **options: str
@@ -116,38 +117,43 @@ class Engine:
 
         While running it starts with what is held of the past; `QueryHandle.complete_from` says from when it is exact.
         """
-        self._workload.add_query(name, sql, sink, options)
-        self._take_up(lambda: self._workload.drop_query(name))
+        with self._registration():
+            self._workload.add_query(name, sql, sink, options)
         return QueryHandle(self, name)
 
     def script(self, text: str) -> Script:
         """Register the streams, queries and settings of a script."""
-        before = dict(self._workload.queries)
-        script = self._workload.add_script(text)
-        self._take_up(lambda: self._workload.restore(before))
-        return script
+        with self._registration():
+            return self._workload.add_script(text)
 
     def drop(self, name: str) -> None:
         """Let a query go, also while running; its results stay where they are."""
-        before = dict(self._workload.queries)
-        self._workload.drop_query(name)
-        self._take_up(lambda: self._workload.restore(before))
+        with self._registration():
+            self._workload.drop_query(name)
 
     def alter(self, name: str, sql: str) -> None:
         """Define a query anew, also while running: its window, predicates or columns change from here on."""
-        before = dict(self._workload.queries)
-        self._workload.alter_query(name, sql)
-        self._take_up(lambda: self._workload.restore(before))
+        with self._registration():
+            self._workload.alter_query(name, sql)
 
-    def _take_up(self, undo: Callable[[], None]) -> None:
-        """Let a running engine follow what is registered now; undo the registration if that is refused."""
-        if self._joiner is None:
-            return
-        try:
-            self._change_plan(self._joiner)
-        except BaseException:
-            undo()
-            raise
+    @contextmanager
+    def _registration(self) -> Iterator[None]:
+        """Register something, one at a time, and let a running engine follow; all of it or nothing."""
+        if self._closed:
+            raise InputError("the engine has stopped: make a new one on the same state")
+        if self._joiner is not None and threading.current_thread() is self._joiner:
+            raise InputError(
+                "a callback cannot change the queries it is called for: do it from another thread"
+            )
+        with self._registering:
+            before = self._workload.copy()
+            try:
+                yield
+                if self._joiner is not None:
+                    self._change_plan(self._joiner)
+            except BaseException:
+                self._workload.go_back(before)
+                raise
 
     def complete_from(self, name: str) -> datetime | None:
         """Give the event time from which on a query's results are complete; None: from the beginning."""
@@ -161,7 +167,7 @@ class Engine:
             return self._plan
         ledger = self._store.ledger
         if not self._workload.queries and ledger.plan:
-            return next_plan(*workload_from_json(ledger.plan), ledger)
+            return current_plan(ledger)
         return self._workload.plan(ledger)
 
     # ------------------------------------------------------------------ running
@@ -183,6 +189,7 @@ class Engine:
         self._plan = plan
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
         joiner.watchers = self._watchers
+        joiner.on_failure = self._stop_reading
         joiner.publish_pending()
         clear_staging(self._roots(plan))
         self._store.files.delete_tree("spool")  # all of it was handed over
@@ -226,16 +233,23 @@ class Engine:
         self._ingesters.append(ingester)
         ingester.start(once=self._once)
 
+    def _stop_reading(self) -> None:
+        """Let no more batches in: what nobody joins would only fill the disk."""
+        for ingester in self._ingesters:
+            ingester.closed = True
+
     def _change_plan(self, joiner: Joiner) -> None:
-        """Go over to the plan of what is registered now: between two units, and between two batches of each stream."""
+        """Go over to the plan of what is registered now: between two units, and between two batches of each stream.
+
+        All that may be refused is done before the commit; after it the new plan is the plan.
+        """
         with joiner.between_units(), ExitStack() as batches:
             for ingester in self._ingesters:
                 batches.enter_context(ingester.batch)
             plan = self._workload.plan(self._store.ledger)
             sources, empty = self._check(plan)
-            plan = take_up(self._store, self.spark, plan)
             write_empty_results(plan, empty)
-            self._plan = joiner.plan = plan
+            plan = self._plan = joiner.plan = take_up(self._store, self.spark, plan)
             for ingester in self._ingesters:
                 ingester.follow(plan)
         self._follow_streams(plan, sources)
@@ -257,7 +271,8 @@ class Engine:
         Give the sources by stream, and the empty result of every query.
         """
         check_sinks(plan.queries)
-        known = self._store.ledger.queries
+        ledger = self._store.ledger
+        known = {query.name for query in current_plan(ledger).queries} if ledger.plan else set()
         check_empty(query for query in plan.queries if query.name not in known)
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
@@ -284,16 +299,18 @@ class Engine:
     def _hand_over(self, publication: Publication) -> None:
         """Give a unit's results to a console or callback."""
         rows = self.spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
-        _, _, member = self.plan.find(publication.query)
-        if member.query.sink.kind == "console":
+        query = next((each for each in self.plan.queries if each.name == publication.query), None)
+        handler = self._workload.handlers.get(publication.query)
+        if query is not None and query.sink.kind == "console":
             print(f"-- {publication.query}, unit {publication.unit}")  # noqa: T201 - the sink is the console
             rows.show(truncate=False)
-        elif publication.query in self._workload.handlers:
-            self._workload.handlers[publication.query](rows, publication.unit)
-        else:
+        elif handler is not None:
+            handler(rows, publication.unit)
+        elif query is not None:
             raise InputError(
                 f"query {publication.query} delivers to a callback: register it again with its function"
             )
+        # else it was dropped before its last results were handed over, and nobody is there to take them
 
     def wait(self) -> None:
         """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered."""
@@ -316,6 +333,8 @@ class Engine:
         """Join and deliver all input that is there."""
         if self._joiner is None:
             raise InputError("process_available: the engine is not started; call start() first")
+        if threading.current_thread() is self._joiner:
+            raise InputError("a callback cannot wait for itself: call process_available from another thread")
         for ingester in self._ingesters:
             try:
                 if ingester.query is not None:
@@ -359,16 +378,26 @@ class Engine:
         """Stop ingest, finish the unit at hand, and give up the state."""
         if self._closed:
             return
-        if self._listener is not None:
-            self._listener.finish()
-        for ingester in self._ingesters:
-            ingester.stop()
-        if self._joiner is not None:
-            self._joiner.finish()
-            if self._plan is not None and not self._store.ledger.pending:  # else the next start needs it
-                clear_staging(self._roots(self._plan))
+        if self._joiner is not None and threading.current_thread() is self._joiner:
+            raise InputError("a callback cannot stop the engine it is called by: do it from another thread")
         self._closed = True
-        self._store.close()
+        with ExitStack() as last:
+            last.callback(self._store.close)
+            last.callback(self._finish_joining)
+            for ingester in self._ingesters:
+                last.callback(ingester.stop)
+            if self._listener is not None:
+                last.callback(self._listener.finish)
+
+    def _finish_joining(self) -> None:
+        """Finish the unit at hand, and remove what was staged and never committed."""
+        if self._joiner is None:
+            return
+        self._joiner.finish()
+        if (
+            self._plan is not None and not self._store.ledger.pending
+        ):  # else the next start needs what is staged
+            clear_staging(self._roots(self._plan))
 
     def __enter__(self) -> Self:
         """Use the engine in a ``with`` block."""
@@ -394,7 +423,7 @@ class Engine:
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
-        return look_at(self.plan, lambda: self._store.ledger, self._store.files)
+        return look_at(lambda: self._store.ledger, self._store.files)
 
     def watch(self, watcher: Callable[[UnitDone], None]) -> None:
         """Call a function after every unit, from the joiner's thread."""

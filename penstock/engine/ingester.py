@@ -13,6 +13,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
@@ -21,7 +22,6 @@ from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
 from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
 from penstock.errors import RunError
-from penstock.log.files import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,10 +143,12 @@ class Ingester:
 
     def _check_columns(self, path: str) -> None:
         """Refuse a Parquet file that lacks a declared column."""
-        folder, _, name = path.rpartition("/")
-        have = {each.lower() for each in pq.read_schema(open_files(folder).memory_map(name)).names}
+        files, where = fsspec.core.url_to_fs(path)
+        with files.open(where) as file:  # only the footer is read
+            have = {each.lower() for each in pq.read_schema(file).names}
         for column in self.stream.columns:
-            if column.name.lower() not in have:
+            partition = f"/{column.name.lower()}=" in path.lower()
+            if column.name.lower() not in have and not partition:
                 raise RunError(
                     f"source file {path} of stream {self.stream.name} has no column {column.name}: "
                     "it has another schema than the stream declares; mend or remove the file and run again"

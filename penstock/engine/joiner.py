@@ -10,6 +10,7 @@ A turn reads the ledger once per step and changes nothing but by commits, so it 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import contextmanager
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query, Side, Stream
 
 
+_log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class UnitDone:
     """What a unit did, for whoever watches.
@@ -68,11 +72,13 @@ class Joiner(threading.Thread):
         super().__init__(name="penstock-joiner", daemon=True)
         self.spark, self.store, self.plan = spark, store, plan
         self.failure: BaseException | None = None
+        self.on_failure: Callable[[], None] = lambda: None
         self.watchers: list[Callable[[UnitDone], None]] = []
         self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
         self._hand_over = hand_over
         self._wake = threading.Condition()
         self._turning = threading.Lock()
+        self._changing = 0
         self._stopping = False
         self._news = True
 
@@ -98,9 +104,13 @@ class Joiner(threading.Thread):
     @contextmanager
     def between_units(self) -> Iterator[None]:
         """Do something while no unit runs: the plan may be replaced here."""
-        with self._turning:
-            yield
-        self.notify()
+        self._changing += 1  # the joiner lets it go first, however much there is to join
+        try:
+            with self._turning:
+                yield
+        finally:
+            self._changing -= 1
+            self.notify()
 
     def run(self) -> None:
         """Take turns until told to stop."""
@@ -110,6 +120,7 @@ class Joiner(threading.Thread):
                 self._turn()
         except BaseException as failure:  # noqa: BLE001 - handed to the thread that owns the engine
             self.failure = failure
+            self.on_failure()
         finally:
             with self._wake:
                 self._wake.notify_all()
@@ -120,7 +131,9 @@ class Joiner(threading.Thread):
             self._wake.notify_all()
             self._wake.wait_for(lambda: self._stopping or self._news)
             self._news = False
-            return not self._stopping
+        while self._changing and not self._stopping:
+            time.sleep(0.001)
+        return not self._stopping
 
     def _behind(self) -> bool:
         """Say whether some batch is not joined, some query lacks its past, or some output is not published."""
@@ -129,7 +142,7 @@ class Joiner(threading.Thread):
             self._news
             or bool(ledger.pending)
             or any(self._lacking(ledger, group) for group in self.plan.groups)
-            or any(_positions(ledger, group) != {_goal(ledger, group)} for group in self.plan.groups)
+            or any(_is_behind(ledger, group) for group in self.plan.groups)
         )
 
     def _turn(self) -> None:
@@ -138,9 +151,8 @@ class Joiner(threading.Thread):
             for group in self.plan.groups:
                 if lacking := self._lacking(self.store.ledger, group):
                     self._catch_up(group, lacking)
-                if _positions(self.store.ledger, group) != {_goal(self.store.ledger, group)}:
+                if _is_behind(self.store.ledger, group):
                     self._advance(group)
-        with self._turning:
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
@@ -157,7 +169,7 @@ class Joiner(threading.Thread):
         if until is None:
             return
         small = backfill_group(group, names)
-        unit = f"{group.id[-8:]}-v{ledger.version:06d}"
+        unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
         task = self._unit_task(ledger, small, (0, until[1]), until)
         table = f"table/{group.id}/v{ledger.version}-past"
         reports = self._run(small, task, unit, table) if task.left.new else []
@@ -169,7 +181,7 @@ class Joiner(threading.Thread):
         started = time.monotonic()
         ledger = self.store.ledger
         since, until = ledger.groups[group.id].cursors[0], _goal(ledger, group)
-        unit = f"{group.id[-8:]}-{ledger.groups[group.id].units:08d}"
+        unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
         task = self._unit_task(ledger, group, since, until)
         table = f"table/{group.id}/v{ledger.version}"
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
@@ -186,7 +198,10 @@ class Joiner(threading.Thread):
         rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
         done = UnitDone(group.id, unit, rows, output["pairs"], time.monotonic() - started)
         for watcher in self.watchers:
-            watcher(done)
+            try:
+                watcher(done)
+            except Exception:  # noqa: BLE001 - who watches must not stop the work
+                _log.warning("a watcher of units failed", exc_info=True)
 
     def _run(self, group: Group, task: UnitTask, unit: str, table: str) -> list[dict[str, Any]]:
         """Run a unit's Spark job."""
@@ -213,6 +228,7 @@ class Joiner(threading.Thread):
             right=sides[1],
             cuts=group.chain.cuts,
             level_sets=tuple(group.level_sets()),
+            queries=len(group.members),
             selective=group.selective,
             parts=self.spark.sparkContext.defaultParallelism,
         )
@@ -228,8 +244,8 @@ class Joiner(threading.Thread):
             new=tuple(stretches[each.name] for each in known if each.last >= since),
             columns=tuple((name, types[name]) for name in pair_columns(group, side)),
             masks={
-                number: masks_under(group, side, layout)
-                for number, layout in enumerate(ledger.layouts[log.id])
+                number: masks_under(group, side, ledger.layouts[log.id][number])
+                for number in {each.layout for each in known}
             },
         )
 
@@ -290,9 +306,10 @@ def _goal(ledger: Ledger, group: Group) -> tuple[int, int]:
     return ledger.stream(group.left.stream).batches, ledger.stream(group.right.stream).batches
 
 
-def _positions(ledger: Ledger, group: Group) -> set[tuple[int, int]]:
-    """Give the distinct cursors of a group's slices."""
-    return set(ledger.groups[group.id].cursors)
+def _is_behind(ledger: Ledger, group: Group) -> bool:
+    """Say whether some slice of a group has not joined all that was ingested."""
+    state = ledger.groups.get(group.id)  # none while the plan is being replaced
+    return state is None or set(state.cursors) != {_goal(ledger, group)}
 
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:

@@ -54,12 +54,15 @@ class Listener(threading.Thread):
             self.join()
 
     def _answer(self, name: str) -> None:
-        """Do what one request asks, and answer it."""
-        request = json.loads(self._files.read(f"requests/{name}"))
+        """Do what one request asks, and answer it; whatever goes wrong is the answer."""
         try:
-            answer = {"ok": True, "say": self._handle(request)}
+            answer = {"ok": True, "say": self._handle(json.loads(self._files.read(f"requests/{name}")))}
+        except FileNotFoundError:
+            return  # whoever asked has given up
         except PenstockError as error:
             answer = {"ok": False, "say": str(error), "input": isinstance(error, InputError)}
+        except Exception as error:  # noqa: BLE001 - the next request must be heard
+            answer = {"ok": False, "say": f"the engine could not do it: {error!r}", "input": False}
         self._files.put(f"answers/{name}", json.dumps(answer).encode())
         self._files.delete(f"requests/{name}")
 

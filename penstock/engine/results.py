@@ -32,18 +32,16 @@ _EMPTY = "part-00000000-schema.parquet"
 
 def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
     """Read a query's committed results from its sink."""
-    group, _, member = plan.find(name)
-    query = member.query
+    query = plan.find(name)[2].query
     if query.sink.kind == "parquet":
         return spark.read.parquet(query.sink.option("path"))
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     rows = [
-        _read_table(
-            spark, files, f"table/{group.id}/{table['directory']}", table, table["members"][query.name]
-        )
-        for table in ledger.tables.get(group.id, ())
-        if query.name in table["members"]
+        _read_table(spark, files, f"table/{group}/{table['directory']}", table, table["members"][query.name])
+        for group, tables in ledger.tables.items()
+        for table in tables
+        if query.name in table["members"] and table["version"] >= ledger.query(query.name).born
     ]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
 

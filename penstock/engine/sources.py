@@ -143,8 +143,10 @@ def source_files(stream: Stream) -> set[str]:
     """List the files of a file source that are there now."""
     files, where = fsspec.core.url_to_fs(source_path(stream))
     places = files.glob(where) if any(sign in where for sign in "*?[{") else [where]
-    found = (name for place in places for name in files.find(place))
-    return {name for name in found if not name.rpartition("/")[2].startswith(("_", "."))}
+    found = (files.unstrip_protocol(name) for place in places for name in files.find(place))
+    return {
+        name.removeprefix("file://") for name in found if not name.rpartition("/")[2].startswith(("_", "."))
+    }
 
 
 def key_names(number: int, log: LogPlan) -> tuple[str, list[str]]:

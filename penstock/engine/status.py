@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.engine.change import current_plan
 from penstock.engine.claims import claim
+from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
 from penstock.log.keep import Horizon
 
@@ -113,15 +115,22 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
     )
 
 
-def look_at(plan: Plan, ledger: Callable[[], Ledger], files: Files) -> Status:
+def look_at(ledger: Callable[[], Ledger], files: Files) -> Status:
     """Take the status; look again, by a newer ledger, if a segment was merged away while it was counted."""
     for _ in range(_LOOKS):
         with suppress(FileNotFoundError):
-            return take_status(plan, ledger(), files)
-    return take_status(plan, ledger(), files)
+            return _look(ledger(), files)
+    return _look(ledger(), files)
 
 
 _LOOKS = 9
+
+
+def _look(ledger: Ledger, files: Files) -> Status:
+    """Take the status by one ledger, and by the plan that is true in it."""
+    if not ledger.plan:
+        raise InputError("the engine has not started yet: there is nothing to see")
+    return take_status(current_plan(ledger), ledger, files)
 
 
 def _stream(name: str, ledger: Ledger) -> StreamStatus:

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import Change, find_change, new_layouts, next_plan, plan_commit, upgraded
+from penstock.engine.change import (
+    Change,
+    current_plan,
+    find_change,
+    new_layouts,
+    next_plan,
+    plan_commit,
+    upgraded,
+)
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
-from penstock.plan.codec import workload_from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +33,12 @@ if TYPE_CHECKING:
 def take_up(store: Store, spark: SparkSession, plan: Plan) -> Plan:
     """Go over to a plan, unless it is the one that is true already."""
     ledger = store.ledger
-    before = next_plan(*workload_from_json(ledger.plan), ledger) if ledger.plan else None
+    before = current_plan(ledger) if ledger.plan else None
     change = _change(store, before, plan)
-    if not change:
-        return plan
+    if before is not None and not change:
+        return (
+            before  # with the numbering by which its tables are written, whatever the order of registration
+        )
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
     plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then)

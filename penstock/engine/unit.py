@@ -75,11 +75,7 @@ class UnitTask:
     level_sets: tuple[int, ...]
     selective: bool
     parts: int
-
-    @property
-    def queries(self) -> int:
-        """Count the queries of the group."""
-        return next((len(masks) for masks in self.left.masks.values()), 0)
+    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +94,16 @@ def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
     # A segment that can meet nothing new is not even opened.
     old_left_near = [each for each in left.old if any(can_meet(each, new, task.cuts) for new in right.new)]
     old_right_near = [each for each in right.old if any(can_meet(new, each, task.cuts) for new in left.new)]
+    axis = _Axis(np.array(task.cuts, np.int64), level_sets(list(task.level_sets), task.queries))
     for part in parts:
         old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
         old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))
         for one in new_left:
             for other in (*old_right, *new_right):
-                yield from _pairs(task, one, other, batch_is_left=True)
+                yield from _pairs(task, axis, one, other, batch_is_left=True)
         for other in new_right:
             for one in old_left:
-                yield from _pairs(task, one, other, batch_is_left=False)
+                yield from _pairs(task, axis, one, other, batch_is_left=False)
 
 
 def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
@@ -134,8 +131,16 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
 _NO_SETS = np.zeros((1, 1), np.uint64)
 
 
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """The cuts of the chain, and the queries that read each slice, as the probe takes them."""
+
+    cuts: NDArray[np.int64]
+    sets: NDArray[np.uint64]
+
+
 def _pairs(
-    task: UnitTask, left: _Portion, right: _Portion, *, batch_is_left: bool
+    task: UnitTask, axis: _Axis, left: _Portion, right: _Portion, *, batch_is_left: bool
 ) -> Iterator[pa.RecordBatch]:
     """Join one new segment with one other, probing with the new one."""
     if not can_meet(left.stretch, right.stretch, task.cuts):
@@ -143,10 +148,9 @@ def _pairs(
     batch, state = (left, right) if batch_is_left else (right, left)
     wanted = None
     if task.selective:
-        wanted = Wanted(level_sets(list(task.level_sets), task.queries), batch.sets, state.sets)
+        wanted = Wanted(axis.sets, batch.sets, state.sets)
     mine, theirs = batch.segment.rows.part(batch.rows), state.segment.rows.part(state.rows)
-    cuts = np.array(task.cuts, np.int64)
-    for found in probe(mine, theirs, cuts, batch_is_left=batch_is_left, wanted=wanted):
+    for found in probe(mine, theirs, axis.cuts, batch_is_left=batch_is_left, wanted=wanted):
         equal = _check_keys(found, batch, state)
         if len(equal):
             yield _record_batch(task, equal, left, right, batch_is_left=batch_is_left)

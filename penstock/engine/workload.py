@@ -93,9 +93,21 @@ class Workload:
             raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
         del self.queries[found]
 
-    def restore(self, queries: dict[str, Query]) -> None:
-        """Go back to the queries there were."""
-        self.queries = queries
+    def copy(self) -> Workload:
+        """Keep what is registered now, to go back to."""
+        return replace(
+            self,
+            streams=dict(self.streams),
+            sources=dict(self.sources),
+            queries=dict(self.queries),
+            handlers=dict(self.handlers),
+            settings=dict(self.settings),
+        )
+
+    def go_back(self, before: Workload) -> None:
+        """Take back what was registered since."""
+        self.streams, self.sources = before.streams, before.sources
+        self.queries, self.handlers, self.settings = before.queries, before.handlers, before.settings
 
     def alter_query(self, name: str, sql: str) -> None:
         """Define a query anew under its name; its sink and options stay."""

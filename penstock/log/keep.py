@@ -43,6 +43,9 @@ SHARES = 8
 """Segments become one only if they end within this share of the time that rows are kept, so that what has ended is
 never a large part of what is stored."""
 
+MOST_BYTES = 256 << 20
+"""A merged segment has about this size at the most, so that merging it fits in a worker's memory."""
+
 THIN = 0.5
 """The share of ended rows from which a segment is rewritten without them."""
 
@@ -169,8 +172,10 @@ def _may_join(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
 
     How far back each reaches does not matter: rows that came late end before the segment they are in.
     """
-    ends = [each.max_t for each in (*run, segment)]
-    return segment.generation == run[0].generation and max(ends) - min(ends) <= widest
+    all_of_them = (*run, segment)
+    ends = [each.max_t for each in all_of_them]
+    small = sum(each.bytes for each in all_of_them) <= MOST_BYTES
+    return small and segment.generation == run[0].generation and max(ends) - min(ends) <= widest
 
 
 def _thin(segments: Sequence[Segment], claims: Sequence[Horizon]) -> list[tuple[Segment, ...]]:

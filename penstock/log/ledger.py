@@ -57,6 +57,7 @@ class GroupState:
     watermarks: tuple[int | None, int | None] = (None, None)
     units: int = 0
     pairs: int = 0
+    mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,15 @@ class QueryState:
 
     `backfill` is the cursor up to which it still lacks the pairs of rows that were there before it.  `floors` are, for
     the left and right stream, the event times from which on all rows it accepts are known to be held; None: all.
+    `complete_from` is the event time such that every pair of rows not older is delivered; None if all are.  `born` is
+    the version of the plan that brought it: a query dropped and added again is another one.
     """
 
     results: int = 0
     backfill: Cursor | None = None
     floors: tuple[int | None, int | None] = (None, None)
-
-    @property
-    def complete_from(self) -> int | None:
-        """Give the event time such that every pair of rows not older is delivered; None if all are."""
-        return max((each for each in self.floors if each is not None), default=None)
+    complete_from: int | None = None
+    born: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,8 @@ class Ledger:
     version: int = 0
     """How often the plan was changed; output in the groups' tables is kept by version."""
     layouts: Mapping[str, tuple[Layout, ...]] = field(default_factory=dict)
+    births: Mapping[str, int | None] = field(default_factory=dict)
+    """For each log, the event time of its stream when it began; None: with the stream."""
     tables: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
     """For each group, how to read the pairs stored under each version of the plan."""
     streams: Mapping[str, StreamState] = field(default_factory=dict)
@@ -159,7 +161,11 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
     groups = {
         name: GroupState(
-            tuple((i, j) for i, j in each["cursors"]), tuple(each["watermarks"]), each["units"], each["pairs"]
+            tuple((i, j) for i, j in each["cursors"]),
+            tuple(each["watermarks"]),
+            each["units"],
+            each["pairs"],
+            each["mixed"],
         )
         for name, each in commit["groups"].items()
     }
@@ -178,16 +184,20 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         plan=commit["plan"],
         version=ledger.version + 1,
         layouts={log: each for log, each in layouts.items() if log in kept},
+        births={log: each for log, each in {**ledger.births, **commit["births"]}.items() if log in kept},
         groups=groups,
         tables=tables,
-        queries={**ledger.queries, **started},
+        queries={
+            name: started.get(name, ledger.query(name))
+            for name in (each["name"] for each in commit["plan"]["queries"])
+        },
     )
 
 
 def _query_state(data: Json) -> QueryState:
     """Read one query's state."""
     backfill = tuple(data["backfill"]) if data["backfill"] else None
-    return QueryState(data["results"], backfill, tuple(data["floors"]))
+    return QueryState(data["results"], backfill, tuple(data["floors"]), data["complete_from"], data["born"])
 
 
 def _backfill(ledger: Ledger, commit: Json) -> Ledger:
@@ -272,6 +282,7 @@ def dump(ledger: Ledger) -> Json:
         "plan": ledger.plan,
         "version": ledger.version,
         "layouts": {log: [asdict(each) for each in layouts] for log, layouts in ledger.layouts.items()},
+        "births": dict(ledger.births),
         "tables": {group: list(tables) for group, tables in ledger.tables.items()},
         "streams": {name: asdict(state) for name, state in ledger.streams.items()},
         "logs": {log: [each.to_json() for each in segments] for log, segments in ledger.logs.items()},
@@ -290,12 +301,17 @@ def load(data: Json) -> Ledger:
             log: tuple(Layout(tuple(each["columns"]), tuple(each["predicates"])) for each in layouts)
             for log, layouts in data["layouts"].items()
         },
+        births=data["births"],
         tables={group: tuple(tables) for group, tables in data["tables"].items()},
         streams={name: StreamState(**state) for name, state in data["streams"].items()},
         logs={log: tuple(map(Segment.from_json, each)) for log, each in data["logs"].items()},
         groups={
             name: GroupState(
-                tuple((i, j) for i, j in g["cursors"]), tuple(g["watermarks"]), g["units"], g["pairs"]
+                tuple((i, j) for i, j in g["cursors"]),
+                tuple(g["watermarks"]),
+                g["units"],
+                g["pairs"],
+                g["mixed"],
             )
             for name, g in data["groups"].items()
         },

@@ -21,10 +21,11 @@ from penstock.log.ledger import (
 from penstock.log.segment import PatternCount, Segment
 
 PLAN = {
-    "kind": "plan", "reason": "start", "plan": {"queries": []}, "logs": ["a", "b"], "upgrades": {}, "tables": {},
-    "layouts": {"a": [["x"], ["p"]], "b": [[], []]},
-    "groups": {"g": {"cursors": [[0, 0], [0, 0]], "watermarks": [None, None], "units": 0, "pairs": 0}},
-    "queries": {"q": {"results": 0, "backfill": None, "floors": [None, None]}},
+    "kind": "plan", "reason": "start", "plan": {"queries": [{"name": "q"}, {"name": "p"}]}, "logs": ["a", "b"],
+    "layouts": {"a": [["x"], ["p"]], "b": [[], []]}, "upgrades": {}, "tables": {}, "births": {}, "queries": {},
+    "groups": {
+        "g": {"cursors": [[0, 0], [0, 0]], "watermarks": [None, None], "units": 0, "pairs": 0, "mixed": False}
+    },
 }  # fmt: skip
 OUTPUT = (Move("/out", "_staging/x", "part-1.parquet"),)
 
@@ -153,7 +154,8 @@ def test_a_plan_puts_upgraded_segments_in_the_place_of_the_old_ones():
 
 
 def test_a_query_lacks_its_past_until_the_backfill_is_committed():
-    late = {**PLAN, "queries": {"late": {"results": 0, "backfill": [3, 4], "floors": [7, None]}}}
+    start = {"results": 0, "backfill": [3, 4], "floors": [7, None], "complete_from": 7, "born": 2}
+    late = {**PLAN, "plan": {"queries": [{"name": "late"}]}, "queries": {"late": start}}
     ledger = folded(PLAN, late)
     assert ledger.query("late").backfill == (3, 4)
     assert ledger.query("late").complete_from == 7

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine import joiner as joiner_module
-from penstock.engine.change import find_change, next_plan, plan_commit
+from penstock.engine.change import current_plan, find_change, next_plan, plan_commit
 from penstock.engine.claims import claim, masks_at_the_door
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import BatchTask, LogTask, run_ingest
@@ -119,10 +119,18 @@ class World:
     """One run of the engine, and the truth about it."""
 
     def __init__(
-        self, folder: Path, queries: Sequence[Query], *, lateness: int = 0, parts: int = 2, key_bits: int = 64
+        self,
+        folder: Path,
+        queries: Sequence[Query],
+        *,
+        lateness: int = 0,
+        parts: int = 2,
+        key_bits: int = 64,
+        retain: str = "",
     ) -> None:
         """Plan the queries and open an empty state in a folder."""
-        self.streams = {name: Stream(name, COLUMNS, "ts", lateness) for name in "ABC"}
+        options = (("retain", retain),) if retain else ()
+        self.streams = {name: Stream(name, COLUMNS, "ts", lateness, "", options) for name in "ABC"}
         self.sources = {name: Source(lateness) for name in self.streams}
         self.lives: dict[str, list[Life]] = {}
         self.key_bits = key_bits
@@ -140,15 +148,30 @@ class World:
         self.joiner.arrow_types = lambda _stream: TYPES
 
     def change(self, queries: Sequence[Query]) -> None:
-        """Go over to other queries, as the engine does between two units and two batches."""
-        self.plan = self.joiner.plan = self._planned(queries)
+        """Go over to other queries, as the engine does between two units and two batches.
+
+        A query that comes, or comes back, gets a directory without results, as the engine demands.
+        """
+        known = {each.name: each.sink for each in self.plan.queries}
+        settled = [replace(each, sink=known.get(each.name) or self._fresh(each.sink)) for each in queries]
+        self.plan = self.joiner.plan = self._planned(settled)
+
+    def _fresh(self, sink: Sink) -> Sink:
+        """Give a parquet sink a directory of its own."""
+        if sink.kind != "parquet":
+            return sink
+        return Sink("parquet", (("path", f"{sink.option('path')}-{self.ledger.version}"),))
 
     def _planned(self, queries: Sequence[Query]) -> Plan:
         """Commit a plan, and write down what it means for each query's life."""
         plan = next_plan(self.streams, queries, self.ledger)
         change = find_change(self.plan.queries if self.plan else (), plan.queries)
+        if not change and self.plan:
+            return current_plan(self.ledger)
         for name in change.dropped + change.altered:
             self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
+        for name in change.dropped:
+            self._check_query(name, self.lives.pop(name))
         self._commit(plan_commit(plan, self.plan, change, self.ledger))
         for one in plan.queries:
             if one.name in change.added + change.altered:
@@ -244,8 +267,9 @@ class World:
                 self.joiner._tidy(log.id)
 
     def restart(self) -> None:
-        """Forget everything but a snapshot."""
+        """Forget everything but a snapshot, and register the same queries in another order."""
         self.ledger = books.load(json.loads(json.dumps(books.dump(self.ledger))))
+        self.change(list(reversed(self.plan.queries)))
 
     def _rewrite_job(self, _spark: Any, files: Any, log: str, runs: Any, claims: Any) -> list[Any]:
         """Rewrite one run after the other."""
@@ -283,7 +307,7 @@ class World:
         got = Counter[tuple[int, int]]()
         for group, tables in self.ledger.tables.items():
             for table in tables:
-                if one.name not in table["members"]:
+                if one.name not in table["members"] or table["version"] < self.ledger.query(one.name).born:
                     continue
                 member = table["members"][one.name]
                 number, (first, last) = member["number"], member["levels"]
@@ -303,19 +327,31 @@ class World:
         A query that came later, or changed, has all pairs of rows above its floors, and no pair that is not one.
         """
         for name, lives in self.lives.items():
-            if self.ledger.query(name).backfill:
-                continue
-            least, most = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-            for life in lives:
-                end = life.end or self._cursor(life.query, self.plan)
-                before = self.expected(life.query, life.start) if life.start else Counter()
-                least += self.expected(life.query, end, life.floors) - before
-                most += self.expected(life.query, end) - before
-            assert least.total() <= self.ledger.query(name).results <= most.total(), f"count of {name}"
-            if lives[-1].query.sink.kind != "noop":
-                got = self.results(lives[-1].query)
-                assert got.total() == self.ledger.query(name).results, f"count of {name}"
-                assert least <= got <= most, name
+            self._check_query(name, lives)
+
+    def _check_query(self, name: str, lives: list[Life]) -> None:
+        """Hold one query's results against its lives so far."""
+        if self.ledger.query(name).backfill:
+            return
+        least, most = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+        for life in lives:
+            end = life.end or self._cursor(life.query, self.plan)
+            before = self.expected(life.query, life.start) if life.start else Counter()
+            least += self.expected(life.query, end, life.floors) - before
+            most += self.expected(life.query, end) - before
+        assert least.total() <= self.ledger.query(name).results <= most.total(), f"count of {name}"
+        if lives[-1].query.sink.kind == "noop" or self.ledger.pending:
+            return
+        got = self.results(lives[-1].query)
+        assert got.total() == self.ledger.query(name).results, f"count of {name}"
+        assert least <= got <= most, name
+        last = lives[-1]
+        promised = self.expected(
+            last.query,
+            last.end or self._cursor(last.query, self.plan),
+            (self.ledger.query(name).complete_from,) * 2,
+        )
+        assert promised <= got, f"{name} is not complete from {self.ledger.query(name).complete_from}"
 
     def check_state(self) -> None:
         """What is live is what a partner still to come can reach: no row fewer, no row more, none twice."""
