@@ -172,10 +172,13 @@ class World:
             self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
         for name in change.dropped:
             self._check_query(name, self.lives.pop(name))
+        waiting = {name for name in change.altered if self.ledger.query(name).backfill}
+        for name in waiting:  # it has got nothing yet, and will get its past by its new definition
+            del self.lives[name]
         self._commit(plan_commit(plan, self.plan, change, self.ledger))
         for one in plan.queries:
             if one.name in change.added + change.altered:
-                start = None if one.name in change.added else self._cursor(one, plan)
+                start = None if one.name in change.added or one.name in waiting else self._cursor(one, plan)
                 floors = self.ledger.query(one.name).floors
                 self.lives.setdefault(one.name, []).append(Life(one, start, floors))
         return plan
@@ -241,6 +244,8 @@ class World:
         columns = {
             "penstock_t": pa.array(times, pa.int64()),
             "id": pa.array([row.id for row in rows], pa.int64()),
+            "k": pa.array(keys, pa.int64()),
+            "name": pa.array(names, pa.string()),
             "ts": pa.array(times, pa.int64()).cast(TIMESTAMP),
         }
         for number, log in enumerate(self.plan.logs_of(stream)):
