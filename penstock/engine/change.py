@@ -26,6 +26,7 @@ from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.group import Group, plan_group
 from penstock.plan.stored import retention
+from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from penstock.plan.group import Member
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Stream
-
-_SIDES: tuple[Side, Side] = ("l", "r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def _is_mixed(group: Group, ledger: Ledger) -> bool:
     """Say whether some segment held lacks what some query of a group reads."""
     return any(
         member.mask_under(side, layout.columns, layout.predicates) is None
-        for side in _SIDES
+        for side in SIDES
         for number, layout in enumerate(ledger.layouts.get(group.log(side).id, ()))
         if any(each.layout == number for each in ledger.segments(group.log(side).id))
         for member in group.members
@@ -161,7 +160,7 @@ def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
 def _group_state(group: Group, ledger: Ledger) -> dict[str, Any]:
     """Put a group's chain where the group is; a new group begins with what is there now, as backfill."""
     known = ledger.groups.get(group.id)
-    ends = [ledger.stream(group.log(side).stream) for side in _SIDES]
+    ends = [ledger.stream(group.log(side).stream) for side in SIDES]
     cursor = known.cursors[0] if known else tuple(each.batches for each in ends)
     return {
         "cursors": [list(cursor) for _ in group.chain.readers],
@@ -176,10 +175,10 @@ def _start(
     group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger
 ) -> dict[str, Any]:
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
-    floors = [_floor(group, member, side, before, ledger) if before else None for side in _SIDES]
+    floors = [_floor(group, member, side, before, ledger) if before else None for side in SIDES]
     if member.query.name in change.altered:
         return _go_on(group, floors, ledger.query(member.query.name), ledger)
-    held = before is not None and any(ledger.segments(group.log(side).id) for side in _SIDES)
+    held = before is not None and any(ledger.segments(group.log(side).id) for side in SIDES)
     return {
         "results": 0,
         "backfill": _group_state(group, ledger)["cursors"][0] if held else None,
@@ -191,7 +190,7 @@ def _start(
 
 def _go_on(group: Group, floors: list[int | None], known: QueryState, ledger: Ledger) -> dict[str, Any]:
     """Say how an altered query goes on: by its new definition for rows to come, and for a past it has not got yet."""
-    coming = [_after(group.log(side).stream, ledger) for side in _SIDES]
+    coming = [_after(group.log(side).stream, ledger) for side in SIDES]
     return {
         "results": known.results,
         "backfill": list(known.backfill) if known.backfill else None,
@@ -251,7 +250,7 @@ def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> in
 
 def _table(group: Group, plan: Plan, version: int, suffix: str) -> dict[str, Any]:
     """Say how to read the pairs that a group stores under this plan."""
-    left, right = (plan.stream(group.log(side).stream) for side in _SIDES)
+    left, right = (plan.stream(group.log(side).stream) for side in SIDES)
     return {
         "version": version,
         "directory": f"v{version}{suffix}",

@@ -29,6 +29,7 @@ from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import publication_to_json
+from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -191,7 +192,7 @@ class Joiner(threading.Thread):
                 "kind": "unit",
                 "group": group.id,
                 "cursors": [list(until) for _ in group.chain.readers],
-                "watermarks": [ledger.stream(group.log(side).stream).watermark for side in _SIDES],
+                "watermarks": [ledger.stream(group.log(side).stream).watermark for side in SIDES],
                 **output,
             }
         )
@@ -211,7 +212,7 @@ class Joiner(threading.Thread):
             for target in delivery.targets
             if target.computed
         ]
-        left, right = (self.plan.stream(group.log(side).stream) for side in _SIDES)
+        left, right = (self.plan.stream(group.log(side).stream) for side in SIDES)
         return unit_job(self.spark, task, delivery, pair_schema(group, left, right), computed)
 
     def _unit_task(
@@ -220,7 +221,7 @@ class Joiner(threading.Thread):
         """Describe a unit's input: which segments are old, which are new."""
         sides = [
             self._side_task(ledger, group, side, since[place], until[place])
-            for place, side in enumerate(_SIDES)
+            for place, side in enumerate(SIDES)
         ]
         return UnitTask(
             files=self.store.files,
@@ -296,9 +297,6 @@ class Joiner(threading.Thread):
         )
         for each in gone:
             self.store.files.delete(each.name)
-
-
-_SIDES: tuple[Side, Side] = ("l", "r")
 
 
 def _goal(ledger: Ledger, group: Group) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from penstock.engine.claims import claim
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
 from penstock.log.keep import Horizon
+from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,22 +151,19 @@ def _stream(name: str, ledger: Ledger) -> StreamStatus:
 
 def _group(group: Group, ledger: Ledger, files: Files) -> GroupStatus:
     """Look at one chain."""
-    slices = tuple(each for side in _SIDES for each in _slices(group, side, ledger, files))
-    segments = [each for side in _SIDES for each in ledger.segments(group.log(side).id)]
+    slices = tuple(each for side in SIDES for each in _slices(group, side, ledger, files))
+    segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
     state = ledger.groups[group.id]
     return GroupStatus(
         id=group.id,
         slices=slices,
         units=state.units,
         pairs=state.pairs,
-        state_rows=sum(_held(group, side, ledger, files) for side in _SIDES),
+        state_rows=sum(_held(group, side, ledger, files) for side in SIDES),
         stored_rows=sum(each.rows for each in segments),
         segments=len(segments),
-        unshared_rows=sum(_alone(group, side, ledger, files) for side in _SIDES),
+        unshared_rows=sum(_alone(group, side, ledger, files) for side in SIDES),
     )
-
-
-_SIDES: tuple[Side, Side] = ("l", "r")
 
 
 def _slices(group: Group, side: Side, ledger: Ledger, files: Files) -> list[SliceStatus]:
@@ -219,7 +217,7 @@ def lag_rows(group: Group, ledger: Ledger) -> int:
     cursors = ledger.groups[group.id].cursors
     return sum(
         each.rows
-        for place, side in enumerate(_SIDES)
+        for place, side in enumerate(SIDES)
         for each in ledger.segments(group.log(side).id)
         if each.last >= min(cursor[place] for cursor in cursors)
     )

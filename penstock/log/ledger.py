@@ -159,16 +159,7 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     layouts = dict(ledger.layouts)
     for log, (columns, predicates) in commit["layouts"].items():
         layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
-    groups = {
-        name: GroupState(
-            tuple((i, j) for i, j in each["cursors"]),
-            tuple(each["watermarks"]),
-            each["units"],
-            each["pairs"],
-            each["mixed"],
-        )
-        for name, each in commit["groups"].items()
-    }
+    groups = {name: _group_state(each) for name, each in commit["groups"].items()}
     tables = dict(ledger.tables)
     for group, added in commit["tables"].items():
         tables[group] = tables.get(group, ()) + tuple(added)
@@ -192,6 +183,12 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
             for name in (each["name"] for each in commit["plan"]["queries"])
         },
     )
+
+
+def _group_state(data: Json) -> GroupState:
+    """Read one group's state."""
+    cursors = tuple((i, j) for i, j in data["cursors"])
+    return GroupState(cursors, tuple(data["watermarks"]), data["units"], data["pairs"], data["mixed"])
 
 
 def _query_state(data: Json) -> QueryState:
@@ -305,16 +302,7 @@ def load(data: Json) -> Ledger:
         tables={group: tuple(tables) for group, tables in data["tables"].items()},
         streams={name: StreamState(**state) for name, state in data["streams"].items()},
         logs={log: tuple(map(Segment.from_json, each)) for log, each in data["logs"].items()},
-        groups={
-            name: GroupState(
-                tuple((i, j) for i, j in g["cursors"]),
-                tuple(g["watermarks"]),
-                g["units"],
-                g["pairs"],
-                g["mixed"],
-            )
-            for name, g in data["groups"].items()
-        },
+        groups={name: _group_state(each) for name, each in data["groups"].items()},
         queries={name: _query_state(each) for name, each in data["queries"].items()},
         pending=tuple(publication_from_json(each) for each in data["pending"]),
     )

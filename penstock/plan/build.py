@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.group import Group, Member, plan_group
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
+from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,7 +88,7 @@ def build_plan(
         for key, log in _plan_logs(declared, by_signature).items()
     }
     groups = tuple(
-        plan_group(signature, tuple(members), *(logs[_log(declared, signature, side)] for side in _SIDES))
+        plan_group(signature, tuple(members), *(logs[_log(declared, signature, side)] for side in SIDES))
         for signature, members in by_signature.items()
     )
     used = {log.stream for log in logs.values()}
@@ -102,16 +103,13 @@ def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
     return replace(log, columns=kept[0], predicates=kept[1])
 
 
-_SIDES: tuple[Side, Side] = ("l", "r")
-
-
 def _plan_logs(
     streams: Mapping[str, Stream], groups: Mapping[Signature, list[Query]]
 ) -> dict[LogKey, LogPlan]:
     """Find the distinct (stream, key) pairs, and what is read of each."""
     readers: dict[LogKey, list[tuple[Query, Side]]] = {}
     for signature, queries in groups.items():
-        for side in _SIDES:
+        for side in SIDES:
             mine = readers.setdefault(_log(streams, signature, side), [])
             mine.extend((query, side) for query in queries)
     return {

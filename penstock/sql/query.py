@@ -34,6 +34,9 @@ FOREVER = 1 << 60
 Side = Literal["l", "r"]
 """Which stream of the pair: expressions write ``l.Value`` and ``r.Value``."""
 
+SIDES: tuple[Side, Side] = ("l", "r")
+"""Both streams of the pair, in the order in which cursors and watermarks are written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
