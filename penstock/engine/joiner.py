@@ -274,8 +274,10 @@ class Joiner(threading.Thread):
                 let_go(publication)
 
     def _tidy(self, log: str) -> None:
-        """Let go of what has ended, and rewrite what is worth it."""
+        """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""
         ledger = self.store.ledger
+        if any(self._lacking(ledger, group) for group in self.plan.groups):
+            return
         until = passed(self.plan, log, ledger)
         for layout in range(len(ledger.layouts[log])):
             settled = [each for each in ledger.segments(log) if each.layout == layout and each.last < until]
