@@ -150,13 +150,17 @@ class Joiner(threading.Thread):
         """Bring every query and every group up to its streams, then tidy the logs."""
         with self._turning:
             for group in self.plan.groups:
-                if lacking := self._lacking(self.store.ledger, group):
-                    self._catch_up(group, lacking)
-                if _is_behind(self.store.ledger, group):
-                    self._advance(group)
+                self._bring_up(group)
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
+
+    def _bring_up(self, group: Group) -> None:
+        """Bring a group up to its streams; first its new queries up to the group, so that they go on from its cursor."""
+        if lacking := self._lacking(self.store.ledger, group):
+            self._catch_up(group, lacking)
+        if _is_behind(self.store.ledger, group):
+            self._advance(group)
 
     def _lacking(self, ledger: Ledger, group: Group) -> list[str]:
         """List the queries of a group that have not got the pairs that were there before them."""

@@ -267,7 +267,7 @@ class World:
     def advance(self, group: Group) -> None:
         """Let one group join what there is, leaving the others behind; then tidy."""
         with patch.multiple(joiner_module, unit_job=_unit_job, rewrite_job=self._rewrite_job):
-            self.joiner._advance(group)
+            self.joiner._bring_up(group)
             for log in self.plan.logs:
                 self.joiner._tidy(log.id)
 

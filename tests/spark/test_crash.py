@@ -160,6 +160,28 @@ def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkey
     assert not list(tmp_path.rglob("_staging"))
 
 
+def test_committed_output_survives_a_start_that_fails_to_publish_it(spark, tmp_path, monkeypatch):
+    """The stop after such a start must leave what is staged: it is the only copy of committed results.
+
+    unit ──▶ commit | fails      start ──▶ publish | fails ──▶ stop      start ──▶ publish ──▶ exact
+    """
+    write_files(crash_feeds(tmp_path), files=2, rows=40, seed=6)
+    run = Run(spark, tmp_path, crash_specs(tmp_path, callback=True))
+    for owner, name, when, after in (
+        (Journal, "commit", _commits("unit"), True),  # committed, and nothing of it published
+        (joiner, "publish", lambda *_: True, False),
+        (Run, "take", lambda *_: True, False),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail_once(getattr(owner, name), after=after, when=when))
+            with pytest.raises((InjectedError, PenstockError), match="injected"):
+                run.once()
+        with run.engine() as engine:
+            assert engine._store.ledger.pending, f"{name}: nothing was left to publish, so nothing was tried"
+    run.once()
+    run.check("published at last")
+
+
 @pytest.mark.timeout(600)  # five JVMs, on a machine that may be busy
 def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
     """A child is killed with its JVM and workers, four times; the fifth reaches the end."""
