@@ -156,7 +156,7 @@ class Joiner(threading.Thread):
                 self._tidy(log.id)
 
     def _bring_up(self, group: Group) -> None:
-        """Bring a group up to its streams; first its new queries up to the group, so that they go on from its cursor."""
+        """Bring a group up to its streams; its new queries first, so that they go on from its cursor."""
         if lacking := self._lacking(self.store.ledger, group):
             self._catch_up(group, lacking)
         if _is_behind(self.store.ledger, group):
