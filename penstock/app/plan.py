@@ -9,10 +9,12 @@ query would be complete.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from penstock.engine.change import current_plan, find_change, next_plan, plan_commit
+from penstock.engine.sinks import settled
 from penstock.engine.status import take_status
 from penstock.engine.store import peek
 from penstock.log.files import open_files
@@ -32,7 +34,8 @@ def change_lines(loaded: Loaded, state: str) -> Iterator[str]:
     files = open_files(state)
     ledger = peek(state) if files.list("journal") else Ledger()
     before = current_plan(ledger) if ledger.plan else None
-    after = next_plan(loaded.script.streams, loaded.script.queries, ledger)
+    queries = [replace(query, sink=settled(query.sink)) for query in loaded.script.queries]
+    after = next_plan(loaded.script.streams, queries, ledger)
     change = find_change(before.queries if before else (), after.queries)
     if before is None:
         yield f"state {state} is new"

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,11 +130,34 @@ def test_running_again_adds_nothing(here, capfd):
     assert rows(capfd, "mould") == expected("mould")
 
 
-def test_another_script_on_the_same_state_is_refused(here, capfd):
-    text = (here / "monitor.sql").read_text().replace("WINDOW 1 minute", "WINDOW 2 minutes")
+def test_a_stream_declared_differently_is_refused(here, capfd):
+    text = (here / "monitor.sql").read_text().replace("lateness = '5 seconds'", "lateness = '9 seconds'")
     (here / "other.sql").write_text(text)
     assert main(["run", "other.sql", "--once", "--state", STATE]) == 2
-    assert "query mould is not the same" in capfd.readouterr().err
+    assert "is not declared as it was" in capfd.readouterr().err
+
+
+def test_plan_says_what_an_edited_script_would_change_and_changes_nothing(here, capfd):
+    text = (here / "monitor.sql").read_text().replace("WINDOW 1 minute", "WINDOW 2 minutes")
+    text = text.replace("QUERY climate", "QUERY weather")
+    (here / "edited.sql").write_text(text)
+    before = printed(capfd, "status", "--state", STATE, "--format", "json")
+    said = printed(capfd, "plan", "edited.sql", "--state", STATE)
+    assert re.search(r"\+ weather +WINDOW 10 s +complete from 2024-01-01 \d\d:\d\d:\d\d UTC", said)
+    assert "~ mould        WINDOW 1 min -> WINDOW 2 min, from here on" in said
+    assert "- climate      its results stay where they are" in said
+    assert "split at r - l = 2 min" in said
+    assert "merged at r - l = 1 min" in said
+    assert re.search(r"state: \d+ rows are held, \d+ would be", said)
+    assert printed(capfd, "status", "--state", STATE, "--format", "json") == before
+    assert printed(capfd, "plan", "monitor.sql") == "nothing would change\n"
+
+
+@pytest.mark.usefixtures("here")
+def test_there_must_be_an_engine_to_add_to_or_drop_from(capfd):
+    for command in (["add", "monitor.sql"], ["drop", "ice"]):
+        assert main([*command, "--state", STATE]) == 2
+        assert "no engine runs on" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("here")
@@ -195,6 +219,7 @@ def test_a_running_engine_can_be_looked_at_and_ends_well_on_sigterm(tmp_path, mo
             wait_until(lambda: "ice" in results_so_far(capfd), running)
             assert main(["run", "monitor.sql"]) == 1
             assert "is owned by" in capfd.readouterr().err
+            ask_for_changes(tmp_path, capfd)
         finally:
             running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=60)
@@ -202,6 +227,18 @@ def test_a_running_engine_can_be_looked_at_and_ends_well_on_sigterm(tmp_path, mo
     assert "stopped after" in out
     assert err == "stopping after the unit at hand; again to leave at once\n"
     assert rows(capfd, "ice") == expected("ice")
+
+
+def ask_for_changes(folder, capfd):
+    """Add a query to a running engine and drop one, from outside."""
+    join = "FROM Temperature T JOIN Humidity H ON T.Room = H.Room"
+    (folder / "more.sql").write_text(f"CREATE QUERY more AS SELECT T.Room {join} WINDOW 5 seconds;")
+    assert "added more: complete from 2024-01-01" in printed(capfd, "add", "more.sql", "--state", STATE)
+    assert main(["add", "more.sql", "--state", STATE]) == 2
+    assert "query more exists already" in capfd.readouterr().err
+    assert "dropped climate" in printed(capfd, "drop", "climate", "--state", STATE)
+    status = json.loads(printed(capfd, "status", "--state", STATE, "--format", "json"))
+    assert [each["name"] for each in status["queries"]] == ["mould", "ice", "more"]
 
 
 def results_so_far(capfd):
