@@ -351,18 +351,28 @@ class Engine:
 
     def check_running(self) -> None:
         """Raise what stopped the join or an ingest, if anything did."""
-        failure = self._joiner.failure if self._joiner is not None else None
-        if isinstance(failure, PenstockError):
-            raise failure
+        failure = self._join_failure()
         if failure is not None:
-            raise RunError(f"the join failed: {short_message(failure)}") from failure
+            raise failure
         for ingester in self._ingesters:
             stopped = ingester.query.exception() if ingester.query is not None else None
             if stopped is not None:
                 raise self._explained(ingester, stopped)
 
+    def _join_failure(self) -> PenstockError | None:
+        """Say what stopped the join, if anything did."""
+        failure = self._joiner.failure if self._joiner is not None else None
+        if failure is None or isinstance(failure, PenstockError):
+            return failure
+        explained = RunError(f"the join failed: {short_message(failure)}")
+        explained.__cause__ = failure
+        return explained
+
     def _explained(self, ingester: Ingester, error: Exception) -> PenstockError:
-        """Say which stream and which file stopped the run."""
+        """Say which stream and which file stopped the run, or that ingest stopped because the join had."""
+        joining = self._join_failure()
+        if joining is not None:
+            return joining
         cause = ingester.failure or error
         if isinstance(cause, PenstockError):
             return cause
