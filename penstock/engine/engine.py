@@ -146,13 +146,14 @@ class Engine:
                 "a callback cannot change the queries it is called for: do it from another thread"
             )
         with self._registering:
-            before = self._workload.copy()
+            before, version = self._workload.copy(), self._store.ledger.version
             try:
                 yield
                 if self._joiner is not None:
                     self._change_plan(self._joiner)
             except BaseException:
-                self._workload.go_back(before)
+                if self._store.ledger.version == version:  # what is committed stays registered
+                    self._workload.go_back(before)
                 raise
 
     def complete_from(self, name: str) -> datetime | None:
