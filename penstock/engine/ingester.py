@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.claims import masks_at_the_door
+from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
 from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
@@ -85,9 +86,10 @@ class Ingester:
         try:
             with self.batch:
                 self.ingest(rows, batch_id)
-        except BaseException as failure:
+        except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure
-            raise
+            # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
+            raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
         self._committed()
 
     def ingest(self, source: DataFrame, batch_id: int) -> None:
