@@ -66,6 +66,17 @@ State = Annotated[
 ]
 
 
+OwnState = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Where the script's state is kept.  [default: .penstock/<script's name>]",
+        show_default=False,
+    ),
+]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and give its exit status."""
     try:
@@ -146,21 +157,14 @@ def demo(
 def run(
     script: Script,
     *,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to keep state.  [default: .penstock/<script's name>]",
-            show_default=False,
-        ),
-    ] = None,
+    state: OwnState = None,
     once: Annotated[bool, typer.Option("--once", help="Handle all input that is there, then end.")] = False,
 ) -> None:
     """Run a script's queries until stopped (Ctrl-C or SIGTERM); started again on its state, it goes on."""
-    from penstock.app.load import load  # noqa: PLC0415 - pyarrow
+    from penstock.app.load import default_state, load  # noqa: PLC0415 - pyarrow
 
     load(script)  # what is wrong in a script is said before pyspark is imported
-    from penstock.app.run import default_state, run_script  # noqa: PLC0415 - imports pyspark
+    from penstock.app.run import run_script  # noqa: PLC0415 - imports pyspark
 
     run_script(script, state or str(default_state(script)), once=once, debug=is_debug())
 
@@ -183,20 +187,13 @@ def explain(
 def plan(
     script: Script,
     *,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="The state it would run on.  [default: .penstock/<script's name>]",
-            show_default=False,
-        ),
-    ] = None,
+    state: OwnState = None,
 ) -> None:
     """Say what running a script would change: queries, slices, state; changes nothing."""
-    from penstock.app.load import load  # noqa: PLC0415 - pyarrow
+    from penstock.app.load import default_state, load  # noqa: PLC0415 - pyarrow
     from penstock.app.plan import change_lines  # noqa: PLC0415
 
-    for line in change_lines(load(script), state or f".penstock/{script.stem}"):
+    for line in change_lines(load(script), state or str(default_state(script))):
         typer.echo(line)
 
 

@@ -7,22 +7,22 @@ Out: a `Loaded`: its text, the shared plan, and one notice for each setting that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.log.files import open_files
 from penstock.plan.build import build_plan
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
+from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
     from penstock.sql.script import Script
 
-_FILES = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _WILD = frozenset("*?[{")
 
 
@@ -38,6 +38,15 @@ class Loaded:
     def notices(self) -> tuple[str, ...]:
         """Say, one line each, which of its settings this version accepts and does not act on."""
         return tuple(_notices(self.script, self.plan))
+
+
+def default_state(script: Path) -> Path:
+    """Choose where the state of a script is kept if nothing is said: below the current directory.
+
+    >>> default_state(Path("jobs/monitor.sql")).as_posix()
+    '.penstock/monitor'
+    """
+    return Path(".penstock") / script.stem
 
 
 def load(path: Path) -> Loaded:
@@ -86,7 +95,7 @@ def check_sources(plan: Plan) -> None:
     """Refuse a source directory that is not there."""
     for stream in plan.streams:
         path = dict(stream.options).get("path", "")
-        if stream.format.lower() not in _FILES or _WILD & set(path):
+        if stream.format.lower() not in FILE_FORMATS or _WILD & set(path):
             continue
         if not open_files(path).exists(""):
             raise InputError(

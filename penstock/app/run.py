@@ -37,15 +37,6 @@ LOOK = 0.1
 """Seconds between two looks whether to go on."""
 
 
-def default_state(script: Path) -> Path:
-    """Choose where the state of a script is kept if nothing is said: below the current directory.
-
-    >>> default_state(Path("jobs/monitor.sql")).as_posix()
-    '.penstock/monitor'
-    """
-    return Path(".penstock") / script.stem
-
-
 def run_script(script: Path, state: str, *, once: bool, debug: bool = False) -> None:
     """Run a script's queries until stopped, or until all input that is there is handled."""
     started = time.monotonic()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.log.ledger import Ledger, QueryState
     from penstock.log.segment import Segment
+    from penstock.plan.build import Shape
     from penstock.plan.group import Member
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Stream
@@ -69,19 +70,22 @@ def find_change(before: Iterable[Query], after: Iterable[Query]) -> Change:
 
 def next_plan(streams: Mapping[str, Stream], queries: Iterable[Query], ledger: Ledger) -> Plan:
     """Plan the queries over what the state stores already."""
-    kept = {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
-    plan = build_plan(streams, queries, kept)
+    plan = build_plan(streams, queries, _stored(ledger))
     return replace(plan, groups=tuple(replace(each, mixed=_is_mixed(each, ledger)) for each in plan.groups))
 
 
 def current_plan(ledger: Ledger) -> Plan:
     """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
     streams, queries = workload_from_json(ledger.plan)
-    kept = {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
-    plan = build_plan(streams, queries, kept)
+    plan = build_plan(streams, queries, _stored(ledger))
     return replace(
         plan, groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups)
     )
+
+
+def _stored(ledger: Ledger) -> dict[str, Shape]:
+    """Say what each log stores now."""
+    return {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
 
 
 def _is_mixed(group: Group, ledger: Ledger) -> bool:

@@ -247,8 +247,3 @@ def set_columns(sets: NDArray[np.uint64]) -> dict[str, pa.Array]:
 def set_names(queries: int) -> list[str]:
     """Name the columns that hold the set of so many queries."""
     return [f"s{word}" for word in range(words_for(queries))]
-
-
-def level_sets(sets: list[int], queries: int) -> NDArray[np.uint64]:
-    """Lay out the queries of each slice as words."""
-    return to_words(sets, queries)

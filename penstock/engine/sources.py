@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from penstock.engine.complaints import short_message
 from penstock.errors import InputError
 from penstock.join.sets import words_for
+from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from penstock.plan.stored import KeyPart, LogPlan
     from penstock.sql.query import Stream
 
-FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _FLOATS = frozenset({"float", "double"})
 _NESTED = ("array", "struct")
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.deliver import level_sets, set_columns
+from penstock.engine.deliver import set_columns
 from penstock.join.equality import with_equal_keys
 from penstock.join.keys import hash_range, rows_in_range
 from penstock.join.probe import Wanted, probe
-from penstock.join.sets import query_sets
+from penstock.join.sets import query_sets, to_words
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
     # A segment that can meet nothing new is not even opened.
     old_left_near = [each for each in left.old if any(can_meet(each, new, task.cuts) for new in right.new)]
     old_right_near = [each for each in right.old if any(can_meet(new, each, task.cuts) for new in left.new)]
-    axis = _Axis(np.array(task.cuts, np.int64), level_sets(list(task.level_sets), task.queries))
+    axis = _Axis(np.array(task.cuts, np.int64), to_words(task.level_sets, task.queries))
     for part in parts:
         old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
         old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.sql.tokens import Reader, Span
 
-FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro"})
+FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OURS = ("format", "time", "lateness")
 _EASILY_MISSED = ("lateness", "retain")
 _ALMOST = 0.85
