@@ -35,8 +35,9 @@ def change_lines(loaded: Loaded, state: str) -> Iterator[str]:
     ledger = peek(state) if files.list("journal") else Ledger()
     before = current_plan(ledger) if ledger.plan else None
     queries = [replace(query, sink=settled(query.sink)) for query in loaded.script.queries]
-    after = next_plan(loaded.script.streams, queries, ledger)
-    change = find_change(before.queries if before else (), after.queries)
+    strategy = loaded.script.settings.get("strategy", "mem-opt")
+    after = next_plan(loaded.script.streams, queries, ledger, strategy)
+    change = find_change(before, after)
     if before is None:
         yield f"state {state} is new"
     if not change:

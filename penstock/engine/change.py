@@ -24,7 +24,7 @@ from penstock.engine.shape import pair_schema
 from penstock.log.ledger import Layout
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
-from penstock.plan.group import Group, plan_group
+from penstock.plan.group import Group, subgroup
 from penstock.plan.stored import retention
 from penstock.sql.query import SIDES
 
@@ -41,43 +41,100 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of the queries: those that are new, gone, and differently defined under their old name."""
+    """What becomes of the queries: those that are new, gone, and differently defined under their old name.
+
+    `moved` are those that stay as they are and get state of their own, or share again: what is held does not go with
+    them.  `strategy` is the new one, if it is another; `cuts` says why chains are cut elsewhere, if they are.
+    """
 
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    strategy: str = ""
+    cuts: str = ""
 
     def __bool__(self) -> bool:
         """Say whether anything changes."""
-        return bool(self.added or self.dropped or self.altered)
+        return bool(self.added or self.dropped or self.altered or self.strategy or self.cuts)
 
     def __str__(self) -> str:
         """Say what changes, in a few words."""
         words = (("add", self.added), ("drop", self.dropped), ("alter", self.altered))
-        return "; ".join(f"{word} {', '.join(names)}" for word, names in words if names) or "nothing"
+        parts = [f"{word} {', '.join(names)}" for word, names in words if names]
+        parts += [f"strategy {self.strategy}"] if self.strategy else []
+        return "; ".join(parts + ([self.cuts] if self.cuts else [])) or "nothing"
 
 
-def find_change(before: Iterable[Query], after: Iterable[Query]) -> Change:
-    """Compare two sets of queries by name and by meaning."""
-    old = {query.name: replace(query, text="") for query in before}
-    new = {query.name: replace(query, text="") for query in after}
+def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
+    """Compare two plans: queries by name and by meaning, then how they are shared; `why` the chains are cut anew."""
+    if before is None:
+        return Change(added=tuple(query.name for query in after.queries))
+    old = {query.name: replace(query, text="") for query in before.queries}
+    new = {query.name: replace(query, text="") for query in after.queries}
+    altered = tuple(name for name in new if name in old and new[name] != old[name])
+    stay = [name for name in new if name in old and name not in altered]
+    recut = before.strategy == after.strategy and _cuts(before, stay) != _cuts(after, stay)
     return Change(
         added=tuple(name for name in new if name not in old),
         dropped=tuple(name for name in old if name not in new),
-        altered=tuple(name for name in new if name in old and new[name] != old[name]),
+        altered=altered,
+        moved=tuple(name for name in stay if _logs(before, name) != _logs(after, name)),
+        strategy=after.strategy if after.strategy != before.strategy else "",
+        cuts=why if recut else "",
     )
 
 
-def next_plan(streams: Mapping[str, Stream], queries: Iterable[Query], ledger: Ledger) -> Plan:
+def _cuts(plan: Plan, queries: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Say where the chains are cut that serve some queries."""
+    names = set(queries)
+    return {
+        group.id: group.chain.cuts
+        for group in plan.groups
+        if any(member.query.name in names for member in group.members)
+    }
+
+
+def _logs(plan: Plan, query: str) -> set[str]:
+    """List the logs that a query reads."""
+    return {group.log(side).id for group, _, _ in plan.places(query) for side in SIDES}
+
+
+def losses(change: Change, before: Plan | None, ledger: Ledger) -> list[str]:
+    """Say what a change would lose that nobody asked to lose, one sentence each."""
+    lost = [
+        f"query {name} is not among the queries any more, and its {count:,} results in the state's table could not be "
+        "read again"
+        for name in change.dropped
+        if before
+        and before.find(name)[2].query.sink.kind == "table"
+        and (count := ledger.query(name).results)
+    ]
+    if change.moved:
+        lost.append(
+            f"{', '.join(change.moved)} would go over to other state ({change.strategy}), and miss the pairs of rows "
+            "held now with rows to come"
+        )
+    return lost
+
+
+def next_plan(
+    streams: Mapping[str, Stream],
+    queries: Iterable[Query],
+    ledger: Ledger,
+    strategy: str = "mem-opt",
+    cuts: Mapping[str, Iterable[int]] | None = None,
+) -> Plan:
     """Plan the queries over what the state stores already."""
-    plan = build_plan(streams, queries, _stored(ledger))
+    plan = build_plan(streams, queries, _stored(ledger), strategy=strategy, cuts=cuts)
     return replace(plan, groups=tuple(replace(each, mixed=_is_mixed(each, ledger)) for each in plan.groups))
 
 
 def current_plan(ledger: Ledger) -> Plan:
     """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
     streams, queries = workload_from_json(ledger.plan)
-    plan = build_plan(streams, queries, _stored(ledger))
+    strategy, cuts = ledger.plan.get("strategy", "mem-opt"), ledger.plan.get("cuts")
+    plan = build_plan(streams, queries, _stored(ledger), strategy=strategy, cuts=cuts)
     return replace(
         plan, groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups)
     )
@@ -91,7 +148,7 @@ def _stored(ledger: Ledger) -> dict[str, Shape]:
 def _is_mixed(group: Group, ledger: Ledger) -> bool:
     """Say whether some segment held lacks what some query of a group reads."""
     return any(
-        member.mask_under(side, layout.columns, layout.predicates) is None
+        not member.reads_under(side, layout.columns, layout.predicates)
         for side in SIDES
         for number, layout in enumerate(ledger.layouts.get(group.log(side).id, ()))
         if any(each.layout == number for each in ledger.segments(group.log(side).id))
@@ -118,19 +175,22 @@ def plan_commit(
 ) -> dict[str, Any]:
     """Write the commit that makes a plan true."""
     then = upgraded(ledger, plan, upgrades or {})
-    groups = {group.id: _group_state(group, ledger) for group in plan.groups}
+    groups = {group.id: _group_state(group, ledger, before) for group in plan.groups}
     starts = {
-        member.query.name: _start(group, member, before, change, then)
-        for group in plan.groups
-        for member in group.members
-        if member.query.name in change.added + change.altered
+        name: _start(group, member, before, change, then)
+        for name in change.added + change.altered + change.moved
+        for group, _, member in [plan.find(name)]
     }
     lacking = [name for name, state in starts.items() if state["backfill"]]
     lacking += [each.name for each in plan.queries if ledger.query(each.name).backfill]
     return {
         "kind": "plan",
         "reason": str(change) if before else "start",
-        "plan": workload_to_json(plan.streams, plan.queries),
+        "plan": {
+            **workload_to_json(plan.streams, plan.queries),
+            "strategy": plan.strategy,
+            "cuts": {group.id: list(group.chain.cuts) for group in plan.groups},
+        },
         "logs": [log.id for log in plan.logs],
         "births": {log.id: _after(log.stream, ledger) for log in plan.logs if log.id not in ledger.layouts},
         "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in new_layouts(plan, ledger)},
@@ -143,7 +203,7 @@ def plan_commit(
         "tables": {
             group.id: [
                 _table(group, plan, ledger.version + 1, ""),
-                _table(backfill_group(group, lacking), plan, ledger.version + 1, "-past"),
+                _table(subgroup(group, lacking), plan, ledger.version + 1, "-past"),
             ]
             for group in plan.groups
             if any(member.query.sink.kind == "table" for member in group.members)
@@ -161,16 +221,39 @@ def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
     ]
 
 
-def _group_state(group: Group, ledger: Ledger) -> dict[str, Any]:
-    """Put a group's chain where the group is; a new group begins with what is there now, as backfill."""
-    known = ledger.groups.get(group.id)
+def forebears(group: Group, before: Plan | None) -> list[Group]:
+    """List the groups of the plan before whose pairs a group goes on with: itself, or those that joined its logs.
+
+    Where rows are divided among joins in another way than before, several may go over into one, or one into several.
+    """
+    known = before.groups if before else ()
+    same = [each for each in known if each.id == group.id]
+    return same or [
+        each
+        for each in known
+        if each.signature == group.signature and all(each.log(s).id == group.log(s).id for s in SIDES)
+    ]
+
+
+def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
+    """Say whether every group of a plan goes on from one cursor: if not, the groups before must catch up first."""
+    return all(
+        len({ledger.groups[each.id].cursors[0] for each in forebears(group, before)}) <= 1
+        for group in plan.groups
+    )
+
+
+def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str, Any]:
+    """Put a group's chain where its forebears are; a new group begins with what is there now, as backfill."""
+    known = [ledger.groups[each.id] for each in forebears(group, before)]
     ends = [ledger.stream(group.log(side).stream) for side in SIDES]
-    cursor = known.cursors[0] if known else tuple(each.batches for each in ends)
+    cursor = known[0].cursors[0] if known else tuple(each.batches for each in ends)
+    own = ledger.groups.get(group.id)
     return {
         "cursors": [list(cursor) for _ in group.chain.readers],
-        "watermarks": list(known.watermarks) if known else [each.watermark for each in ends],
-        "units": known.units if known else 0,
-        "pairs": known.pairs if known else 0,
+        "watermarks": list(known[0].watermarks) if known else [each.watermark for each in ends],
+        "units": own.units if own else 0,
+        "pairs": own.pairs if own else 0,
         "mixed": group.mixed,
     }
 
@@ -180,12 +263,12 @@ def _start(
 ) -> dict[str, Any]:
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
     floors = [_floor(group, member, side, before, ledger) if before else None for side in SIDES]
-    if member.query.name in change.altered:
+    if member.query.name in change.altered + change.moved:
         return _go_on(group, floors, ledger.query(member.query.name), ledger)
     held = before is not None and any(ledger.segments(group.log(side).id) for side in SIDES)
     return {
         "results": 0,
-        "backfill": _group_state(group, ledger)["cursors"][0] if held else None,
+        "backfill": _group_state(group, ledger, before)["cursors"][0] if held else None,
         "floors": floors,
         "complete_from": _later(floors),
         "born": ledger.version + 1,
@@ -234,7 +317,7 @@ def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger
         since = [ledger.births.get(log.id), stream.watermark - (retained or 0) + 1]
         floors += [] if retained is None else [_later(since)]
     whole = all(
-        member.mask_under(side, layout.columns, layout.predicates) is not None
+        member.reads_under(side, layout.columns, layout.predicates)
         for number, layout in enumerate(ledger.layouts.get(log.id, ()))
         if any(each.layout == number for each in ledger.segments(log.id))
     )
@@ -271,13 +354,3 @@ def _table(group: Group, plan: Plan, version: int, suffix: str) -> dict[str, Any
             if member.query.sink.kind == "table"
         },
     }
-
-
-def backfill_group(group: Group, names: Iterable[str]) -> Group:
-    """Give the chain of only those queries that still lack the past; of all if there are none."""
-    wanted = set(names)
-    queries = tuple(member.query for member in group.members if member.query.name in wanted)
-    if not queries:
-        return group
-    small = plan_group(group.signature, queries, group.left, group.right)
-    return replace(small, mixed=group.mixed)

@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from penstock.sql.query import Side
 
 
-def masks_under(group: Group, side: Side, layout: Layout) -> tuple[int | None, ...]:
-    """List the predicate bits each query of a group needs in segments of a layout; None: it takes none of them."""
-    return tuple(member.mask_under(side, layout.columns, layout.predicates) for member in group.members)
-
-
 def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> Horizon:
     """Give one group's claim on one of its logs: it waits for partners from the other stream.
 
     A partner still to be joined may be ingested already, so what counts is the partner's watermark at the group's
     cursor, not the one its stream has reached meanwhile.
     """
-    masks, reaches = masks_under(group, side, layout), group.reaches(side)
-    mine = [(mask, far) for mask, far in zip(masks, reaches, strict=True) if mask is not None]
+    masks, reaches = group.masks_under(side, layout.columns, layout.predicates), group.reaches(side)
+    mine = [
+        (0 if group.pulled else mask, far)
+        for mask, far in zip(masks, reaches, strict=True)
+        if mask is not None
+    ]
     left, right = ledger.groups[group.id].watermarks
     return Horizon(
-        tuple(mask for mask, _ in mine), tuple(far for _, far in mine), right if side == "l" else left
+        tuple(mask for mask, _ in mine),
+        tuple(far for _, far in mine),
+        right if side == "l" else left,
+        group.shunned_under(side, layout.predicates),
     )
 
 
@@ -50,9 +52,16 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Horizon
 
 
 def masks_at_the_door(plan: Plan, log: LogPlan) -> tuple[int, ...]:
-    """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all."""
-    masks = [mask for group, side in plan.uses(log.id) for mask in group.masks(side)]
-    return (*masks, *([0] if retention(plan.stream(log.stream)) is not None else []))
+    """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all.
+
+    So does a join whose selections come last.
+    """
+    masks = {
+        0 if group.pulled else log.mask(member.predicates(side))
+        for group, side in plan.uses(log.id)
+        for member in group.members
+    }
+    return tuple(sorted(masks | ({0} if retention(plan.stream(log.stream)) is not None else set())))
 
 
 def passed(plan: Plan, log: str, ledger: Ledger) -> int:

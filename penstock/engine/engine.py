@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import current_plan
+from penstock.engine.change import current_plan, is_in_step
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
@@ -30,7 +30,7 @@ from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at
 from penstock.engine.store import Store
-from penstock.engine.takeup import take_up
+from penstock.engine.takeup import refuse_loss, take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
@@ -173,19 +173,23 @@ class Engine:
 
     # ------------------------------------------------------------------ running
 
-    def start(self, *, once: bool = False) -> None:
+    def start(self, *, once: bool = False, accept_loss: bool = False) -> None:
         """Check everything, then ingest and join in the background until `stop`.
 
-        With `once`, ingest ends by itself when all input that is there now has been read; see `wait`.
+        With `once`, ingest ends by itself when all input that is there now has been read; see `wait`.  A start that
+        would lose results, say because a query of the state is not registered any more, is refused unless accepted.
         """
         if self._joiner is not None:
             raise InputError("start: the engine is running already")
         self._once = once
         plan = self.plan
+        if not accept_loss:
+            refuse_loss(plan, self._store.ledger, self._store.files.root)
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
         kernels.join()
+        self._get_in_step(plan)
         plan = take_up(self._store, self.spark, plan)
         self._plan = plan
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
@@ -250,10 +254,18 @@ class Engine:
             plan = self._workload.plan(self._store.ledger)
             sources, empty = self._check(plan)
             write_empty_results(plan, empty)
+            self._get_in_step(plan)
             plan = self._plan = joiner.plan = take_up(self._store, self.spark, plan)
             for ingester in self._ingesters:
                 ingester.follow(plan)
         self._follow_streams(plan, sources)
+
+    def _get_in_step(self, plan: Plan) -> None:
+        """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
+        ledger = self._store.ledger
+        before = current_plan(ledger) if ledger.plan else None
+        if before is not None and not is_in_step(plan, before, ledger):
+            Joiner(self.spark, self._store, before, self._hand_over).bring_up(before.groups)
 
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.change import backfill_group
-from penstock.engine.claims import claims_on, masks_under, passed
+from penstock.engine.claims import claims_on, passed
 from penstock.engine.deliver import Delivery, Target
 from penstock.engine.jobs import rewrite_job, unit_job
 from penstock.engine.pairs import computed_column, is_computed
@@ -29,10 +29,11 @@ from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import publication_to_json
+from penstock.plan.group import subgroup
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -149,37 +150,46 @@ class Joiner(threading.Thread):
     def _turn(self) -> None:
         """Bring every query and every group up to its streams, then tidy the logs."""
         with self._turning:
-            for group in self.plan.groups:
-                self._bring_up(group)
+            self.bring_up(self.plan.groups)
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
 
-    def _bring_up(self, group: Group) -> None:
-        """Bring a group up to its streams; its new queries first, so that they go on from its cursor."""
-        if lacking := self._lacking(self.store.ledger, group):
-            self._catch_up(group, lacking)
-        if _is_behind(self.store.ledger, group):
-            self._advance(group)
+    def bring_up(self, groups: Iterable[Group]) -> None:
+        """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
+        self._catch_up()
+        for group in groups:
+            if _is_behind(self.store.ledger, group):
+                self._advance(group)
 
     def _lacking(self, ledger: Ledger, group: Group) -> list[str]:
         """List the queries of a group that have not got the pairs that were there before them."""
         names = (member.query.name for member in group.members)
         return [name for name in names if ledger.query(name).backfill is not None]
 
-    def _catch_up(self, group: Group, names: list[str]) -> None:
-        """Give new queries the pairs of rows that were there before them, in a unit of their own."""
+    def _catch_up(self) -> None:
+        """Give new queries the pairs of rows that were there before them: a unit in each group, one commit."""
         ledger = self.store.ledger
-        until = ledger.query(names[0]).backfill
-        if until is None:
-            return
-        small = backfill_group(group, names)
+        outputs = [
+            self._past(ledger, group, names)
+            for group in self.plan.groups
+            if (names := self._lacking(ledger, group))
+        ]
+        if outputs:
+            names = [each.name for each in self.plan.queries if ledger.query(each.name).backfill is not None]
+            self.store.commit({"kind": "backfill", "queries": names, **_together(outputs)})
+
+    def _past(self, ledger: Ledger, group: Group, names: list[str]) -> dict[str, Any]:
+        """Join, for some queries of a group, all that was there before them."""
+        until = ledger.groups[group.id].cursors[
+            0
+        ]  # where it was when they came: this is done before it advances
+        small = subgroup(group, names)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
         task = self._unit_task(ledger, small, (0, until[1]), until)
         table = f"table/{group.id}/v{ledger.version}-past"
         reports = self._run(small, task, unit, table) if task.left.new else []
-        commit = _output_commit(small, unit, reports)
-        self.store.commit({"kind": "backfill", "queries": names, **commit})
+        return _output_commit(small, unit, reports)
 
     def _advance(self, group: Group) -> None:
         """Run one unit of all slices of a group together, and commit it."""
@@ -231,11 +241,12 @@ class Joiner(threading.Thread):
             files=self.store.files,
             left=sides[0],
             right=sides[1],
-            cuts=group.chain.cuts,
+            cuts=group.chain.bounds,
             level_sets=tuple(group.level_sets()),
             queries=len(group.members),
             selective=group.selective,
             parts=self.spark.sparkContext.defaultParallelism,
+            narrow=not group.pulled,
         )
 
     def _side_task(self, ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:
@@ -244,13 +255,17 @@ class Joiner(threading.Thread):
         known = [each for each in ledger.segments(log.id) if each.last < until]
         stretches = {each.name: Stretch(each.name, each.min_t, each.max_t, each.layout) for each in known}
         types = self.arrow_types(self.plan.stream(log.stream))
+        layouts = {number: ledger.layouts[log.id][number] for number in {each.layout for each in known}}
         return SideTask(
             old=tuple(stretches[each.name] for each in known if each.last < since),
             new=tuple(stretches[each.name] for each in known if each.last >= since),
             columns=tuple((name, types[name]) for name in pair_columns(group, side)),
             masks={
-                number: masks_under(group, side, ledger.layouts[log.id][number])
-                for number in {each.layout for each in known}
+                number: group.masks_under(side, layout.columns, layout.predicates)
+                for number, layout in layouts.items()
+            },
+            shunned={
+                number: group.shunned_under(side, layout.predicates) for number, layout in layouts.items()
             },
         )
 
@@ -345,3 +360,13 @@ def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> di
         "results": results,
         "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],
     }
+
+
+def _together(outputs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Make one of the output of several units; a query may have got something from each."""
+    pairs, results, files = 0, Counter[str](), []
+    for output in outputs:
+        pairs += output["pairs"]
+        results.update(output["results"])
+        files += output["publish"]
+    return {"pairs": pairs, "results": dict(results), "publish": files}

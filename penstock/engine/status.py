@@ -59,7 +59,7 @@ class SliceStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One query: its group, its results so far, and how many ingested rows it has not seen yet."""
+    """One query: its (first) group, its results so far, and how many ingested rows it has not seen yet."""
 
     name: str
     group: str
@@ -104,14 +104,13 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
         queries=tuple(
             QueryStatus(
                 query.name,
-                group.id,
+                plan.find(query.name)[0].id,
                 query.sink.kind,
                 ledger.query(query.name).results,
-                lag_rows(group, ledger),
+                max(lag_rows(group, ledger) for group, _, _ in plan.places(query.name)),
                 ledger.query(query.name).complete_from,
             )
-            for group in plan.groups
-            for query in (member.query for member in group.members)
+            for query in plan.queries
         ),
     )
 

@@ -12,6 +12,7 @@ from penstock.engine.change import (
     Change,
     current_plan,
     find_change,
+    losses,
     new_layouts,
     next_plan,
     plan_commit,
@@ -30,18 +31,19 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
 
 
-def take_up(store: Store, spark: SparkSession, plan: Plan) -> Plan:
-    """Go over to a plan, unless it is the one that is true already."""
+def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Plan:
+    """Go over to a plan, unless it is the one that is true already; `why` its chains are cut where they are."""
     ledger = store.ledger
     before = current_plan(ledger) if ledger.plan else None
-    change = _change(store, before, plan)
+    change = _change(store, before, plan, why)
     if before is not None and not change:
         return (
             before  # with the numbering by which its tables are written, whatever the order of registration
         )
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
-    plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then)
+    cuts = {group.id: group.chain.cuts for group in plan.groups}
+    plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then, plan.strategy, cuts)
     store.commit(plan_commit(plan, before, change, ledger, upgrades))
     kept = _segment_names(store.ledger)
     for name in _segment_names(ledger) - kept:
@@ -49,16 +51,25 @@ def take_up(store: Store, spark: SparkSession, plan: Plan) -> Plan:
     return plan
 
 
-def _change(store: Store, before: Plan | None, plan: Plan) -> Change:
+def refuse_loss(plan: Plan, ledger: Ledger, state: str) -> None:
+    """Refuse a plan that loses results which nobody asked to lose."""
+    before = current_plan(ledger) if ledger.plan else None
+    if lost := losses(find_change(before, plan), before, ledger):
+        raise InputError(
+            f"state {state} would lose results: {'; '.join(lost)}. Put things back as they were, use another state, "
+            "or accept it (--accept-loss, start(accept_loss=True))"
+        )
+
+
+def _change(store: Store, before: Plan | None, plan: Plan, why: str) -> Change:
     """Say what a plan changes; refuse if it takes a stream for another than it was."""
-    if before is None:
-        return Change(added=tuple(query.name for query in plan.queries))
-    if (difference := stream_difference(before.streams, plan.streams)) is not None:
+    known = before.streams if before else ()
+    if (difference := stream_difference(known, plan.streams)) is not None:
         raise InputError(
             f"state {store.files.root} was made by another script: {difference}. "
             "Declare the stream as it was, or give a new directory (--state)"
         )
-    return find_change(before.queries, plan.queries)
+    return find_change(before, plan, why)
 
 
 def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:

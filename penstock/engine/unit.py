@@ -62,6 +62,8 @@ class SideTask:
     new: tuple[Stretch, ...]
     columns: tuple[tuple[str, pa.DataType], ...]
     masks: Mapping[int, tuple[int | None, ...]]
+    shunned: Mapping[int, tuple[int, ...]]
+    """By layout: the bits that a row of another group's part has together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class UnitTask:
     selective: bool
     parts: int
     queries: int
+    narrow: bool = True
+    """Whether a row looks no farther than the queries that accept it; not where selections come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,8 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
         segment = read_segment(task.files, stretch.name)
         rows = rows_in_range(segment.rows.h, first, last)
         if rows.start < rows.stop:
-            sets = query_sets(segment.table, side.masks[stretch.layout]) if task.selective else _NO_SETS
+            masks, shunned = side.masks[stretch.layout], side.shunned[stretch.layout]
+            sets = query_sets(segment.table, masks, shunned) if task.selective else _NO_SETS
             portions.append(_Portion(stretch, segment, rows, sets))
     return portions
 
@@ -150,7 +155,9 @@ def _pairs(
     if task.selective:
         wanted = Wanted(axis.sets, batch.sets, state.sets)
     mine, theirs = batch.segment.rows.part(batch.rows), state.segment.rows.part(state.rows)
-    for found in probe(mine, theirs, axis.cuts, batch_is_left=batch_is_left, wanted=wanted):
+    for found in probe(
+        mine, theirs, axis.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=task.narrow
+    ):
         equal = _check_keys(found, batch, state)
         if len(equal):
             yield _record_batch(task, equal, left, right, batch_is_left=batch_is_left)

@@ -118,6 +118,11 @@ class Workload:
         again = bind_query(found, sql, self.streams, known.sink, dict(known.options))
         self.queries[found] = self._typed(again)
 
+    @property
+    def strategy(self) -> str:
+        """Give the way in which queries share."""
+        return self.settings.get("strategy", "mem-opt").lower()
+
     def _typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
         return with_key_types(query, self.streams[query.left], self.streams[query.right], self.spark)
@@ -128,7 +133,7 @@ class Workload:
             raise InputError(
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
             )
-        return next_plan(self.streams, self.queries.values(), ledger)
+        return next_plan(self.streams, self.queries.values(), ledger, self.strategy)
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:

@@ -88,11 +88,18 @@ class Wanted:
 
 
 def probe(
-    batch: Rows, state: Rows, cuts: Ints, *, batch_is_left: bool, wanted: Wanted | None = None
+    batch: Rows,
+    state: Rows,
+    cuts: Ints,
+    *,
+    batch_is_left: bool,
+    wanted: Wanted | None = None,
+    narrow: bool = True,
 ) -> Iterator[Pairs]:
     """Yield the pairs of `batch` and `state` whose difference lies in ``[cuts[0], cuts[-1])``.
 
-    `cuts` ascend; level ``k`` is ``[cuts[k], cuts[k + 1])``.
+    `cuts` ascend; level ``k`` is ``[cuts[k], cuts[k + 1])``.  Unless told not to `narrow`, a batch row looks no
+    farther than the queries that accept it.
 
     >>> left = Rows(np.array([7, 8], np.uint64), np.array([100, 100]))
     >>> right = Rows(np.array([7, 7, 7, 9], np.uint64), np.array([85, 95, 104, 99]))
@@ -105,7 +112,7 @@ def probe(
     since, until = (low, high) if batch_is_left else (1 - high, 1 - low)
     first, count = _runs(batch.h, batch.t, state.h, state.t, since, until)
     sign = 1 if batch_is_left else -1
-    if wanted is not None and batch.pattern is not None:
+    if narrow and wanted is not None and batch.pattern is not None:
         reach = _reach(wanted.by_level, wanted.by_batch, cuts, sign)
         _narrow(first, count, batch.t, batch.pattern, state.h, state.t, reach)
     for rows in _portions(count):

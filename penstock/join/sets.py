@@ -49,21 +49,24 @@ def to_words(sets: Iterable[int], bits: int) -> Words:
     return np.array(rows, np.uint64).reshape(-1, words)
 
 
-def query_sets(patterns: Words, masks: Sequence[int | None]) -> Words:
+def query_sets(patterns: Words, masks: Sequence[int | None], shunned: Sequence[int] = ()) -> Words:
     """For each pattern of predicate bits, find the queries (one mask of needed bits each) that accept it.
 
-    A mask of None accepts nothing.
+    A mask of None accepts nothing, and nobody accepts a pattern that has all bits of one of the `shunned` masks.
 
     >>> query_sets(to_words([0b01, 0b11], 2), [0b01, 0b11, 0b00]).tolist()
     [[5], [7]]
     """
-    needed = to_words((mask or 0 for mask in masks), 64 * patterns.shape[1])
+    bits = 64 * patterns.shape[1]
+    needed = to_words((mask or 0 for mask in masks), bits)
     out = np.zeros((patterns.shape[0], words_for(len(masks))), np.uint64)
     for q, need in enumerate(needed):
         if masks[q] is None:
             continue
         accepted = ((patterns & need) == need).all(axis=1)
         out[:, q // 64] |= accepted.astype(np.uint64) << np.uint64(q % 64)
+    for mask in to_words(shunned, bits):
+        out[((patterns & mask) == mask).all(axis=1)] = 0
     return out
 
 

@@ -54,15 +54,19 @@ THIN = 0.5
 class Horizon:
     """One group's claim on a log: the masks and reaches of its queries, and the partner's watermark.
 
-    `watermark` is None while the partner stream has sent nothing: then everything is of use.
+    `watermark` is None while the partner stream has sent nothing: then everything is of use.  A row that has all bits
+    of one of the `shunned` masks is another group's.
     """
 
     masks: tuple[int, ...]
     reaches: tuple[int, ...]
     watermark: int | None
+    shunned: tuple[int, ...] = ()
 
     def reach(self, bits: int) -> int | None:
         """Say how long this group needs a row with these predicate bits; None if no query accepts it."""
+        if any(bits & mask == mask for mask in self.shunned):
+            return None
         accepted = (far for mask, far in zip(self.masks, self.reaches, strict=True) if bits & mask == mask)
         return max(accepted, default=None)
 
@@ -75,7 +79,7 @@ class Horizon:
 
     def reach_table(self, table: Words) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
         """For each pattern of a segment: how long it is needed, and whether any query accepts it."""
-        sets = query_sets(table, self.masks)
+        sets = query_sets(table, self.masks, self.shunned)
         far = np.zeros(len(table), np.int64)
         some = np.zeros(len(table), np.bool_)
         for number in np.argsort(np.array(self.reaches)):

@@ -1,6 +1,6 @@
 """From queries to the shared plan: which logs are kept, which chains run over them.
 
-    queries ──group by signature──▶ groups ──what do they read?──▶ logs ──cut at windows──▶ chains
+    queries ──by signature──▶ divided by strategy──▶ groups ──what do they read?──▶ logs ──cut at windows──▶ chains
 
 In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, printed and drawn, never changed.
 """
@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.plan.group import Group, Member, plan_group
+from penstock.plan.group import Group, Member, group_id, plan_group
+from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
 from penstock.sql.query import SIDES
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
     from penstock.sql.query import Query, Side, Signature, Stream
 
-LogKey = tuple[str, tuple[KeyPart, ...]]
+LogKey = tuple[str, tuple[KeyPart, ...], str]
+"""Which log: its stream, its key, and its owner."""
+
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """What a log stores: its columns and its predicates."""
 
@@ -32,6 +35,9 @@ class Plan:
     streams: tuple[Stream, ...]
     logs: tuple[LogPlan, ...]
     groups: tuple[Group, ...]
+    queries: tuple[Query, ...]
+    """Every query once, in the order in which they were registered."""
+    strategy: str = "mem-opt"
 
     def __post_init__(self) -> None:
         """Refuse a plan whose groups read a log that is not kept."""
@@ -40,11 +46,6 @@ class Plan:
             for log in (group.left, group.right):
                 if log.id not in kept:
                     raise InputError(f"group {group.id} reads log {log.id}, which the plan does not keep")
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """List the queries, group by group."""
-        return tuple(member.query for group in self.groups for member in group.members)
 
     def stream(self, name: str) -> Stream:
         """Find a stream by name."""
@@ -62,38 +63,64 @@ class Plan:
             if group.right.id == log:
                 yield group, "r"
 
-    def find(self, query: str) -> tuple[Group, int, Member]:
-        """Find a query's group and its number there."""
+    def places(self, query: str) -> Iterator[tuple[Group, int, Member]]:
+        """List every group that serves a query, and its number there."""
         for group in self.groups:
             for number, member in enumerate(group.members):
                 if member.query.name.lower() == query.lower():
-                    return group, number, member
+                    yield group, number, member
+
+    def find(self, query: str) -> tuple[Group, int, Member]:
+        """Find a query's first group, for most strategies the only one, and its number there."""
+        for found in self.places(query):
+            return found
         known = (each.name for each in self.queries)
         raise InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
 
 
 def build_plan(
-    streams: Mapping[str, Stream], queries: Iterable[Query], kept: Mapping[str, Shape] | None = None
+    streams: Mapping[str, Stream],
+    queries: Iterable[Query],
+    kept: Mapping[str, Shape] | None = None,
+    *,
+    strategy: str = "mem-opt",
+    cuts: Mapping[str, Iterable[int]] | None = None,
 ) -> Plan:
     """Share what can be shared among the queries.
 
     `kept` is what a state's logs store now, by log: a log that already stores all that is needed goes on as it is.
+    `cuts` are where a strategy that chooses has chosen to cut, by group; a chain that is not named is cut everywhere.
     """
-    by_signature: dict[Signature, list[Query]] = {}
-    for query in queries:
-        by_signature.setdefault(query.signature, []).append(query)
+    everyone = tuple(queries)
     declared = {name.lower(): stream for name, stream in streams.items()}
-    logs = {
-        key: _as_kept(log, (kept or {}).get(log.id))
-        for key, log in _plan_logs(declared, by_signature).items()
-    }
+    shares = _shares(everyone, strategy)
+    logs = {key: _as_kept(log, (kept or {}).get(log.id)) for key, log in _plan_logs(declared, shares).items()}
+    chosen = (cuts or {}) if strategy in CHOSEN else {}
     groups = tuple(
-        plan_group(signature, tuple(members), *(logs[_log(declared, signature, side)] for side in SIDES))
-        for signature, members in by_signature.items()
+        plan_group(
+            signature,
+            share,
+            logs[_log(declared, signature, share, "l")],
+            logs[_log(declared, signature, share, "r")],
+            chosen.get(group_id(signature, share.label), first_cuts(strategy)),
+        )
+        for signature, share in shares
     )
     used = {log.stream for log in logs.values()}
     read = tuple(stream for stream in declared.values() if stream.name in used)
-    return Plan(read, tuple(logs.values()), groups)
+    return Plan(read, tuple(logs.values()), groups, everyone, strategy)
+
+
+def _shares(queries: Iterable[Query], strategy: str) -> list[tuple[Signature, Share]]:
+    """Divide queries among joins, signature by signature."""
+    by_signature: dict[Signature, list[Query]] = {}
+    for query in queries:
+        by_signature.setdefault(query.signature, []).append(query)
+    return [
+        (signature, share)
+        for signature, members in by_signature.items()
+        for share in divide(members, strategy)
+    ]
 
 
 def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
@@ -104,21 +131,25 @@ def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
 
 
 def _plan_logs(
-    streams: Mapping[str, Stream], groups: Mapping[Signature, list[Query]]
+    streams: Mapping[str, Stream], shares: Iterable[tuple[Signature, Share]]
 ) -> dict[LogKey, LogPlan]:
-    """Find the distinct (stream, key) pairs, and what is read of each."""
-    readers: dict[LogKey, list[tuple[Query, Side]]] = {}
-    for signature, queries in groups.items():
+    """Find the distinct logs, and what is read of each."""
+    readers: dict[LogKey, dict[tuple[str, Side], Query]] = {}
+    for signature, share in shares:
         for side in SIDES:
-            mine = readers.setdefault(_log(streams, signature, side), [])
-            mine.extend((query, side) for query in queries)
+            mine = readers.setdefault(_log(streams, signature, share, side), {})
+            mine |= {(query.name, side): query for query in share.queries}
     return {
-        (stream, key): plan_log(streams[stream.lower()], key, mine) for (stream, key), mine in readers.items()
+        (stream, key, owner): plan_log(
+            streams[stream.lower()], key, [(query, side) for (_, side), query in mine.items()], owner
+        )
+        for (stream, key, owner), mine in readers.items()
     }
 
 
-def _log(streams: Mapping[str, Stream], signature: Signature, side: Side) -> LogKey:
-    """Say which log one side of a signature reads."""
+def _log(streams: Mapping[str, Stream], signature: Signature, share: Share, side: Side) -> LogKey:
+    """Say which log one side of a share reads."""
     left, right = streams[signature.left.lower()], streams[signature.right.lower()]
     keys = log_key(left, signature.keys, "l"), log_key(right, signature.keys, "r")
-    return (left.name, agreed(*keys)) if side == "l" else (right.name, agreed(*reversed(keys)))
+    stream, key = (left, agreed(*keys)) if side == "l" else (right, agreed(*reversed(keys)))
+    return stream.name, key, share.owner

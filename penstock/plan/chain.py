@@ -14,16 +14,20 @@ A pair falls in one slice, so it is computed once however many queries want it. 
 left row is the older of the two: the papers' chain over the state of the left stream, youngest slice first.  On
 the left of 0 it is the chain over the right stream's state.  With ``WINDOW`` both look the same.
 
-This is the Mem-Opt chain: one slice per distinct window end, so no slice holds a row longer than some
-query needs it (paper 1, Theorems 3 and 4).
+Cut at every window end, it is the Mem-Opt chain: no slice holds a row longer than some query needs it (paper 1,
+Theorems 3 and 4).  Neighbours may be *merged* into one slice: its rows are then held to its far end, and the pairs it
+gives are told apart by the window ends inside it, its *bounds*; that is the router of CPU-Opt::
 
-In:  the windows of a group's queries.
+    bounds       -59        -9         0         10         60      a pair's level: between which bounds it lies
+    cuts         -59                   0                    60      what is held, and for how long
+
+In:  the windows of a group's queries, and where to cut.
 Out: a `Chain`, walked by the units of `penstock.engine` and shown by `penstock.plan.show`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -32,7 +36,7 @@ from penstock.errors import InputError
 from penstock.sql.query import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from penstock.sql.query import Side
 
@@ -67,7 +71,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The slices in order of difference, and the queries that read each one.
+    """The slices in order of difference, the queries that read each one, and the bounds that tell pairs apart.
 
     >>> chain = Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)})
     >>> [(piece.ages, names) for piece, names in zip(chain.slices, chain.readers)]
@@ -76,27 +80,40 @@ class Chain:
 
     cuts: tuple[int, ...]
     readers: tuple[tuple[str, ...], ...]
+    bounds: tuple[int, ...] = ()
+    """Every end of a window, and 0: the cuts among them.  Left empty, they are the cuts."""
 
     def __post_init__(self) -> None:
         """Refuse a chain that is out of order or has no queries at its ends."""
+        if not self.bounds:
+            object.__setattr__(self, "bounds", self.cuts)
         if len(self.readers) != len(self.cuts) - 1:
             raise InputError(f"a chain with {len(self.cuts)} cuts has {len(self.readers)} slices")
         if any(one >= other for one, other in pairwise(self.cuts)):
             raise InputError(f"the cuts of a chain must ascend: {self.cuts}")
         if not self.readers[0] or not self.readers[-1]:
             raise InputError("the first and last slice of a chain must have a reader")
+        if not set(self.cuts) <= set(self.bounds):
+            raise InputError(f"a chain is cut at {self.cuts}, and windows end only at {self.bounds}")
 
     @classmethod
-    def from_windows(cls, windows: Mapping[str, Range]) -> Chain:
-        """Cut time at every distinct window end; share each piece among the queries that look so far."""
+    def from_windows(cls, windows: Mapping[str, Range], cuts: Iterable[int] | None = None) -> Chain:
+        """Cut time at every distinct window end, or only at those `cuts` among them; the outermost ends are always cut.
+
+        >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}, cuts=()).readers
+        (('q1', 'q2'),)
+        """
         ends = {end for window in windows.values() for end in (window.lo, window.hi)}
         low, high = min(ends), max(ends)
-        cuts = sorted(ends | ({0} if low < 0 < high else set()))
+        middle = {0} if low < 0 < high else set()
+        bounds = ends | middle
+        chosen = bounds if cuts is None else {low, high, *middle, *(bounds & set(cuts))}
+        ordered = sorted(chosen)
         readers = tuple(
-            tuple(name for name, window in windows.items() if window.lo <= lo and hi <= window.hi)
-            for lo, hi in pairwise(cuts)
+            tuple(name for name, window in windows.items() if window.lo < hi and lo < window.hi)
+            for lo, hi in pairwise(ordered)
         )
-        return cls(tuple(cuts), readers)
+        return cls(tuple(ordered), readers, tuple(sorted(bounds)))
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -104,23 +121,33 @@ class Chain:
         return tuple(Slice(Range(lo, hi)) for lo, hi in pairwise(self.cuts))
 
     def side(self, side: Side) -> tuple[tuple[int, Slice], ...]:
-        """List one stream's chain, youngest slice first, each with its level.
+        """List one stream's chain, youngest slice first, each with its place.
 
         >>> chain = Chain.from_windows({"q1": Range.window(10, 10), "q2": Range.window(60, 60)})
-        >>> [(level, piece.ages) for level, piece in chain.side("r")]
+        >>> [(place, piece.ages) for place, piece in chain.side("r")]
         [(1, (1, 10)), (0, (10, 60))]
         """
-        mine = [(level, piece) for level, piece in enumerate(self.slices) if piece.side == side]
+        mine = [(place, piece) for place, piece in enumerate(self.slices) if piece.side == side]
         return tuple(mine if side == "l" else reversed(mine))
 
     def levels(self, window: Range) -> tuple[int, int]:
-        """Give the levels ``[first, last)`` that make up a window whose ends are cuts.
+        """Give the levels ``[first, last)`` that make up a window whose ends are bounds.
 
         >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}).levels(Range(0, 60))
         (0, 2)
         """
-        first = bisect_right(self.cuts, window.lo) - 1
-        last = bisect_right(self.cuts, window.hi) - 1
-        if (self.cuts[first], self.cuts[last]) != (window.lo, window.hi):
-            raise InputError(f"the chain is not cut at the ends of {window}")
+        first = bisect_right(self.bounds, window.lo) - 1
+        last = bisect_right(self.bounds, window.hi) - 1
+        if (self.bounds[first], self.bounds[last]) != (window.lo, window.hi):
+            raise InputError(f"the chain has no bounds at the ends of {window}")
         return first, last
+
+    def held(self, window: Range) -> Range:
+        """Give the differences for which a query's rows are held: to the far ends of the slices its window ends in.
+
+        >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}, cuts=()).held(Range(0, 10))
+        Range(lo=0, hi=60)
+        """
+        lo = self.cuts[bisect_right(self.cuts, window.lo) - 1] if window.lo < 0 else window.lo
+        hi = self.cuts[bisect_left(self.cuts, window.hi)] if window.hi > 0 else window.hi
+        return Range(lo, hi)

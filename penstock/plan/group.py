@@ -2,24 +2,29 @@
 
 In:  queries that join the same streams on the same key, and the two logs that hold those streams.
 Out: a `Group`, the value that units run, that EXPLAIN prints, and that the journal remembers.
-Always true: every member's window is a run of whole slices, so what a query gets is decided by levels and bits.
+Always true: every member's window is a run of whole levels, so what a query gets is decided by levels and bits.
+
+A query has one group, unless the strategy divides the rows among several joins (`penstock.plan.share`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from penstock.errors import InputError
 from penstock.plan.chain import Chain
+from penstock.plan.share import WHOLE, Share
+from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
+    from penstock.plan.share import Part
     from penstock.plan.stored import LogPlan
-    from penstock.sql.query import Query, Side, Signature
+    from penstock.sql.query import Query, Range, Side, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +44,17 @@ class Member:
         """List the predicates this query has on one side."""
         return self.query.left_predicates if side == "l" else self.query.right_predicates
 
-    def mask_under(self, side: Side, columns: Collection[str], predicates: Sequence[str]) -> int | None:
-        """Give the bits this query needs in a segment of some other layout; None if the layout lacks something.
+    def reads_under(self, side: Side, columns: Collection[str], predicates: Collection[str]) -> bool:
+        """Say whether a segment of some other layout has all that this query reads.
 
         A row stored before the query came may lack a column it reads, or the answer to one of its predicates.
         """
         reads = self.query.left_columns if side == "l" else self.query.right_columns
-        if not (reads <= set(columns) and set(self.predicates(side)) <= set(predicates)):
-            return None
-        return sum(1 << predicates.index(each) for each in set(self.predicates(side)))
+        return reads <= set(columns) and set(self.predicates(side)) <= set(predicates)
 
     def reach(self, side: Side) -> int:
-        """Say how far beyond a row's own time its partner may lie: how long the row has to be kept.
-
-        A left row at T is of use until the right watermark passes ``T + hi``; a right row until the left
-        watermark passes ``T - lo + 1``.
-        """
-        return self.query.window.hi if side == "l" else 1 - self.query.window.lo
+        """Say how long this query's own window needs a row of one side."""
+        return reach(self.query.window, side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,10 @@ class Group:
     members: tuple[Member, ...]
     mixed: bool = False
     """Whether rows stored under an older plan may lack what some query reads: then it must be asked row by row."""
+    left_part: Part = WHOLE
+    right_part: Part = WHOLE
+    pulled: bool = False
+    """Whether every row is held for the longest window, and selections come after the join."""
 
     def __post_init__(self) -> None:
         """Refuse a group in which a query would get more or less than its window."""
@@ -86,26 +89,67 @@ class Group:
         """Give the log of one side."""
         return self.left if side == "l" else self.right
 
+    def part(self, side: Side) -> Part:
+        """Give the part of one stream that this group joins."""
+        return self.left_part if side == "l" else self.right_part
+
     @property
     def selective(self) -> bool:
-        """Say whether some pair of the chain is not for all readers of its slice, or (in a gap) for nobody."""
+        """Say whether some pair of the chain is not for all readers of its level, or (in a gap) for nobody."""
         choosy = any(each.left_mask or each.right_mask for each in self.members)
-        return self.mixed or choosy or not all(self.chain.readers)
+        divided = any(self.part(side) != WHOLE for side in SIDES)
+        return self.mixed or choosy or divided or not all(self.level_sets())
 
     def masks(self, side: Side) -> list[int]:
         """List the predicate bits each query needs on one side."""
         return [member.mask(side) for member in self.members]
 
+    def masks_under(
+        self, side: Side, columns: Collection[str], predicates: Sequence[str]
+    ) -> tuple[int | None, ...]:
+        """List the bits each query needs in a segment of some layout; None: it takes nothing from there."""
+        all_of = self.part(side).all_of
+        known = set(all_of) <= set(predicates)
+        return tuple(
+            _bits({*all_of, *member.predicates(side)}, predicates)
+            if known and member.reads_under(side, columns, predicates)
+            else None
+            for member in self.members
+        )
+
+    def shunned_under(self, side: Side, predicates: Sequence[str]) -> tuple[int, ...]:
+        """List the bits that a row of this group's part must not have together, in a segment of some layout.
+
+        A condition that the layout has no answer to is one that no row there is taken to satisfy: whoever has it takes
+        none of them.
+        """
+        known = [each for each in self.part(side).none_of if set(each) <= set(predicates)]
+        return tuple(_bits(each, predicates) for each in known)
+
     def level_sets(self) -> list[int]:
         """Give for each slice the set of queries that read it, as bits."""
         return [
             sum(1 << number for number, member in enumerate(self.members) if _reads(member, level))
-            for level in range(len(self.chain.readers))
+            for level in range(len(self.chain.bounds) - 1)
         ]
 
     def reaches(self, side: Side) -> list[int]:
-        """List how long each query needs a row of one side."""
-        return [member.reach(side) for member in self.members]
+        """List how long a row of one side is held for each query: to the end of the slice in which its window ends."""
+        return [reach(self.chain.held(member.query.window), side) for member in self.members]
+
+
+def _bits(wanted: Iterable[str], predicates: Sequence[str]) -> int:
+    """Give the bits of some predicates among those of a layout."""
+    return sum(1 << predicates.index(each) for each in set(wanted))
+
+
+def reach(window: Range, side: Side) -> int:
+    """Say how far beyond a row's own time its partner may lie: how long the row has to be kept.
+
+    A left row at T is of use until the right watermark passes ``T + hi``; a right row until the left watermark passes
+    ``T - lo + 1``.
+    """
+    return window.hi if side == "l" else 1 - window.lo
 
 
 def _reads(member: Member, level: int) -> bool:
@@ -114,23 +158,50 @@ def _reads(member: Member, level: int) -> bool:
     return first <= level < last
 
 
-def group_id(signature: Signature) -> str:
-    """Name a group for directories and figures: the same signature always gets the same name."""
-    text = f"{signature.left}|{signature.right}|{signature.keys}"
+def group_id(signature: Signature, label: str = "") -> str:
+    """Name a group for directories and figures: the same signature and share always get the same name."""
+    text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
     slug = re.sub(r"[^a-z0-9]+", "_", f"{signature.left}_{signature.right}".lower()).strip("_")
     return f"{slug}-{crc32(text.encode()):08x}"
 
 
-def plan_group(signature: Signature, queries: tuple[Query, ...], left: LogPlan, right: LogPlan) -> Group:
-    """Build the Mem-Opt chain of a group and place each query on it."""
-    chain = Chain.from_windows({query.name: query.window for query in queries})
+def plan_group(
+    signature: Signature,
+    share: Share,
+    left: LogPlan,
+    right: LogPlan,
+    cuts: Iterable[int] | None = None,
+) -> Group:
+    """Build the chain of a group, cut at every window or only at some, and place each query on it."""
+    chain = Chain.from_windows({query.name: query.window for query in share.queries}, cuts)
     members = tuple(
         Member(
             query,
             chain.levels(query.window),
-            left.mask(query.left_predicates),
-            right.mask(query.right_predicates),
+            left.mask({*share.left.all_of, *query.left_predicates}),
+            right.mask({*share.right.all_of, *query.right_predicates}),
         )
-        for query in queries
+        for query in share.queries
     )
-    return Group(group_id(signature), signature, left, right, chain, members)
+    return Group(
+        group_id(signature, share.label),
+        signature,
+        left,
+        right,
+        chain,
+        members,
+        left_part=share.left,
+        right_part=share.right,
+        pulled=share.pulled,
+    )
+
+
+def subgroup(group: Group, names: Iterable[str]) -> Group:
+    """Give the chain of only some queries of a group, over the same logs and parts; of all if there are none."""
+    wanted = set(names)
+    queries = tuple(member.query for member in group.members if member.query.name in wanted)
+    if not queries:
+        return group
+    share = Share(queries, group.left_part, group.right_part, pulled=group.pulled)
+    small = plan_group(group.signature, share, group.left, group.right)
+    return replace(small, id=group.id, mixed=group.mixed)

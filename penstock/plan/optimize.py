@@ -70,19 +70,9 @@ class Cuts:
         >>> from penstock.sql.query import Range
         >>> windows = {"q1": Range(0, 5), "q2": Range(0, 10), "q3": Range(0, 30)}
         >>> Cuts((0, 10, 30), ()).chain(windows)
-        Chain(cuts=(0, 10, 30), readers=(('q1', 'q2', 'q3'), ('q3',)))
+        Chain(cuts=(0, 10, 30), readers=(('q1', 'q2', 'q3'), ('q3',)), bounds=(0, 5, 10, 30))
         """
-        cuts = sorted({*self.left, *(1 - age if age else 0 for age in self.right)})
-        slices = [
-            (lo, hi, tuple(name for name, each in windows.items() if each.lo < hi and lo < each.hi))
-            for lo, hi in pairwise(cuts)
-        ]
-        # Ages below the first window of a side are held, but no slice joins them.
-        while not slices[0][2]:
-            del slices[0]
-        while not slices[-1][2]:
-            del slices[-1]
-        return Chain((slices[0][0], *(hi for _, hi, _ in slices)), tuple(names for *_, names in slices))
+        return Chain.from_windows(windows, {*self.left, *(1 - age if age else 0 for age in self.right)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class LogPlan:
     key: tuple[KeyPart, ...]
     predicates: tuple[str, ...]
     columns: tuple[str, ...]
+    owner: str = ""
+    """The one query that reads it, where queries share nothing."""
 
     def __post_init__(self) -> None:
         """Refuse a log that nothing can be looked up in, or whose predicates have two bits."""
@@ -105,14 +107,14 @@ def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyP
     )
 
 
-def log_id(stream: str, key: tuple[KeyPart, ...]) -> str:
+def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "") -> str:
     """Name a log so that it is readable, and safe as a directory name.
 
     >>> log_id("Temperature", (KeyPart("LocationId", "bigint"),))
     'temperature-locationid-1bdf8544'
     """
     # The case of a literal in the key matters, so the checksum is of the text as it is.
-    text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}"
+    text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}{owner}"
     words = re.sub(r"[^a-z0-9]+", "_", "_".join(part.expression for part in key).lower()).strip("_")
     slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
@@ -124,7 +126,9 @@ def retention(stream: Stream) -> int | None:
     return parse_duration(text) if text else None
 
 
-def plan_log(stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Query, Side]]) -> LogPlan:
+def plan_log(
+    stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Query, Side]], owner: str = ""
+) -> LogPlan:
     """Collect what the queries that read a log need of its stream."""
     predicates: dict[str, None] = {}
     columns: set[str] = set()
@@ -134,4 +138,4 @@ def plan_log(stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Q
         columns |= query.left_columns if left else query.right_columns
     everything = retention(stream) is not None
     stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
-    return LogPlan(log_id(stream.name, key), stream.name, key, tuple(predicates), stored)
+    return LogPlan(log_id(stream.name, key, owner), stream.name, key, tuple(predicates), stored, owner)

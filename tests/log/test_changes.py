@@ -9,6 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.plan.share import STRATEGIES
 from penstock.sql.query import Range
 from tests.join.drawn import examples
 from tests.log.test_simulation import PREDICATES, folders, in_folder, run, workloads
@@ -47,6 +48,9 @@ def test_every_query_is_exact_over_its_life(spare, lateness, key_bits, happening
 
         def change(source):
             for _ in range(source.choice((1, 1, 2, 3))):  # also several before the joiner's next turn
+                if source.random() < 0.4:
+                    world.share(source.choice(STRATEGIES), source)
+                    continue
                 queries[:] = changed(queries, spare, source)
                 world.change(queries)
 

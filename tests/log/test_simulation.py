@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from penstock.engine import sinks
 from penstock.log import keep
 from penstock.log.files import open_files
+from penstock.plan.share import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges
 from tests.log.world import DIGEST, WHOLE, Row, World, query
@@ -128,7 +129,13 @@ def random_row(source, number, now, *, keys=3, spread=7, nulls=0.05):
     queries=workloads(),
     lateness=st.sampled_from((0, 3, 12, 100)),
     policy=st.tuples(st.integers(2, 4), st.sampled_from((0.1, 0.5, 1.0)), st.sampled_from((0.01, 1, 8))),
-    tasks=st.fixed_dictionaries({"parts": st.integers(1, 3), "key_bits": st.sampled_from((1, 64))}),
+    tasks=st.fixed_dictionaries(
+        {
+            "parts": st.integers(1, 3),
+            "key_bits": st.sampled_from((1, 64)),
+            "strategy": st.sampled_from(STRATEGIES),
+        }
+    ),
     happening=st.tuples(st.integers(0, 10**9), st.sampled_from((5, 10, 20, 40))),
 )
 def test_every_query_is_exact_and_the_state_is_the_least_however_the_streams_are_cut(

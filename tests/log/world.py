@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine import joiner as joiner_module
-from penstock.engine.change import current_plan, find_change, next_plan, plan_commit
+from penstock.engine.change import current_plan, find_change, is_in_step, next_plan, plan_commit
 from penstock.engine.claims import claim, masks_at_the_door
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import BatchTask, LogTask, run_ingest
@@ -42,6 +42,7 @@ from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from random import Random
 
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -127,8 +128,11 @@ class World:
         parts: int = 2,
         key_bits: int = 64,
         retain: str = "",
+        strategy: str = "mem-opt",
     ) -> None:
         """Plan the queries and open an empty state in a folder."""
+        self.strategy = strategy
+        self.cuts: dict[str, Sequence[int]] = {}
         options = (("retain", retain),) if retain else ()
         self.streams = {name: Stream(name, COLUMNS, "ts", lateness, "", options) for name in "ABC"}
         self.sources = {name: Source(lateness) for name in self.streams}
@@ -147,6 +151,15 @@ class World:
         )
         self.joiner.arrow_types = lambda _stream: TYPES
 
+    def share(self, strategy: str, source: Random) -> None:
+        """Go over to another strategy, or cut the chains elsewhere, at random where the strategy may choose."""
+        self.strategy = strategy
+        self.cuts = {
+            group.id: [bound for bound in group.chain.bounds if source.random() < 0.5]
+            for group in next_plan(self.streams, self.plan.queries, self.ledger, strategy).groups
+        }
+        self.change(self.plan.queries)
+
     def change(self, queries: Sequence[Query]) -> None:
         """Go over to other queries, as the engine does between two units and two batches.
 
@@ -164,29 +177,40 @@ class World:
 
     def _planned(self, queries: Sequence[Query]) -> Plan:
         """Commit a plan, and write down what it means for each query's life."""
-        plan = next_plan(self.streams, queries, self.ledger)
-        change = find_change(self.plan.queries if self.plan else (), plan.queries)
+        plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
+        if not self._in_step(plan):
+            self.turn()
+            plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
+        change = find_change(self.plan, plan, "at random")
         if not change and self.plan:
             return current_plan(self.ledger)
-        for name in change.dropped + change.altered:
+        for name in change.dropped + change.altered + change.moved:
             self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
         for name in change.dropped:
             self._check_query(name, self.lives.pop(name))
-        waiting = {name for name in change.altered if self.ledger.query(name).backfill}
+        waiting = {name for name in change.altered + change.moved if self.ledger.query(name).backfill}
         for name in waiting:  # it has got nothing yet, and will get its past by its new definition
             del self.lives[name]
         self._commit(plan_commit(plan, self.plan, change, self.ledger))
         for one in plan.queries:
-            if one.name in change.added + change.altered:
+            if one.name in change.added + change.altered + change.moved:
                 start = None if one.name in change.added or one.name in waiting else self._cursor(one, plan)
                 floors = self.ledger.query(one.name).floors
                 self.lives.setdefault(one.name, []).append(Life(one, start, floors))
         return plan
 
+    def _in_step(self, plan: Plan) -> bool:
+        """Say whether the plan can be changed now, and whether each query's groups are equally far, as lives need."""
+        one_cursor = all(
+            len({self.ledger.groups[group.id].cursors for group, _, _ in self.plan.places(name)}) == 1
+            for name in self.lives
+        )
+        return one_cursor and is_in_step(plan, self.plan, self.ledger)
+
     def _cursor(self, one: Query, plan: Plan | None) -> tuple[int, int]:
         """Say how far a query's group is."""
-        group, _, _ = plan.find(one.name)  # type: ignore[union-attr]
-        ((i, j),) = set(self.ledger.groups[group.id].cursors)
+        groups = [group for group, _, _ in plan.places(one.name)]  # type: ignore[union-attr]
+        ((i, j),) = {cursor for group in groups for cursor in self.ledger.groups[group.id].cursors}
         return i, j
 
     def _store(self) -> Any:
@@ -267,7 +291,7 @@ class World:
     def advance(self, group: Group) -> None:
         """Let one group join what there is, leaving the others behind; then tidy."""
         with patch.multiple(joiner_module, unit_job=_unit_job, rewrite_job=self._rewrite_job):
-            self.joiner._bring_up(group)
+            self.joiner.bring_up([group])
             for log in self.plan.logs:
                 self.joiner._tidy(log.id)
 
@@ -403,11 +427,12 @@ class World:
         for event in self.events(group.log(side).stream):
             row = event.name
             for member in group.members:
-                one = member.query
-                predicates = one.left_predicates if side == "l" else one.right_predicates
+                window = group.chain.held(member.query.window)
+                wanted = group.pulled or set(member.predicates(side)) <= row.holds  # type: ignore[union-attr]
                 # the last instant at which a partner may lie: T + hi - 1 for a left row, T - lo for a right one
-                last = event.time + (one.window.hi - 1 if side == "l" else -one.window.lo)
-                if set(predicates) <= row.holds and (horizon is None or last >= horizon):  # type: ignore[union-attr]
+                last = event.time + (window.hi - 1 if side == "l" else -window.lo)
+                mine = group.part(side).takes(row.holds)  # type: ignore[union-attr]
+                if mine and wanted and (horizon is None or last >= horizon):
                     needed.append(row)
                     break
         return needed  # type: ignore[return-value]

@@ -192,7 +192,7 @@ def test_a_query_of_another_signature_is_refused():
 def test_a_plan_without_a_log_that_a_group_reads_is_refused():
     plan = plan_of(PAIR)
     with pytest.raises(InputError, match="does not keep"):
-        Plan(plan.streams, plan.logs[:1], plan.groups)
+        Plan(plan.streams, plan.logs[:1], plan.groups, plan.queries)
 
 
 def test_a_log_without_key_or_with_a_predicate_twice_is_refused():

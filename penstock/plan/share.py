@@ -1,0 +1,141 @@
+"""Who shares a join with whom: the strategies of paper 1, section 3, as ways to divide queries and rows among joins.
+
+    mem-opt, cpu-opt, auto   one join for all queries of a signature, cut into slices; selections pushed into the chain
+    pull-up                  one join with the longest window for all rows; router and selections behind it (Figure 3)
+    push-down                one join for each part of the streams that satisfies the same conditions (Figure 4)
+    isolated                 one join for each query, and state of its own (Figure 2)
+
+A *share* is what one such join gets: which queries it serves, and which part of either stream it takes.  The shares of
+push-down divide the pairs of rows: with conditions c1 and c2 on the left stream and none on the right ::
+
+    row satisfies      neither        only c1       only c2       both
+    goes to            share ∅        share {c1}    share {c2}    share {c1, c2}
+    which serves       q0             q0, q1        q0, q2        q0, q1, q2       (q0 has no condition)
+
+In:  the queries of one signature, and a strategy.  Out: `Share`s.
+True: for every query, each pair it wants is in exactly one of the shares that serve it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.sql.query import Query, Side
+
+    Condition = tuple[str, ...]
+    """A query's predicates on one stream, all of which must hold."""
+
+CHOSEN = frozenset({"cpu-opt", "auto"})
+"""Strategies that choose where to cut the chain by what it costs."""
+
+STRATEGIES = ("mem-opt", "cpu-opt", "auto", "pull-up", "push-down", "isolated")
+
+MOST_SHARES = 64
+"""Joins that push-down may make of one; each condition can double them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of a stream that satisfy all of some predicates, and of each of some conditions not all.
+
+    >>> Part(("v > 1",), (("v > 1", "w > 1"),)).takes({"v > 1"}), Part(("v > 1",)).takes(set())
+    (True, False)
+    """
+
+    all_of: Condition = ()
+    none_of: tuple[Condition, ...] = ()
+
+    def takes(self, holds: Iterable[str]) -> bool:
+        """Say whether a row that satisfies these predicates is in this part."""
+        known = set(holds)
+        return known.issuperset(self.all_of) and not any(known.issuperset(each) for each in self.none_of)
+
+    def serves(self, condition: Condition) -> bool:
+        """Say whether every row of this part satisfies a query's condition."""
+        return set(condition) <= set(self.all_of)
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one join gets: the queries it serves, its part of either stream, and whose logs it reads.
+
+    `owner` is the query whose own logs they are; empty where logs are shared.  `pulled` says that every row is held for
+    the longest window and selections come last.
+    """
+
+    queries: tuple[Query, ...]
+    left: Part = WHOLE
+    right: Part = WHOLE
+    owner: str = ""
+    pulled: bool = False
+
+    def part(self, side: Side) -> Part:
+        """Give the part of one stream."""
+        return self.left if side == "l" else self.right
+
+    @property
+    def label(self) -> str:
+        """Tell this share from the others of its signature; empty for the only one."""
+        if self.owner:
+            return f"of {self.owner}"
+        return "" if self.left == self.right == WHOLE else f"{self.left}|{self.right}"
+
+
+def divide(queries: Sequence[Query], strategy: str) -> tuple[Share, ...]:
+    """Divide the queries of one signature, and the rows they join, among joins."""
+    if strategy == "isolated":
+        return tuple(Share((query,), owner=query.name) for query in queries)
+    if strategy == "push-down":
+        return tuple(_push_down(queries))
+    return (Share(tuple(queries), pulled=strategy == "pull-up"),)
+
+
+def first_cuts(strategy: str) -> tuple[int, ...] | None:
+    """Say where a strategy cuts a chain before anything is known of the streams: None for at every window."""
+    return () if strategy in {"pull-up", "push-down"} else None
+
+
+def _push_down(queries: Sequence[Query]) -> Iterator[Share]:
+    """Make a share of each pair of parts that some query wants."""
+    left = _parts([query.left_predicates for query in queries])
+    right = _parts([query.right_predicates for query in queries])
+    for mine, theirs in product(left, right):
+        served = tuple(
+            query
+            for query in queries
+            if mine.serves(query.left_predicates) and theirs.serves(query.right_predicates)
+        )
+        if served:
+            yield Share(served, mine, theirs)
+
+
+def _parts(conditions: Iterable[Condition]) -> list[Part]:
+    """Divide a stream by which of the conditions a row satisfies, leaving out what no row can.
+
+    >>> [part.all_of for part in _parts([("a",), ("a", "b"), ()])]
+    [(), ('a',), ('a', 'b')]
+    """
+    distinct = [each for each in dict.fromkeys(conditions) if each]
+    if 1 << len(distinct) > MOST_SHARES:
+        raise InputError(
+            f"push-down cannot divide a stream by {len(distinct)} conditions: that makes 2^{len(distinct)} joins, and "
+            f"{MOST_SHARES} is the most; choose mem-opt, cpu-opt or auto"
+        )
+    parts = []
+    for chosen in product((False, True), repeat=len(distinct)):
+        satisfied = [each for each, yes in zip(distinct, chosen, strict=True) if yes]
+        all_of = tuple(sorted({predicate for each in satisfied for predicate in each}))
+        none_of = tuple(each for each, yes in zip(distinct, chosen, strict=True) if not yes)
+        if not any(set(each) <= set(all_of) for each in none_of):
+            parts.append(Part(all_of, none_of))
+    return parts

@@ -1,0 +1,128 @@
+"""Every strategy gives every query the same results; what differs is what is held, and which join gives them (S9)."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.status import take_status
+from penstock.errors import InputError
+from penstock.plan.share import MOST_SHARES, STRATEGIES, divide
+from penstock.sql.query import Range, Sink
+from tests.join.drawn import examples, ranges
+from tests.log.test_simulation import PREDICATES, folders, in_folder, random_row, run
+from tests.log.world import Row, World, query
+
+conditions = st.lists(st.sampled_from(PREDICATES), max_size=2, unique=True)
+
+
+@st.composite
+def choosy(draw):
+    """A few queries of one signature, most of them with conditions, so that rows are divided in many ways."""
+    return [
+        query(
+            f"q{number}",
+            draw(ranges(15)),
+            left=draw(conditions),
+            right=draw(conditions),
+            sink=draw(st.sampled_from((Sink("table"), Sink("parquet")))),
+        )
+        for number in range(draw(st.integers(2, 4)))
+    ]
+
+
+@examples(30)
+@given(
+    queries=choosy(),
+    strategy=st.sampled_from(STRATEGIES[3:]),
+    lateness=st.sampled_from((0, 12)),
+    seed=st.integers(0, 10**9),
+)
+def test_a_rival_is_exact_too(queries, strategy, lateness, seed):
+    with folders() as folder:
+        run(
+            World(folder / "state", in_folder(queries, folder), lateness=lateness, strategy=strategy),
+            seed,
+            25,
+        )
+
+
+@examples(30)
+@given(queries=choosy(), seed=st.integers(0, 10**9))
+def test_whoever_goes_over_to_another_strategy_loses_and_doubles_nothing(queries, seed):
+    """Strategies that share logs hand over to each other without a gap: not one pair is missing."""
+    with folders() as folder:
+        world = World(folder / "state", in_folder(queries, folder), lateness=12)
+
+        def change(source):
+            world.share(source.choice([each for each in STRATEGIES if each != "isolated"]), source)
+
+        run(world, seed, 30, change)
+        assert all(world.ledger.query(each.name).complete_from is None for each in queries)
+
+
+@given(st.lists(conditions, min_size=1, max_size=4), st.sets(st.sampled_from(PREDICATES)))
+def test_push_down_puts_each_row_in_one_part_and_each_part_serves_whom_its_rows_satisfy(wanted, holds):
+    queries = [query(f"q{number}", Range(0, 5), left=each) for number, each in enumerate(wanted)]
+    taken = [share for share in divide(queries, "push-down") if share.left.takes(holds)]
+    served = [each for each in queries if set(each.left_predicates) <= holds]
+    assert len(taken) == (1 if served else len(taken))
+    assert [each for share in taken for each in share.queries] == served
+
+
+def test_push_down_refuses_more_joins_than_anyone_would_start():
+    queries = [query(f"q{number}", Range(0, 5), left=[f"p{number}"]) for number in range(7)]
+    with pytest.raises(
+        InputError, match=f"7 conditions: that makes 2.7 joins, and {MOST_SHARES} is the most"
+    ):
+        divide(queries, "push-down")
+
+
+def held(tmp_path, strategy, cuts=None):
+    """Count the rows that each strategy's joins hold of a steady stream: a short window, and a long choosy one."""
+    queries = [query("short", Range.window(10, 10)), query("long", Range.window(40, 40), left=["p0"])]
+    world = World(tmp_path / strategy, queries, strategy=strategy)
+    if cuts is not None:
+        world.cuts = {world.plan.groups[0].id: cuts}
+        world.change(queries)
+    source = random.Random(1)
+    for now in range(0, 200, 2):
+        for stream in "AB":
+            world.ingest(stream, [random_row(source, 2 * now + (stream == "B"), now, spread=1, nulls=0)])
+    world.turn()
+    world.check_state()
+    world.check_results()
+    status = take_status(world.plan, world.ledger, world.files)
+    return sum(group.state_rows for group in status.groups), status
+
+
+def test_state_slice_holds_least_and_each_rival_what_the_paper_says(tmp_path):
+    """
+    age       0        10                  40
+    A         all      p0 (half of them)            push-down holds B twice: once for either part of A
+    B         all      all                          pull-up holds all of A for the long window
+    """
+    rows = {each: held(tmp_path, each)[0] for each in ("mem-opt", "pull-up", "push-down", "isolated")}
+    assert rows["mem-opt"] == min(rows.values())
+    assert rows["mem-opt"] < rows["pull-up"] <= rows["isolated"]
+    assert rows["mem-opt"] < rows["push-down"] <= rows["isolated"]
+
+
+def test_a_merged_slice_holds_what_its_first_part_wants_to_its_far_end(tmp_path):
+    least, _ = held(tmp_path, "mem-opt")
+    merged, status = held(tmp_path, "cpu-opt", cuts=[])
+    assert [len(group.slices) for group in status.groups] == [2]
+    assert merged > least
+
+
+def test_isolated_queries_share_no_row(tmp_path):
+    world = World(
+        tmp_path, [query("one", Range.window(5, 5)), query("two", Range.window(9, 9))], strategy="isolated"
+    )
+    world.ingest("A", [Row(1, 1, 10)])
+    world.ingest("B", [Row(2, 1, 11)])
+    world.turn()
+    assert len(world.plan.logs) == 4
+    assert all(sum(each.rows for each in world.ledger.segments(log.id)) == 1 for log in world.plan.logs)
+    assert {each.query.name for group in world.plan.groups for each in group.members} == {"one", "two"}
