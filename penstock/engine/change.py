@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.shape import pair_schema
@@ -186,6 +187,7 @@ def plan_commit(
     return {
         "kind": "plan",
         "reason": str(change) if before else "start",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "plan": {
             **workload_to_json(plan.streams, plan.queries),
             "strategy": plan.strategy,

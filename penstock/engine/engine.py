@@ -18,7 +18,8 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import current_plan, is_in_step
+from penstock.engine.change import current_plan, is_in_step, next_plan
+from penstock.engine.choose import Chooser
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
@@ -91,6 +92,7 @@ class Engine:
         self._joiner: Joiner | None = None
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
+        self._chooser = Chooser()
         self._registering = threading.RLock()
         self._once = False
         self._closed = False
@@ -192,9 +194,11 @@ class Engine:
         self._get_in_step(plan)
         plan = take_up(self._store, self.spark, plan)
         self._plan = plan
+        self._chooser = Chooser(self._workload.budget)
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
         joiner.watchers = self._watchers
         joiner.on_failure = self._stop_reading
+        joiner.reconsider = self._reconsider
         joiner.publish_pending()
         clear_staging(self._roots(plan))
         self._store.files.delete_tree("spool")  # all of it was handed over
@@ -259,6 +263,16 @@ class Engine:
             for ingester in self._ingesters:
                 ingester.follow(plan)
         self._follow_streams(plan, sources)
+
+    def _reconsider(self, plan: Plan) -> Plan:
+        """Cut chains elsewhere if what was measured says so; called by the joiner, between two units."""
+        found = self._chooser.look(plan, self._store.ledger)
+        if found is not None:
+            cuts, why = found
+            streams = {each.name: each for each in plan.streams}
+            again = next_plan(streams, plan.queries, self._store.ledger, plan.strategy, cuts)
+            plan = self._plan = take_up(self._store, self.spark, again, why)
+        return plan
 
     def _get_in_step(self, plan: Plan) -> None:
         """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""

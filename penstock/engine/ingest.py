@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 
 from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.join.keys import mix
-from penstock.join.sets import find_patterns, query_sets, to_words
+from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.log.segment import KEY, SegmentColumns, write_segment
+from penstock.log.tally import MOST_PATTERNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,9 +85,12 @@ class BatchPart:
     no_key: int = 0
     unwanted: int = 0
     newest: int | None = None
+    oldest: int | None = None
     nulls: bool = False
     """Whether some column had nulls: a file that lacks the column reads like that."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    patterns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """For each log with predicates, how many rows in time had each pattern of bits, also rows that nobody wants."""
 
 
 def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,7 +112,7 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
         timely &= t >= task.watermark
     part.late = table.num_rows - part.no_time - int(timely.sum())
     if timely.any():
-        part.newest = int(t[timely].max())
+        part.newest, part.oldest = int(t[timely].max()), int(t[timely].min())
         rows = _Timed(table, t, timely)
         for number in range(len(task.logs)):
             _write_log(task, part, number, rows)
@@ -137,6 +141,7 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
     if pattern is not None:
         accepted = np.asarray(query_sets(patterns, masks).any(axis=1))
         kept = keyed & accepted[pattern]
+        part.patterns[log.id] = _counts(patterns, pattern[batch.timely])
     if number == 0:
         part.no_key = int(batch.timely.sum() - keyed.sum())
         part.unwanted = int(keyed.sum() - kept.sum())
@@ -174,6 +179,13 @@ def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.
         return to_words([0], 0), None
     words = np.stack([table.column(name).to_numpy().view(np.uint64) for name in names], axis=1)
     return find_patterns(words)
+
+
+def _counts(patterns: Words, pattern: NDArray[np.int32]) -> list[tuple[int, int]]:
+    """Count the rows of each pattern, the most frequent first; beyond so many they are not told apart any more."""
+    rows = np.bincount(pattern, minlength=len(patterns))
+    order = np.argsort(-rows, kind="stable")[:MOST_PATTERNS]
+    return [(from_words(patterns[place]), int(rows[place])) for place in order if rows[place]]
 
 
 def _stored_columns(

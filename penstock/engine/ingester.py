@@ -10,6 +10,7 @@ In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out:
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,13 @@ class Ingester:
             for log, made in part["segments"].items():
                 segments.setdefault(log, []).extend(made)
         self.store.commit(
-            {"kind": "batch", "stream": self.stream.name, "state": _as_json(after), "segments": segments}
+            {
+                "kind": "batch",
+                "stream": self.stream.name,
+                "state": _as_json(after),
+                "segments": segments,
+                "traffic": {each.log.id: _traffic(each, before, after, parts) for each in self._logs},
+            }
         )
 
     def _task(self, before: StreamState) -> BatchTask:
@@ -177,6 +184,24 @@ def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], l
         no_key=total("no_key"),
         unwanted=total("unwanted"),
     )
+
+
+def _traffic(
+    task: LogTask, before: StreamState, after: StreamState, parts: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Say what a batch was like for one log: rows in time, the event time they added, and their patterns of bits."""
+    counts = Counter[int]()
+    for part in parts:
+        for bits, rows in part["patterns"].get(task.log.id, ()):
+            counts[bits] += rows
+    starts = [part["oldest"] for part in parts if part["oldest"] is not None]
+    since = min(starts, default=0) if before.newest is None else before.newest
+    return {
+        "layout": task.layout,
+        "rows": after.timely - before.timely,
+        "micros": max(0, (after.newest or 0) - since) if after.newest is not None else 0,
+        "patterns": [[bits, rows] for bits, rows in counts.most_common()],
+    }
 
 
 def _as_json(state: StreamState) -> dict[str, Any]:

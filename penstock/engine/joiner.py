@@ -75,6 +75,8 @@ class Joiner(threading.Thread):
         self.spark, self.store, self.plan = spark, store, plan
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
+        self.reconsider: Callable[[Plan], Plan] = lambda plan: plan
+        """Asked after each turn whether to go on with this plan."""
         self.watchers: list[Callable[[UnitDone], None]] = []
         self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
         self._hand_over = hand_over
@@ -154,6 +156,7 @@ class Joiner(threading.Thread):
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
+            self.plan = self.reconsider(self.plan)
 
     def bring_up(self, groups: Iterable[Group]) -> None:
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
@@ -207,6 +210,8 @@ class Joiner(threading.Thread):
                 "group": group.id,
                 "cursors": [list(until) for _ in group.chain.readers],
                 "watermarks": [ledger.stream(group.log(side).stream).watermark for side in SIDES],
+                "rows": sum(each.rows for side in (task.left, task.right) for each in side.new),
+                "seconds": time.monotonic() - started,
                 **output,
             }
         )
@@ -253,7 +258,9 @@ class Joiner(threading.Thread):
         """Describe one stream's part in a unit."""
         log = group.log(side)
         known = [each for each in ledger.segments(log.id) if each.last < until]
-        stretches = {each.name: Stretch(each.name, each.min_t, each.max_t, each.layout) for each in known}
+        stretches = {
+            each.name: Stretch(each.name, each.min_t, each.max_t, each.layout, each.rows) for each in known
+        }
         types = self.arrow_types(self.plan.stream(log.stream))
         layouts = {number: ledger.layouts[log.id][number] for number in {each.layout for each in known}}
         return SideTask(
@@ -308,13 +315,21 @@ class Joiner(threading.Thread):
         ended = [each for each in settled if is_ended(each, claims)]
         rest = [each for each in settled if each not in ended]
         runs = choose_rewrites(rest, claims, until)
+        started = time.monotonic()
         made = rewrite_job(self.spark, self.store.files, log, runs, claims) if runs else []
         gone = [*ended, *(each for run in runs for each in run)]
         if not gone:
             return
         added = [each.to_json() for each in made if each]
         self.store.commit(
-            {"kind": "rewrite", "log": log, "remove": [each.name for each in gone], "add": added}
+            {
+                "kind": "rewrite",
+                "log": log,
+                "remove": [each.name for each in gone],
+                "add": added,
+                "rows": sum(each.rows for run in runs for each in run),
+                "seconds": time.monotonic() - started,
+            }
         )
         for each in gone:
             self.store.files.delete(each.name)

@@ -48,6 +48,7 @@ class Stretch:
     min_t: int
     max_t: int
     layout: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

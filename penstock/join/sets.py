@@ -49,6 +49,15 @@ def to_words(sets: Iterable[int], bits: int) -> Words:
     return np.array(rows, np.uint64).reshape(-1, words)
 
 
+def from_words(words: Words) -> int:
+    """Read one set as a Python integer.
+
+    >>> from_words(to_words([1 << 64], 65)[0]) == 1 << 64
+    True
+    """
+    return sum(int(word) << (64 * place) for place, word in enumerate(words))
+
+
 def query_sets(patterns: Words, masks: Sequence[int | None], shunned: Sequence[int] = ()) -> Words:
     """For each pattern of predicate bits, find the queries (one mask of needed bits each) that accept it.
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.join.sets import query_sets
+from penstock.plan.cost import THIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,9 +46,6 @@ never a large part of what is stored."""
 
 MOST_BYTES = 256 << 20
 """A merged segment has about this size at the most, so that merging it fits in a worker's memory."""
-
-THIN = 0.5
-"""The share of ended rows from which a segment is rewritten without them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """All that the engine knows, as a fold over the journal.
 
-Seven kinds of commit, each making one thing true::
+Eight kinds of commit, each making one thing true::
 
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
@@ -9,6 +9,7 @@ Seven kinds of commit, each making one thing true::
     backfill   a query has got the pairs that were there before it      (join)
     rewrite    these segments are replaced by that one, or gone        (merge, retention)
     published  output of these units has reached its sinks             (deliver)
+    prices     this is what the engine's work costs here               (calibrate)
 
 The ledger is a value: a commit gives a new one, so a reader may keep what it has.
 
@@ -22,9 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
 from penstock.log.segment import Segment
+from penstock.log.tally import Effort, Fit, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+MOST_CHANGES = 32
+"""Changes of plan that are remembered outside the journal."""
 
 Json = dict[str, Any]
 Cursor = tuple[int, int]
@@ -44,6 +49,11 @@ class StreamState:
     no_key: int = 0
     unwanted: int = 0
 
+    @property
+    def timely(self) -> int:
+        """Count the rows that came in time."""
+        return self.rows - self.late - self.no_time
+
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
@@ -58,6 +68,7 @@ class GroupState:
     units: int = 0
     pairs: int = 0
     mixed: bool = False
+    effort: Effort = field(default_factory=Effort)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,16 @@ class Ledger:
     groups: Mapping[str, GroupState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
     pending: tuple[Publication, ...] = ()
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    """For each log, what its input was like lately."""
+    unit_fit: Fit = field(default_factory=Fit)
+    """What units take, fitted to one, their input rows and their pairs."""
+    rewrite_fit: Fit = field(default_factory=Fit)
+    """What rewrites take, fitted to one and their rows."""
+    changes: tuple[Json, ...] = ()
+    """The last changes of plan: version, reason, and when it was made."""
+    prices: Json = field(default_factory=dict)
+    """What was measured by `penstock calibrate`; empty before."""
 
     def stream(self, name: str) -> StreamState:
         """Give a stream's state, the empty one before its first batch."""
@@ -159,7 +180,12 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     layouts = dict(ledger.layouts)
     for log, (columns, predicates) in commit["layouts"].items():
         layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
-    groups = {name: _group_state(each) for name, each in commit["groups"].items()}
+    groups = {
+        name: replace(_group_state(each), effort=known.effort)
+        if (known := ledger.groups.get(name))
+        else _group_state(each)
+        for name, each in commit["groups"].items()
+    }
     tables = dict(ledger.tables)
     for group, added in commit["tables"].items():
         tables[group] = tables.get(group, ()) + tuple(added)
@@ -174,8 +200,10 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         logs=logs,
         plan=commit["plan"],
         version=ledger.version + 1,
+        changes=(*ledger.changes, _changed(ledger, commit))[-MOST_CHANGES:],
         layouts={log: each for log, each in layouts.items() if log in kept},
         births={log: each for log, each in {**ledger.births, **commit["births"]}.items() if log in kept},
+        traffic={log: each for log, each in ledger.traffic.items() if log in kept},
         groups=groups,
         tables=tables,
         queries={
@@ -185,10 +213,16 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     )
 
 
+def _changed(ledger: Ledger, commit: Json) -> Json:
+    """Say what a change of plan was."""
+    return {"version": ledger.version + 1, "reason": commit["reason"], "at": commit.get("at", "")}
+
+
 def _group_state(data: Json) -> GroupState:
     """Read one group's state."""
     cursors = tuple((i, j) for i, j in data["cursors"])
-    return GroupState(cursors, tuple(data["watermarks"]), data["units"], data["pairs"], data["mixed"])
+    effort = Effort(**data.get("effort", {}))
+    return GroupState(cursors, tuple(data["watermarks"]), data["units"], data["pairs"], data["mixed"], effort)
 
 
 def _query_state(data: Json) -> QueryState:
@@ -220,20 +254,26 @@ def _batch(ledger: Ledger, commit: Json) -> Ledger:
     logs = dict(ledger.logs)
     for log, added in commit["segments"].items():
         logs[log] = logs.get(log, ()) + tuple(Segment.from_json(each) for each in added)
-    return replace(ledger, streams={**ledger.streams, stream: state}, logs=logs)
+    traffic = dict(ledger.traffic)
+    for log, batch in commit.get("traffic", {}).items():
+        traffic[log] = traffic.get(log, Traffic(batch["layout"])).then(batch)
+    return replace(ledger, streams={**ledger.streams, stream: state}, logs=logs, traffic=traffic)
 
 
 def _unit(ledger: Ledger, commit: Json) -> Ledger:
     """Advance a group's cursors, count results, and take note of the output to publish."""
     group = ledger.groups[commit["group"]]
+    rows, pairs, seconds = commit.get("rows", 0), commit["pairs"], commit.get("seconds", 0.0)
     advanced = replace(
         group,
         cursors=tuple((int(i), int(j)) for i, j in commit["cursors"]),
         watermarks=tuple(commit["watermarks"]),
         units=group.units + 1,
-        pairs=group.pairs + commit["pairs"],
+        pairs=group.pairs + pairs,
+        effort=group.effort.then(rows, pairs, seconds),
     )
-    moved = replace(ledger, groups={**ledger.groups, commit["group"]: advanced})
+    fit = ledger.unit_fit.then((1, rows, pairs), seconds) if rows else ledger.unit_fit
+    moved = replace(ledger, groups={**ledger.groups, commit["group"]: advanced}, unit_fit=fit)
     return _delivered(moved, commit)
 
 
@@ -242,7 +282,15 @@ def _rewrite(ledger: Ledger, commit: Json) -> Ledger:
     gone = set(commit["remove"])
     kept = tuple(each for each in ledger.segments(commit["log"]) if each.name not in gone)
     added = tuple(Segment.from_json(each) for each in commit["add"])
-    return replace(ledger, logs={**ledger.logs, commit["log"]: added + kept})
+    fit = ledger.rewrite_fit
+    if rows := commit.get("rows", 0):
+        fit = fit.then((1, rows), commit["seconds"])
+    return replace(ledger, logs={**ledger.logs, commit["log"]: added + kept}, rewrite_fit=fit)
+
+
+def _prices(ledger: Ledger, commit: Json) -> Ledger:
+    """Take note of what the engine's work was measured to cost; what was fitted before gives way to it."""
+    return replace(ledger, prices=commit["prices"], unit_fit=Fit(), rewrite_fit=Fit())
 
 
 def _published(ledger: Ledger, commit: Json) -> Ledger:
@@ -259,6 +307,7 @@ _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "backfill": _backfill,
     "rewrite": _rewrite,
     "published": _published,
+    "prices": _prices,
 }
 
 
@@ -286,6 +335,11 @@ def dump(ledger: Ledger) -> Json:
         "groups": {name: asdict(state) for name, state in ledger.groups.items()},
         "queries": {name: asdict(state) for name, state in ledger.queries.items()},
         "pending": [publication_to_json(each) for each in ledger.pending],
+        "traffic": {log: asdict(each) for log, each in ledger.traffic.items()},
+        "unit_fit": asdict(ledger.unit_fit),
+        "rewrite_fit": asdict(ledger.rewrite_fit),
+        "changes": list(ledger.changes),
+        "prices": ledger.prices,
     }
 
 
@@ -305,4 +359,19 @@ def load(data: Json) -> Ledger:
         groups={name: _group_state(each) for name, each in data["groups"].items()},
         queries={name: _query_state(each) for name, each in data["queries"].items()},
         pending=tuple(publication_from_json(each) for each in data["pending"]),
+        traffic={log: _traffic(each) for log, each in data.get("traffic", {}).items()},
+        unit_fit=_fit(data.get("unit_fit", {})),
+        rewrite_fit=_fit(data.get("rewrite_fit", {})),
+        changes=tuple(data.get("changes", ())),
+        prices=data.get("prices", {}),
     )
+
+
+def _traffic(data: Json) -> Traffic:
+    """Read one log's traffic."""
+    return Traffic(**{**data, "patterns": tuple((bits, rows) for bits, rows in data["patterns"])})
+
+
+def _fit(data: Json) -> Fit:
+    """Read the sums of a fit."""
+    return Fit(tuple(data["squares"]), tuple(data["products"]), data["seen"]) if data else Fit()

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from penstock.join.order import sort_rows
 from penstock.join.probe import Rows
-from penstock.join.sets import to_words
+from penstock.join.sets import from_words, to_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,7 +191,7 @@ def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) ->
     counts = []
     for place in present:
         mine = t[pattern == place]
-        bits = sum(int(word) << (64 * w) for w, word in enumerate(table[place]))
+        bits = from_words(table[place])
         counts.append(PatternCount(bits, mine.size, int(mine.min()), int(mine.max())))
     return tuple(counts)
 

@@ -23,9 +23,11 @@ In:  readers and statistics (`penstock.plan.facts`).  Out: `Cost` per second.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
 
 from penstock.plan.facts import SIDES, age_bounds, other
@@ -43,7 +45,8 @@ class Coefficients:
     """What each kind of work weighs: by default the paper's units, in which a comparison is 1.
 
     `overhead` is the paper's C_sys: moving one row through one more slice.  Eq. 1 to 3 leave it out, so it is 0 here.
-    `state_byte` is the price of holding a byte for a second.
+    `rewrite` is writing a row again where a slice ends and most rows are of no more use: the paper, whose states are
+    lists, drops them for nothing.  `state_byte` is the price of holding a byte for a second.
     """
 
     probe: float = 1.0
@@ -52,10 +55,14 @@ class Coefficients:
     filter: float = 1.0
     union: float = 1.0
     overhead: float = 0.0
+    rewrite: float = 0.0
     state_byte: float = 0.0
 
 
 PAPER = Coefficients()
+
+THIN = 0.5
+"""The share of rows of no more use from which the rest is written again without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class Cost:
     filter: float = 0.0
     union: float = 0.0
     overhead: float = 0.0
+    rewrite: float = 0.0
 
     def __add__(self, more: Cost) -> Cost:
         """Lay two plans side by side."""
@@ -84,6 +92,7 @@ class Cost:
             + self.filter * weigh.filter
             + self.union * weigh.union
             + self.overhead * weigh.overhead
+            + self.rewrite * weigh.rewrite
             + self.bytes * weigh.state_byte
         )
 
@@ -110,33 +119,56 @@ class SideCosts:
     known: Statistics
     side: Side
     _rates: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
+    _starts: dict[int, _Beyond] = field(default_factory=dict, init=False, repr=False)
 
     def slice_cost(self, ages: tuple[int, int]) -> Cost:
         """Price the slice that holds this side's rows of these ages: the length of an edge of Figure 14."""
         start, end = ages
         held, probing = self._wanted(start)
-        here = [(each, reach) for each, reach in self._reaches if reach[1] > start and reach[0] < end]
+        beyond = self._beyond(start)
         rows = held * (end - start) / SECOND
-        probe = rows * probing if here else 0.0
-        inside = {age for _, reach in here for age in reach if start < age < end}
-        united = {reach for _, reach in here if reach[0] < start and reach[1] <= end}
+        probe = rows * probing if beyond.first < end else 0.0
+        inside = bisect_left(self._bounds, end) - bisect_right(self._bounds, start)
+        united = bisect_right(beyond.ends, end)
         males = self.known.rate(other(self.side))
-        filters = _filters(here, [each for each, reach in self._reaches if reach[1] > start], ages)
+        filters = beyond.filters(ages)
         return Cost(
             rows=rows,
             bytes=rows * self.known.row_bytes,
             probe=probe,
             purge=males,
-            route=probe * self.known.join * len(inside),
+            route=probe * self.known.join * inside,
             filter=probe * self.known.join * filters + self._lineage(ages),
-            union=males * len(united),
+            union=males * united,
             overhead=males,
+            rewrite=self._rewritten(held, end),
         )
+
+    def _rewritten(self, held: float, end: int) -> float:
+        """Give the rate of rows that are written again where a slice ends: all of them, if few go on from there.
+
+        Where more than a share goes on, the rest stays with them; where none does, whole segments go.
+        """
+        going_on, _ = self._wanted(end)
+        return held if 0 < going_on <= held * (1 - THIN) else 0.0
 
     @cached_property
     def _reaches(self) -> list[tuple[Reader, tuple[int, int]]]:
         """List the queries that read this side, with the ages they read."""
         return [(each, reach) for each in self.readers if (reach := each.reach(self.side))]
+
+    @cached_property
+    def _bounds(self) -> tuple[int, ...]:
+        """List the ages at which some query's reading begins or ends."""
+        return age_bounds(self.readers, self.side)
+
+    def _beyond(self, start: int) -> _Beyond:
+        """Collect what a slice's cost needs to know of the queries that read beyond its start."""
+        if start not in self._starts:
+            self._starts[start] = _Beyond.of(
+                [(each, reach) for each, reach in self._reaches if reach[1] > start], start
+            )
+        return self._starts[start]
 
     def _wanted(self, start: int) -> tuple[float, float]:
         """Give the rates of this stream's rows and of the other's that a query reading beyond an age wants."""
@@ -183,6 +215,47 @@ class SideCosts:
         return open_until, trials
 
 
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """The queries that read beyond an age, ready to be cut off at any later one.
+
+    `first` is where the first of them begins; `ends` are the ends of those that began before, whose results are united;
+    `spans` hold, for each condition that is still to be asked, the ages read under it.
+    """
+
+    first: float
+    ends: tuple[int, ...]
+    spans: tuple[tuple[tuple[int, int], ...], ...]
+
+    @classmethod
+    def of(
+        cls, here: Sequence[tuple[Reader, tuple[int, int]]], start: int, *, pushed: bool = True
+    ) -> _Beyond:
+        """Sort out some queries; a condition that all of them have has been asked already, if it was `pushed`."""
+        spans: list[tuple[tuple[int, int], ...]] = []
+        for side in SIDES:
+            read: dict[str, set[tuple[int, int]]] = {}
+            for each, reach in here:
+                read.setdefault(each.condition(side), set()).add(reach)
+            if len(read) > 1 or not pushed:
+                spans += [tuple(sorted(reaches)) for condition, reaches in read.items() if condition]
+        return cls(
+            min((reach[0] for _, reach in here), default=inf),
+            tuple(sorted(last for first, last in {reach for _, reach in here} if first < start)),
+            tuple(spans),
+        )
+
+    def filters(self, ages: tuple[int, int]) -> float:
+        """Count the filters a result of a slice meets: one per condition, where some query reads under it."""
+        start, end = ages
+        met = 0
+        for reaches in self.spans:
+            here = [last for first, last in reaches if first < end]
+            if here:
+                met += min(max(here), end) - max(reaches[0][0], start)
+        return met / (end - start)
+
+
 def lineage_order(readers: Iterable[Reader], side: Side, stream: Side) -> list[tuple[int, str]]:
     """List one stream's conditions in the order of evaluation, each with the last age at which it is asked for."""
     last: dict[str, int] = {}
@@ -192,24 +265,6 @@ def lineage_order(readers: Iterable[Reader], side: Side, stream: Side) -> list[t
             condition = each.condition(stream)
             last[condition] = max(last.get(condition, 0), reach[1])
     return sorted(((age, condition) for condition, age in last.items()), reverse=True)
-
-
-def _filters(
-    here: Sequence[tuple[Reader, tuple[int, int]]], pushed: Sequence[Reader], ages: tuple[int, int]
-) -> float:
-    """Count the filters a result of a slice meets: one per condition that the pushed selection does not imply."""
-    start, end = ages
-    met = 0.0
-    for side in SIDES:
-        if len({each.condition(side) for each in pushed}) == 1:
-            continue
-        spans: dict[str, tuple[int, int]] = {}
-        for each, (first, last) in here:
-            condition = each.condition(side)
-            low, high = spans.get(condition, (end, start))
-            spans[condition] = min(low, max(first, start)), max(high, min(last, end))
-        met += sum(high - low for condition, (low, high) in spans.items() if condition) / (end - start)
-    return met
 
 
 # --- the rivals: Eq. 1, Eq. 2, and no sharing (section 3) -------------------------------------------
@@ -224,7 +279,7 @@ def pull_up_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
         if bounds:
             here = [(each, reach) for each in readers if (reach := each.reach(side))]
             results = known.left_rate * known.right_rate * known.join * bounds[-1] / SECOND
-            filters += results * _filters(here, (), (0, bounds[-1]))
+            filters += results * _Beyond.of(here, 0, pushed=False).filters((0, bounds[-1]))
     return join + Cost(filter=filters)
 
 

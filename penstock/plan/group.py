@@ -89,6 +89,12 @@ class Group:
         """Give the log of one side."""
         return self.left if side == "l" else self.right
 
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Give the cuts that no chain of these queries can do without: the outermost ends, and 0 between them."""
+        low, high = self.chain.cuts[0], self.chain.cuts[-1]
+        return (low, 0, high) if low < 0 < high else (low, high)
+
     def part(self, side: Side) -> Part:
         """Give the part of one stream that this group joins."""
         return self.left_part if side == "l" else self.right_part

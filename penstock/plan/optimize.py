@@ -64,6 +64,15 @@ class Cuts:
         """Give one side's ages."""
         return self.left if side == "l" else self.right
 
+    @property
+    def axis(self) -> tuple[int, ...]:
+        """Give the same cuts on the axis of differences.
+
+        >>> Cuts((0, 5), (0, 9)).axis
+        (-8, 0, 5)
+        """
+        return tuple(sorted({*self.left, *(1 - age if age else 0 for age in self.right)}))
+
     def chain(self, windows: Mapping[str, Range]) -> Chain:
         """Build the chain: its readers are the queries that want some part of a slice.
 
@@ -72,7 +81,7 @@ class Cuts:
         >>> Cuts((0, 10, 30), ()).chain(windows)
         Chain(cuts=(0, 10, 30), readers=(('q1', 'q2', 'q3'), ('q3',)), bounds=(0, 5, 10, 30))
         """
-        return Chain.from_windows(windows, {*self.left, *(1 - age if age else 0 for age in self.right)})
+        return Chain.from_windows(windows, self.axis)
 
 
 @dataclass(frozen=True, slots=True)

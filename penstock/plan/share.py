@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 CHOSEN = frozenset({"cpu-opt", "auto"})
 """Strategies that choose where to cut the chain by what it costs."""
 
-STRATEGIES = ("mem-opt", "cpu-opt", "auto", "pull-up", "push-down", "isolated")
+RIVALS = ("pull-up", "push-down", "isolated")
+"""Strategies without a chain, to compare with."""
 
 MOST_SHARES = 64
 """Joins that push-down may make of one; each condition can double them."""

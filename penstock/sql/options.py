@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.interval import DurationError, parse_duration
 from penstock.sql.query import Sink
+from penstock.sql.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -144,10 +145,18 @@ def check_value(name: str, value: str) -> None:
         raise InputError(f"{name} cannot be {value}: choose one of: {', '.join(choices)}")
     if name == "alpha" and not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):
         raise InputError(f"alpha cannot be {value}: it is a number, 0 or more")
-    if name == "memory" and not re.fullmatch(r"\d+(\.\d+)?\s*([kmgt]i?)?b?", value.lower()):
-        raise InputError(f"memory cannot be {value}: write an amount such as 2g or 512m")
+    if name == "memory":
+        check_size(name, value)
     if name in _DURATIONS:
         check_duration(name, value)
+
+
+def check_size(name: str, value: str) -> int:
+    """Read a setting that is an amount of memory, in bytes."""
+    try:
+        return parse_size(value)
+    except SizeError as error:
+        raise InputError(f"{name} {value!r} {error}") from None
 
 
 def check_duration(name: str, value: str) -> int:

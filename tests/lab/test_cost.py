@@ -157,10 +157,10 @@ def test_what_a_chain_probes_is_what_some_query_needs(readers, left, right, join
 
 
 def test_coefficients_weigh_each_kind_of_work():
-    cost = Cost(rows=9, bytes=1, probe=2, purge=3, route=4, filter=5, union=6, overhead=7)
+    cost = Cost(rows=9, bytes=1, probe=2, purge=3, route=4, filter=5, union=6, overhead=7, rewrite=8)
     assert cost.cpu() == 2 + 3 + 4 + 5 + 6
-    weigh = Coefficients(10, 100, 1000, 0.1, 0.01, 2, 0.5)
-    assert cost.cpu(weigh) == pytest.approx(20 + 300 + 4000 + 0.5 + 0.06 + 14 + 0.5)
+    weigh = Coefficients(10, 100, 1000, 0.1, 0.01, 2, 3, 0.5)
+    assert cost.cpu(weigh) == pytest.approx(20 + 300 + 4000 + 0.5 + 0.06 + 14 + 24 + 0.5)
 
 
 def test_a_window_on_one_side_only_is_held_on_that_side_only():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.plan.share import STRATEGIES
+from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range
 from tests.join.drawn import examples
 from tests.log.test_simulation import PREDICATES, folders, in_folder, run, workloads

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.engine import sinks
 from penstock.log import keep
 from penstock.log.files import open_files
-from penstock.plan.share import STRATEGIES
+from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges
 from tests.log.world import DIGEST, WHOLE, Row, World, query

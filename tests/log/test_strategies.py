@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.status import take_status
 from penstock.errors import InputError
-from penstock.plan.share import MOST_SHARES, STRATEGIES, divide
+from penstock.plan.share import MOST_SHARES, RIVALS, divide
+from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges
 from tests.log.test_simulation import PREDICATES, folders, in_folder, random_row, run
@@ -35,7 +36,7 @@ def choosy(draw):
 @examples(30)
 @given(
     queries=choosy(),
-    strategy=st.sampled_from(STRATEGIES[3:]),
+    strategy=st.sampled_from(RIVALS),
     lateness=st.sampled_from((0, 12)),
     seed=st.integers(0, 10**9),
 )

@@ -27,7 +27,7 @@ from penstock.engine.change import current_plan, find_change, is_in_step, next_p
 from penstock.engine.claims import claim, masks_at_the_door
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import BatchTask, LogTask, run_ingest
-from penstock.engine.ingester import _advanced, _as_json
+from penstock.engine.ingester import _advanced, _as_json, _traffic
 from penstock.engine.joiner import Joiner
 from penstock.engine.sources import bit_names, key_names
 from penstock.engine.unit import run_probe
@@ -38,6 +38,7 @@ from penstock.log.files import open_files
 from penstock.log.keep import live_rows
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.segment import read_segment
+from penstock.plan.share import Part
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
 if TYPE_CHECKING:
@@ -257,7 +258,16 @@ class World:
             for log, made in part["segments"].items():
                 segments.setdefault(log, []).extend(made)
         after = _advanced(before, before.source_batch + 1, parts, self.plan.stream(stream).lateness)
-        self._commit({"kind": "batch", "stream": stream, "state": _as_json(after), "segments": segments})
+        traffic = {each.log.id: _traffic(each, before, after, parts) for each in task.logs}
+        self._commit(
+            {
+                "kind": "batch",
+                "stream": stream,
+                "state": _as_json(after),
+                "segments": segments,
+                "traffic": traffic,
+            }
+        )
         self.sources[stream].take(rows)
 
     def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
@@ -431,7 +441,9 @@ class World:
                 wanted = group.pulled or set(member.predicates(side)) <= row.holds  # type: ignore[union-attr]
                 # the last instant at which a partner may lie: T + hi - 1 for a left row, T - lo for a right one
                 last = event.time + (window.hi - 1 if side == "l" else -window.lo)
-                mine = group.part(side).takes(row.holds)  # type: ignore[union-attr]
+                # a row stored before a condition came is taken not to satisfy it
+                part = group.part(side) if self.ledger.version == 1 else Part(group.part(side).all_of)
+                mine = part.takes(row.holds)  # type: ignore[union-attr]
                 if mine and wanted and (horizon is None or last >= horizon):
                     needed.append(row)
                     break

@@ -156,7 +156,7 @@ SCRIPTS = [
     ("SET >>stategy = 'x'", "unknown setting stategy: did you mean strategy?"),
     ("SET strategy = >>'memopt'", "strategy cannot be memopt: choose one of: mem-opt, cpu-opt, pull-up"),
     ("SET scheduler = >>fifo", "scheduler cannot be fifo: choose one of: lwo, swf, mqt"),
-    ("SET memory = >>'lots'", "memory cannot be lots: write an amount such as 2g"),
+    ("SET memory = >>'lots'", "memory 'lots' is not an amount of memory: write one such as 2 GiB"),
     ("SET >>strategy", "a setting is written SET name = 'value'"),
     (f"CREATE QUERY q AS {OK};\nDROP STREAM >>a", "stream A is read by q: drop that first"),
     (f"CREATE QUERY q AS {OK};\nALTER QUERY q SET >>WINDOW 0 s", "window of q is 0 s: a WINDOW must be positive"),

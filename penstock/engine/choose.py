@@ -1,0 +1,144 @@
+"""Where a running engine cuts its chains, and when it thinks again (paper 1, 5.2, 5.3 and 6.2).
+
+Only `cpu-opt` and `auto` choose; the other strategies cut where they always do.  A chain is chosen when its windows
+change, if its streams are known by then; and again when what was measured since says that another chain would do
+markedly less work.  So that a plan does not swing to and fro with every batch, the same other chain has to promise a
+`GAIN` at `PATIENCE` looks in a row.  With a memory budget a chain that outgrows it is changed whatever the gain.
+
+In:  the plan, the ledger, and what the user has set.  Out: cuts by group, and the reason, for the journal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.engine.change import current_plan
+from penstock.engine.measure import measure
+from penstock.errors import InputError
+from penstock.plan.compare import chosen_cuts
+from penstock.plan.optimize import Cuts, mem_opt, priced
+from penstock.plan.prices import Flow, seconds
+from penstock.plan.share import CHOSEN
+from penstock.sql.query import SIDES
+from penstock.sql.sizes import show_size
+
+if TYPE_CHECKING:
+    from penstock.engine.measure import Measured
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.plan.optimize import Choice
+
+EVERY = 2
+"""Turns from one look to the next, for each eight queries: finding the best chain takes time that grows with them."""
+
+GAIN = 0.1
+"""The share of a chain's work that another one has to save."""
+
+PATIENCE = 3
+"""Looks in a row at which it has to."""
+
+
+def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str, tuple[int, ...]]:
+    """Choose the cuts of a plan to come: as they are where no window has changed, else by what is known by now.
+
+    A chain that is not named is cut at every window: that is never wrong for long, and holds the least.
+    """
+    if plan.strategy not in CHOSEN:
+        return {}
+    before = current_plan(ledger) if ledger.plan else None
+    kept = {
+        group.id: group.chain
+        for group in (before.groups if before and before.strategy == plan.strategy else ())
+    }
+    cuts = {}
+    for group in plan.groups:
+        if group.id in kept and kept[group.id].bounds == group.chain.bounds:
+            cuts[group.id] = kept[group.id].cuts
+            continue
+        known = measure(plan, ledger, group.signature)
+        if known.seen:
+            cuts[group.id] = _best(plan.strategy, known, budget)[0].cuts.axis
+    return cuts
+
+
+@dataclass(slots=True)
+class Chooser:
+    """Looks at what was measured, now and then, and says when a chain should be cut elsewhere."""
+
+    budget: float | None = None
+    _turns: int = 0
+    _wishes: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    """For each group the cuts it was last better to have, and at how many looks in a row."""
+
+    def look(self, plan: Plan, ledger: Ledger) -> tuple[dict[str, tuple[int, ...]], str] | None:
+        """Say where chains should be cut from now on, and why; None if they stay."""
+        self._turns += 1
+        if plan.strategy not in CHOSEN or self._turns % (EVERY * (1 + len(plan.queries) // 8)):
+            return None
+        reasons = []
+        cuts = {group.id: group.chain.cuts for group in plan.groups}
+        for group in plan.groups:
+            found = self._consider(plan, ledger, group)
+            if found is not None:
+                cuts[group.id], reason = found
+                reasons.append(reason)
+        return (cuts, "; ".join(reasons)) if reasons else None
+
+    def _consider(self, plan: Plan, ledger: Ledger, group: Group) -> tuple[tuple[int, ...], str] | None:
+        """Look at one chain: give its new cuts once they have been better for long enough."""
+        known = measure(plan, ledger, group.signature)
+        if not known.seen:
+            return None
+        best, note = _best(plan.strategy, known, self.budget)
+        now = priced(_ages(group), known.readers, known.known, known.prices.weigh(known.known))
+        wished = tuple(cut for cut in group.chain.bounds if cut in {*best.cuts.axis, *group.ends})
+        reason = self._reason(known, now, best)
+        if wished == group.chain.cuts or not reason:
+            self._wishes.pop(group.id, None)
+            return None
+        before, looks = self._wishes.get(group.id, (wished, 0))
+        looks = looks + 1 if before == wished else 1
+        self._wishes[group.id] = wished, looks
+        if looks < PATIENCE:
+            return None
+        del self._wishes[group.id]
+        slices = f"{len(wished) - 1} slices in place of {len(group.chain.readers)}"
+        return wished, f"cut {group.left.stream} ⋈ {group.right.stream} anew, {slices}: {reason}{note}"
+
+    def _reason(self, known: Measured, now: Choice, best: Choice) -> str:
+        """Say why a chain is better than the one there is; empty if it is not by enough."""
+        if self.budget is not None and now.cost.bytes > self.budget >= best.cost.bytes:
+            return f"{show_size(now.cost.bytes)} of state expected, and {show_size(self.budget)} allowed"
+        flow = Flow(1, known.pace.rows, known.pace.rows)
+        work = seconds(now.cost, known.known, known.prices, known.pace, flow)
+        gain = (now.cpu - best.cpu) / work if work else 0.0
+        rates = f"{known.known.left_rate:,.0f} and {known.known.right_rate:,.0f} rows/s"
+        return f"{gain:.0%} less work expected at {rates}" if gain >= GAIN else ""
+
+
+def _best(strategy: str, known: Measured, budget: float | None) -> tuple[Choice, str]:
+    """Choose a chain; where none fits the budget, the one that holds least, with a note."""
+    try:
+        return chosen_cuts(strategy, known.readers, known.known, known.prices, budget), ""
+    except InputError as refusal:
+        weigh = known.prices.weigh(known.known)
+        return priced(mem_opt(known.readers), known.readers, known.known, weigh), f" ({refusal})"
+
+
+def _ages(group: Group) -> Cuts:
+    """Give the ages at which a group's chain is cut now; age 0 is one of them on a side that is held at all."""
+    left, right = (
+        tuple(sorted({0, *(age for _, piece in group.chain.side(side) for age in _span(piece.ages))}))
+        if group.chain.side(side)
+        else ()
+        for side in SIDES
+    )
+    return Cuts(left, right)
+
+
+def _span(ages: tuple[int, int]) -> tuple[int, int]:
+    """Count ages from 0: the microsecond by which the right side begins later costs nothing."""
+    start, end = ages
+    return (0 if start == 1 else start), end

@@ -1,0 +1,166 @@
+"""What the engine's work costs, in seconds: the paper's coefficients, measured instead of guessed (5.2).
+
+The paper weighs every comparison alike and guesses one number, C_sys.  An engine pays for other things: a unit is a
+Spark job and has a price before it joins anything; a row that comes in is looked up once per unit; a pair that is found
+is laid out; each bound inside a slice and each condition behind it looks at the pair again; rows that end early have to
+be written again without them.  `Prices` are those numbers.  They come from `penstock calibrate`, follow what units
+really take (`updated`), and before either are what a small machine was measured at.
+
+In:  prices, and what is known of the streams.  Out: `Coefficients` for `penstock.plan.cost`, and `seconds` of a plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.plan.cost import Coefficients
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.plan.cost import Cost
+    from penstock.plan.facts import Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Seconds for each kind of work."""
+
+    unit: float = 0.12
+    """A unit: a Spark job, before it joins anything."""
+    row: float = 3e-7
+    """A new row of either stream: mapped, looked up, and its answer looked at."""
+    pair: float = 4e-8
+    """A pair found: laid out, its columns gathered, its level known."""
+    route: float = 1e-9
+    """A pair held against one more bound."""
+    filter: float = 6e-9
+    """A pair held against the conditions of queries."""
+    slice: float = 0.0
+    """A new row that has one more slice to go through."""
+    store: float = 2e-7
+    """A row sorted and written into a log; shared logs are written once, a query's own once more."""
+    rewrite: float = 2e-7
+    """A row written again when a segment is merged or thinned."""
+    byte: float = 0.0
+    """A byte held for a second; nothing, unless the user says that memory has a price."""
+
+    def __post_init__(self) -> None:
+        """Refuse a price below nothing."""
+        for each in fields(self):
+            if getattr(self, each.name) < 0:
+                raise InputError(
+                    f"the price of a {each.name} is {getattr(self, each.name)}: it must be 0 or more"
+                )
+
+    def weigh(self, known: Statistics) -> Coefficients:
+        """Turn prices into the paper's coefficients; a comparison costs what the pairs cost that it finds."""
+        return Coefficients(
+            probe=self.pair * known.join,
+            purge=0.0,
+            route=self.route,
+            filter=self.filter,
+            union=0.0,
+            overhead=self.slice,
+            rewrite=self.rewrite,
+            state_byte=self.byte,
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """Write as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, float]) -> Prices:
+        """Read what `to_json` wrote; a price that is missing is the default one."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How work arrives: rows a second of both streams together, and how many of them a unit takes."""
+
+    rows: float
+    rows_per_unit: float
+
+    @property
+    def units(self) -> float:
+        """Give the units a second that one join runs."""
+        return self.rows / max(1.0, self.rows_per_unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What goes where in a second: into how many joins, how many rows altogether, and how many into logs."""
+
+    joins: int
+    joined: float
+    stored: float
+
+
+def seconds(cost: Cost, known: Statistics, prices: Prices, pace: Pace, flow: Flow) -> float:
+    """Give the seconds of work in a second of the streams: above the number of cores a plan cannot keep up."""
+    return (
+        cost.cpu(prices.weigh(known))
+        + flow.joins * pace.units * prices.unit
+        + flow.joined * prices.row
+        + flow.stored * prices.store
+    )
+
+
+MOST_TRUST = 20
+"""Observations after which what was fitted counts as much as what was calibrated."""
+
+
+def updated(prices: Prices, unit_fit: _Sums, rewrite_fit: _Sums) -> Prices:
+    """Follow what units and rewrites really took: a least-squares fit that leans on the prices known before.
+
+    >>> updated(Prices(), _Nothing(), _Nothing()) == Prices()
+    True
+    """
+    unit, row, pair = _solve(unit_fit, (prices.unit, prices.row, prices.pair))
+    _, rewrite = _solve(rewrite_fit, (prices.unit, prices.rewrite))
+    return replace(prices, unit=unit, row=row, pair=pair, rewrite=rewrite)
+
+
+class _Nothing:
+    """Sums of no observation."""
+
+    squares: tuple[float, ...] = ()
+    products: tuple[float, ...] = ()
+    seen: int = 0
+
+
+def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
+    """Fit prices to sums of observations; each unknown is drawn to the price before, the less the more was seen.
+
+    Minimised is Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is the sum of squares of that
+    count over the number of observations: one observation's worth.  A price that would come out negative stays as it
+    was.
+    """
+    if not sums.seen:
+        return tuple(before)
+    size = len(before)
+    squares = np.array(sums.squares).reshape(size, size)
+    pull = np.diag(squares.diagonal() / min(sums.seen, MOST_TRUST) + 1e-12)
+    fitted = np.linalg.solve(squares + pull, np.array(sums.products) + pull @ np.array(before))
+    return tuple(float(new) if new > 0 else old for new, old in zip(fitted, before, strict=True))
+
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class _Sums(Protocol):
+        """The sums of a fit: see `penstock.log.tally.Fit`."""
+
+        @property
+        def squares(self) -> tuple[float, ...]: ...
+        @property
+        def products(self) -> tuple[float, ...]: ...
+        @property
+        def seen(self) -> int: ...

@@ -1,0 +1,225 @@
+"""What the engine measures of its streams and its own work, and where it cuts its chains because of it (S5, S7, S8)."""
+
+import random
+
+import pytest
+
+from penstock.engine.change import next_plan
+from penstock.engine.choose import PATIENCE, Chooser, starting_cuts
+from penstock.engine.measure import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
+from penstock.log.tally import FADE, Effort, Fit, Traffic
+from penstock.plan.prices import Pace, Prices, updated
+from penstock.sql.query import SECOND, Range
+from tests.log.world import Row, World, query
+
+STEP = SECOND // 10
+
+
+def seconds(number):
+    return Range.window(number * SECOND, number * SECOND)
+
+
+def steady(world, batches, *, keys=4, share=0.2, rows=10):
+    """Let both streams send ten rows a second, a batch a second; `share` of them satisfy p0."""
+    source = random.Random(3)
+    start = world.ledger.stream("A").batches
+    for batch in range(start, start + batches):
+        for stream in "AB":
+            times = [batch * SECOND + place * (SECOND // rows) for place in range(rows)]
+            world.ingest(
+                stream,
+                [
+                    Row(
+                        batch * 2 * rows + 2 * place + (stream == "B"),
+                        source.randrange(keys),
+                        time,
+                        frozenset({"p0"} if source.random() < share else ()),
+                    )
+                    for place, time in enumerate(times)
+                ],
+            )
+        world.turn()
+
+
+def test_rates_shares_and_join_selectivity_are_measured_from_what_flows(tmp_path):
+    world = World(tmp_path, [query("short", seconds(2)), query("long", seconds(8), left=["p0"])])
+    steady(world, 40, keys=5)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
+    assert known.seen
+    assert known.known.left_rate == pytest.approx(10, rel=0.05)
+    assert known.known.right_rate == pytest.approx(10, rel=0.05)
+    assert known.known.left.any_of({"p0"}) == pytest.approx(0.2, abs=0.08)
+    assert known.known.join == pytest.approx(1 / 5, rel=0.3), "one pair in five has the same key"
+    assert known.pace.rows_per_unit == pytest.approx(20, rel=0.05)
+    assert known.pairs > 0
+    assert known.seconds > 0
+
+
+def test_before_anything_has_come_assumptions_stand_in_and_are_told_apart(tmp_path):
+    world = World(tmp_path, [query("one", seconds(2), left=["p0"])])
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
+    assert not known.seen
+    assert known.known.left_rate == ASSUMED_RATE
+    assert known.known.left.any_of({"p0"}) == ASSUMED_SHARE
+
+
+def test_a_condition_that_came_just_now_is_assumed_until_it_is_counted(tmp_path):
+    world = World(tmp_path, [query("one", seconds(2), left=["p0"])])
+    steady(world, 10)
+    queries = [*world.plan.queries, query("two", seconds(4), left=["p1"])]
+    world.change(queries)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature).known
+    assert known.left.any_of({"p1"}) == ASSUMED_SHARE
+    steady(world, 10)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature).known
+    assert known.left.any_of({"p1"}) == 0.0
+    assert known.left.any_of({"p0"}) == pytest.approx(0.2, abs=0.15)
+
+
+def reconsidered(world, chooser, looks):
+    """Look some times at the plan, as the joiner does after each turn, and follow what is chosen."""
+    for _ in range(looks):
+        found = chooser.look(world.plan, world.ledger)
+        if found:
+            world.cuts, why = found
+            world.change(world.plan.queries)
+            return why
+    return None
+
+
+def set_prices(world, **prices):
+    world._commit({"kind": "prices", "prices": Prices(**prices).to_json()})
+
+
+CHOOSY = [query("short", seconds(2)), query("long", seconds(8), left=["p0"], right=["p0"])]
+
+
+def chosen(tmp_path, strategy, budget=None, **prices):
+    """Run two queries until the streams are known, then let the engine think about its chain."""
+    world = World(tmp_path / f"{strategy}{budget}", CHOOSY, strategy=strategy)
+    set_prices(world, unit=1e-9, row=1e-9, **prices)
+    steady(world, 30)
+    set_prices(world, unit=1e-9, row=1e-9, **prices)  # forget how long the units of this machine took
+    why = reconsidered(world, Chooser(budget), 40)
+    steady(world, 10)
+    world.check_results()
+    world.check_state()
+    return world, why
+
+
+def test_slices_are_merged_where_writing_rows_again_costs_more_than_holding_them(tmp_path):
+    world, why = chosen(tmp_path, "cpu-opt", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
+    assert len(world.plan.groups[0].chain.readers) == 2, "one slice for either side"
+    assert "2 slices in place of 4" in why
+    assert "less work expected at 10 and 10 rows/s" in why
+    assert world.ledger.changes[-1]["reason"] == "at random", "the world gives its own reason"
+
+
+def test_slices_stay_apart_where_pairs_cost_more_than_writing_rows_again(tmp_path):
+    world, why = chosen(tmp_path, "cpu-opt", rewrite=1e-9, pair=1.0)
+    assert why is None
+    assert len(world.plan.groups[0].chain.readers) == 4
+
+
+def test_mem_opt_never_thinks_again(tmp_path):
+    _, why = chosen(tmp_path, "mem-opt", rewrite=1.0, pair=1e-9)
+    assert why is None
+
+
+def test_a_budget_keeps_auto_from_merging_what_would_not_fit(tmp_path):
+    prices = {"rewrite": 1.0, "pair": 1e-9, "filter": 0.0, "route": 0.0}
+    free, why = chosen(tmp_path, "auto", **prices)
+    assert len(free.plan.groups[0].chain.readers) == 2
+    assert why
+    tight, why = chosen(tmp_path, "auto", budget=10.0, **prices)
+    assert len(tight.plan.groups[0].chain.readers) == 4, "too little for any chain: the one that holds least"
+    assert why is None
+
+
+def test_a_chain_that_outgrows_its_budget_is_cut_again(tmp_path):
+    world, _ = chosen(tmp_path, "auto", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
+    merged = known.known.row_bytes * 20 * 8
+    why = reconsidered(world, Chooser(merged * 0.8), 40)
+    assert "of state expected, and" in why
+    assert len(world.plan.groups[0].chain.readers) > 2
+
+
+def test_one_look_is_not_enough(tmp_path):
+    """Hysteresis: the same other chain has to be better at several looks in a row."""
+    world = World(tmp_path, CHOOSY, strategy="cpu-opt")
+    steady(world, 10)
+    set_prices(world, unit=1e-9, row=1e-9, rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
+    chooser = Chooser()
+    looks = next(turn for turn in range(1, 100) if chooser.look(world.plan, world.ledger))
+    assert looks > PATIENCE
+    dear = world.ledger
+    set_prices(world, unit=1e-9, row=1e-9, rewrite=1e-9, pair=1.0)
+    again = Chooser()
+    for turn in range(1, 100):
+        swinging = dear if turn // 2 % PATIENCE else world.ledger
+        assert again.look(world.plan, swinging) is None
+
+
+def test_a_chain_whose_windows_stay_keeps_its_cuts_and_a_new_one_is_cut_by_what_is_known(tmp_path):
+    world, _ = chosen(tmp_path, "cpu-opt", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
+    everywhere = next_plan(world.streams, world.plan.queries, world.ledger, "cpu-opt")
+    assert len(everywhere.groups[0].chain.readers) == 4
+    kept = starting_cuts(everywhere, world.ledger, None)
+    assert kept == {world.plan.groups[0].id: world.plan.groups[0].chain.cuts}
+    more = next_plan(
+        world.streams,
+        [*world.plan.queries, query("mid", seconds(4), left=["p0"], right=["p0"])],
+        world.ledger,
+        "cpu-opt",
+    )
+    (cuts,) = starting_cuts(more, world.ledger, None).values()
+    assert set(cuts) == {0, 8 * SECOND, 1 - 8 * SECOND}
+    assert starting_cuts(next_plan(world.streams, CHOOSY, world.ledger), world.ledger, None) == {}
+
+
+# --- sums that fade, and prices fitted to them --------------------------------------------------------
+
+
+def test_the_past_fades():
+    batch = {"layout": 0, "rows": 100, "micros": SECOND, "patterns": [[1, 40], [0, 60]]}
+    calm = Traffic(0)
+    for _ in range(200):
+        calm = calm.then(batch)
+    assert calm.rows == pytest.approx(100 / (1 - FADE), rel=1e-6)
+    burst = calm
+    for _ in range(20):
+        burst = burst.then({**batch, "rows": 1000, "patterns": [[1, 1000]]})
+    assert burst.rows / burst.micros * SECOND == pytest.approx(1000, rel=0.15)
+    assert dict(burst.patterns)[1] / burst.rows == pytest.approx(1, rel=0.15)
+    anew = burst.then({**batch, "layout": 1})
+    assert anew == Traffic(1).then({**batch, "layout": 1}), "bits of another layout mean something else"
+
+
+@pytest.mark.parametrize(("unit", "row", "pair"), [(0.1, 3e-7, 4e-8), (0.5, 1e-8, 1e-6), (0.001, 1e-6, 1e-9)])
+def test_prices_follow_what_units_take(unit, row, pair):
+    source = random.Random(7)
+    fit, before = Fit(), Prices(unit=unit * 3, row=row / 3, pair=pair * 3)
+    for _ in range(40):
+        rows, pairs = source.randrange(1, 10**6), source.randrange(10**7)
+        fit = fit.then((1, rows, pairs), unit + rows * row + pairs * pair)
+    after = updated(before, fit, Fit())
+    for rows, pairs in ((10**5, 10**5), (10**6, 10**7)):
+        true = unit + rows * row + pairs * pair
+        assert after.unit + rows * after.row + pairs * after.pair == pytest.approx(true, rel=0.25)
+    assert min(after.unit, after.row, after.pair) > 0
+
+
+def test_calibrated_prices_are_what_the_ledger_says_until_units_say_otherwise(tmp_path):
+    world = World(tmp_path, CHOOSY)
+    set_prices(world, unit=5.0, rewrite=3.0)
+    assert prices_of(world.ledger) == Prices(unit=5.0, rewrite=3.0)
+    steady(world, 12)
+    assert prices_of(world.ledger).unit < 5.0, "units took less than five seconds here"
+
+
+def test_units_and_pace():
+    assert Pace(1000, 500).units == 2
+    assert Effort().then(10, 5, 2.0).then(10, 5, 2.0) == Effort(
+        1 + FADE, 10 + 10 * FADE, 5 + 5 * FADE, 2 + 2 * FADE
+    )
