@@ -113,8 +113,8 @@ def seconds(cost: Cost, known: Statistics, prices: Prices, pace: Pace, flow: Flo
     )
 
 
-MOST_TRUST = 20
-"""Observations after which what was fitted counts as much as what was calibrated."""
+TRUST = 0.1
+"""How much of an observation the price before counts, once there are some."""
 
 
 def updated(prices: Prices, unit_fit: _Sums, rewrite_fit: _Sums) -> Prices:
@@ -139,15 +139,14 @@ class _Nothing:
 def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
     """Fit prices to sums of observations; each unknown is drawn to the price before, the less the more was seen.
 
-    Minimised is Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is the sum of squares of that
-    count over the number of observations: one observation's worth.  A price that would come out negative stays as it
-    was.
+    Minimised is Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is a share of the average square
+    of that count.  A price that would come out negative stays as it was.
     """
     if not sums.seen:
         return tuple(before)
     size = len(before)
     squares = np.array(sums.squares).reshape(size, size)
-    pull = np.diag(squares.diagonal() / min(sums.seen, MOST_TRUST) + 1e-12)
+    pull = np.diag(TRUST * squares.diagonal() / sums.seen + 1e-12)
     fitted = np.linalg.solve(squares + pull, np.array(sums.products) + pull @ np.array(before))
     return tuple(float(new) if new > 0 else old for new, old in zip(fitted, before, strict=True))
 

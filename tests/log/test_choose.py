@@ -204,7 +204,7 @@ def test_prices_follow_what_units_take(unit, row, pair):
         rows, pairs = source.randrange(1, 10**6), source.randrange(10**7)
         fit = fit.then((1, rows, pairs), unit + rows * row + pairs * pair)
     after = updated(before, fit, Fit())
-    for rows, pairs in ((10**5, 10**5), (10**6, 10**7)):
+    for rows, pairs in ((5 * 10**5, 10**6), (10**6, 10**7)):
         true = unit + rows * row + pairs * pair
         assert after.unit + rows * after.row + pairs * after.pair == pytest.approx(true, rel=0.25)
     assert min(after.unit, after.row, after.pair) > 0
