@@ -1,0 +1,72 @@
+"""Every strategy on the real engine: exact, changed between two starts without a gap, refused where that would lose."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine.engine import Engine
+from penstock.errors import InputError
+from penstock.sql.options import STRATEGIES
+from tests.oracle import answer, same_bag
+from tests.spark.test_online import IDS, Streams, delivered
+
+pytestmark = pytest.mark.spark
+
+COMPUTED = (("a.id + b.id", "both"), ("a.v", "av"))
+
+
+def workload(streams):
+    """Windows of three lengths, conditions on either side, an output that is computed, a condition on both rows."""
+    return [
+        streams.spec("all", 4),
+        streams.spec("some", 12, "a.v > 60"),
+        streams.spec("few", 12, "a.v > 60", "b.v < 30", select=COMPUTED),
+        streams.spec("pairs", 8, "b.v < 30", "a.v < b.v + 20"),
+    ]
+
+
+def run(spark, folder, streams, specs, strategy, *, accept_loss=False):
+    """Handle all input there is under one strategy, in a state that may know another."""
+    with Engine(folder / "state", spark, settings={"strategy": strategy}) as engine:
+        engine.script(streams.script(*specs))
+        engine.start(once=True, accept_loss=accept_loss)
+        engine.wait()
+        return {spec.name: delivered(engine, spec.name) for spec in specs}, engine.status()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_query_gets_what_duckdb_says(spark, tmp_path, strategy):
+    streams = Streams(tmp_path)
+    for _ in range(2):
+        streams.grow()
+    specs = workload(streams)
+    got, status = run(spark, tmp_path, streams, specs, strategy)
+    for spec in specs:
+        same_bag(got[spec.name], answer(spec), f"{spec.name}, {strategy}")
+    assert len(status.groups) == {"push-down": 4, "isolated": 4}.get(strategy, 1)
+
+
+def test_strategies_hand_over_to_each_other(spark, tmp_path):
+    """One state, another strategy at every start: pairs of rows that came under different ones are not lost."""
+    streams = Streams(tmp_path)
+    specs = workload(streams)
+    for strategy in ("push-down", "cpu-opt", "pull-up", "mem-opt"):
+        streams.grow()
+        got, _ = run(spark, tmp_path, streams, specs, strategy)
+        for spec in specs:
+            same_bag(got[spec.name], answer(spec), f"{spec.name}, {strategy}")
+
+
+def test_what_would_lose_results_is_refused_unless_accepted(spark, tmp_path):
+    streams = Streams(tmp_path)
+    streams.grow()
+    kept, gone = streams.spec("kept", 4, select=IDS), streams.spec("gone", 8, select=IDS)
+    run(spark, tmp_path, streams, [kept, gone], "mem-opt")
+    with pytest.raises(InputError, match=r"lose results: query gone .* accept it \(--accept-loss"):
+        run(spark, tmp_path, streams, [kept], "mem-opt")
+    with pytest.raises(InputError, match=r"kept, gone would go over to other state \(isolated\)"):
+        run(spark, tmp_path, streams, [kept, gone], "isolated")
+    streams.grow()
+    got, status = run(spark, tmp_path, streams, [kept], "isolated", accept_loss=True)
+    assert got["kept"] <= answer(kept)
+    assert status.queries[0].complete_from is not None
