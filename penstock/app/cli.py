@@ -77,6 +77,11 @@ OwnState = Annotated[
 ]
 
 
+AcceptLoss = Annotated[
+    bool, typer.Option("--accept-loss", help="Go on even if results of the state's queries are lost.")
+]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and give its exit status."""
     try:
@@ -159,6 +164,7 @@ def run(
     *,
     state: OwnState = None,
     once: Annotated[bool, typer.Option("--once", help="Handle all input that is there, then end.")] = False,
+    accept_loss: AcceptLoss = False,
 ) -> None:
     """Run a script's queries until stopped (Ctrl-C or SIGTERM); started again on its state, it goes on."""
     from penstock.app.load import default_state, load  # noqa: PLC0415 - pyarrow
@@ -166,21 +172,47 @@ def run(
     load(script)  # what is wrong in a script is said before pyspark is imported
     from penstock.app.run import run_script  # noqa: PLC0415 - imports pyspark
 
-    run_script(script, state or str(default_state(script)), once=once, debug=is_debug())
+    where = state or str(default_state(script))
+    run_script(script, where, once=once, accept_loss=accept_loss, debug=is_debug())
 
 
 @app.command()
 def explain(
     script: Script,
     *,
+    state: OwnState = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also show each rival's chain and what it would save.")
+    ] = False,
     form: Annotated[PlanFormat, typer.Option("--format", help="How to write it.")] = PlanFormat.text,
 ) -> None:
-    """Print the shared plan of a script; starts nothing."""
-    from penstock.app.load import load  # noqa: PLC0415 - pyarrow
-    from penstock.plan.show import plan_json, plan_mermaid, plan_text  # noqa: PLC0415
+    """Print the shared plan of a script and what it costs, by what its state has measured; starts nothing."""
+    from penstock.app.load import default_state, load  # noqa: PLC0415 - pyarrow
 
-    write = {PlanFormat.text: plan_text, PlanFormat.json: plan_json, PlanFormat.mermaid: plan_mermaid}
-    typer.echo(write[form](load(script).plan).rstrip("\n"))
+    loaded = load(script)
+    if form is PlanFormat.mermaid:
+        from penstock.plan.show import plan_mermaid  # noqa: PLC0415
+
+        typer.echo(plan_mermaid(loaded.plan).rstrip("\n"))
+        return
+    from penstock.app.explain import explained  # noqa: PLC0415
+
+    where = state or str(default_state(script))
+    typer.echo(explained(loaded, where, form=form.value, compare=compare).rstrip("\n"))
+
+
+@app.command()
+def calibrate(
+    *,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="DIR", help="Keep the prices with this state.", show_default=False),
+    ] = None,
+) -> None:
+    """Measure what the engine's work costs on this machine, for cpu-opt and auto; about half a minute."""
+    from penstock.app.explain import calibrate as measure  # noqa: PLC0415 - pyarrow
+
+    measure(state, debug=is_debug())
 
 
 @app.command()
@@ -188,12 +220,16 @@ def plan(
     script: Script,
     *,
     state: OwnState = None,
+    accept_loss: AcceptLoss = False,
 ) -> None:
-    """Say what running a script would change: queries, slices, state; changes nothing."""
+    """Say what running a script would change: queries, slices, state, cost; changes nothing.
+
+    Refuses, with exit status 2, what would lose results.
+    """
     from penstock.app.load import default_state, load  # noqa: PLC0415 - pyarrow
     from penstock.app.plan import change_lines  # noqa: PLC0415
 
-    for line in change_lines(load(script), state or str(default_state(script))):
+    for line in change_lines(load(script), state or str(default_state(script)), accept_loss=accept_loss):
         typer.echo(line)
 
 

@@ -55,7 +55,7 @@ def load(path: Path) -> Loaded:
     try:
         script = parse_script(text)
         _check_queries(script)
-        plan = build_plan(script.streams, script.queries)
+        plan = build_plan(script.streams, script.queries, strategy=script.settings.get("strategy", "mem-opt"))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     return Loaded(text, script, plan)
@@ -110,11 +110,11 @@ _UNUSED = "this version does not use it; results are the same"
 def _notices(script: Script, plan: Plan) -> Iterator[str]:
     """Go through settings, streams and queries."""
     for name, value in script.settings.items():
-        if name == "strategy" and value != "mem-opt":
-            yield f"strategy = {value}: this version runs every strategy as mem-opt; results are the same"
-        elif name == "scheduler":
+        if name == "scheduler":
             yield f"scheduler = {value}: this version advances all slices together; results are the same"
-        elif name == "memory" or name.startswith("penstock."):
+        elif name == "memory" and script.settings.get("strategy") != "auto":
+            yield f"memory = {value}: it is for strategy = 'auto', and the strategy is another"
+        elif name.startswith("penstock."):
             yield f"{name} = {value}: {_UNUSED}"
     for query in plan.queries:
         yield from _query_notices(query)

@@ -3,23 +3,25 @@
 The plan's commit is made and folded in memory only, so what is shown is what a run would make true; nothing is written.
 
 In:  a script and the state it would run on.
-Out: queries that come, go and change, cuts that come and go, rows of state kept and let go, and from when each new
-query would be complete.
+Out: queries that come, go and change, cuts that come and go, rows of state kept and let go, from when each new query
+would be complete, and the state and work to expect; an error if results would be lost.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import current_plan, find_change, next_plan, plan_commit
-from penstock.engine.sinks import settled
+from penstock.app.explain import memory_budget, planned
+from penstock.engine.change import current_plan, find_change, losses, plan_commit
+from penstock.engine.explain import costs
 from penstock.engine.status import take_status
 from penstock.engine.store import peek
+from penstock.engine.takeup import refuse_loss
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger, fold
 from penstock.plan.show import show_difference, show_window
+from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,16 +29,15 @@ if TYPE_CHECKING:
     from penstock.app.load import Loaded
     from penstock.engine.change import Change
     from penstock.plan.build import Plan
+    from penstock.plan.compare import Offer
 
 
-def change_lines(loaded: Loaded, state: str) -> Iterator[str]:
-    """Say what running a script on a state would change."""
+def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> Iterator[str]:
+    """Say what running a script on a state would change; refuse, at the end, what would lose results."""
     files = open_files(state)
     ledger = peek(state) if files.list("journal") else Ledger()
     before = current_plan(ledger) if ledger.plan else None
-    queries = [replace(query, sink=settled(query.sink)) for query in loaded.script.queries]
-    strategy = loaded.script.settings.get("strategy", "mem-opt")
-    after = next_plan(loaded.script.streams, queries, ledger, strategy)
+    after = planned(loaded, ledger)
     change = find_change(before, after)
     if before is None:
         yield f"state {state} is new"
@@ -44,13 +45,35 @@ def change_lines(loaded: Loaded, state: str) -> Iterator[str]:
         yield "nothing would change"
         return
     then = fold(ledger, plan_commit(after, before, change, ledger))
+    if before is not None and change.strategy:
+        yield f"strategy: {before.strategy} -> {after.strategy}"
     yield from _query_lines(change, before, after, then)
     yield from _cut_lines(before, after)
     if before is not None:
         now, later = take_status(before, ledger, files), take_status(after, then, files)
         held, kept = (sum(group.state_rows for group in each.groups) for each in (now, later))
-        yield f"state: {held:,} rows are held, {min(held, kept):,} would be"
+        yield f"state: {held:,} rows are held, {min(held, kept):,} of them would be kept"
+    yield from _cost_lines(before, after, ledger, memory_budget(loaded))
+    if not accept_loss:
+        refuse_loss(after, ledger, state)
+    for loss in losses(change, before, ledger):
+        yield f"lost: {loss}"
     yield "nothing was changed: `penstock run` does it"
+
+
+def _cost_lines(before: Plan | None, after: Plan, ledger: Ledger, budget: float | None) -> Iterator[str]:
+    """Say what the state and the work should come to once the streams have filled the windows."""
+    expected = costs(after, ledger, None, budget)
+    how = "measured" if all(each.known.seen for each in expected) else "assumed"
+    yield f"expected by {how} rates: {_sum([each.mine for each in expected])}"
+    if before is not None:
+        yield f"now by the same:        {_sum([each.mine for each in costs(before, ledger, None, budget)])}"
+
+
+def _sum(offers: list[Offer]) -> str:
+    """Add up what some joins cost."""
+    rows, size, work = (sum(getattr(each, name) for each in offers) for name in ("rows", "bytes", "seconds"))
+    return f"{rows:,.0f} rows held, {show_size(size)} of state, {work:.1%} of a second's work a second"
 
 
 def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger) -> Iterator[str]:

@@ -37,7 +37,9 @@ LOOK = 0.1
 """Seconds between two looks whether to go on."""
 
 
-def run_script(script: Path, state: str, *, once: bool, debug: bool = False) -> None:
+def run_script(
+    script: Path, state: str, *, once: bool, accept_loss: bool = False, debug: bool = False
+) -> None:
     """Run a script's queries until stopped, or until all input that is there is handled."""
     started = time.monotonic()
     loaded = load(script)
@@ -52,7 +54,7 @@ def run_script(script: Path, state: str, *, once: bool, debug: bool = False) -> 
         Engine(state, settings=QUICK_START if once else None) as engine,
     ):
         engine.script(loaded.text)
-        engine.start(once=once)
+        engine.start(once=once, accept_loss=accept_loss)
         signals.arm()
         status = watch(engine, signals, once=once)
         console().print(status_view(engine.plan, status))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.change import current_plan, is_in_step, next_plan
 from penstock.engine.choose import Chooser
 from penstock.engine.complaints import named_file, short_message
+from penstock.engine.explain import cost_lines, costs
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
 from penstock.engine.pairs import check_outputs
@@ -29,7 +30,7 @@ from penstock.engine.results import read_late, read_results, write_empty_results
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
-from penstock.engine.status import look_at
+from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
 from penstock.engine.takeup import refuse_loss, take_up
 from penstock.engine.workload import Workload, find_name
@@ -466,6 +467,8 @@ class Engine:
         """Call a function after every unit, from the joiner's thread."""
         self._watchers.append(watcher)
 
-    def explain(self) -> str:
-        """Print the shared plan."""
-        return plan_text(self.plan)
+    def explain(self, *, compare: bool = False) -> str:
+        """Print the shared plan, and what it and its rivals cost by what was measured so far."""
+        files = self._store.files if self._store.ledger.plan else None
+        found = undisturbed(lambda: costs(self.plan, self._store.ledger, files, self._workload.budget))
+        return plan_text(self.plan) + "\n".join(cost_lines(found, compare=compare)) + "\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Side
+
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,16 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
 
 
 def look_at(ledger: Callable[[], Ledger], files: Files) -> Status:
-    """Take the status; look again, by a newer ledger, if a segment was merged away while it was counted."""
+    """Take the status by a ledger that is read anew for each try."""
+    return undisturbed(lambda: _look(ledger(), files))
+
+
+def undisturbed(look: Callable[[], Seen]) -> Seen:
+    """Look at segments; look again if one was merged away meanwhile."""
     for _ in range(_LOOKS):
         with suppress(FileNotFoundError):
-            return _look(ledger(), files)
-    return _look(ledger(), files)
+            return look()
+    return look()
 
 
 _LOOKS = 9

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.interval import show_duration
-from penstock.sql.query import FOREVER
+from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,9 @@ def _log_lines(log: LogPlan) -> Iterator[str]:
     """Print what is stored of a stream."""
     key = ", ".join(part.expression for part in log.key)
     kind = "64-bit key" if log.whole_key else "hashed key, compared"
+    owner = f", of query {log.owner}" if log.owner else ""
     yield ""
-    yield f"Log {log.stream} by {key} ({kind})"
+    yield f"Log {log.stream} by {key} ({kind}){owner}"
     yield f"  columns     {', '.join(log.columns) or '(none)'}"
     for bit, predicate in enumerate(log.predicates):
         yield f"  bit {bit:<7} {predicate}"
@@ -55,12 +56,14 @@ def _group_lines(group: Group) -> Iterator[str]:
     keys = " and ".join(f"l.{key.left} = r.{key.right}" for key in group.signature.keys)
     yield ""
     yield f"Chain {group.left.stream} l ⋈ {group.right.stream} r on {keys}"
+    yield from _part_lines(group)
     for side, log in (("l", group.left), ("r", group.right)):
         slices = group.chain.side(side)  # type: ignore[arg-type]
         if slices:
             yield f"  state of {log.stream} ({side})"
         for level, piece in slices:
-            yield f"    {show_ages(piece):<22} -> {', '.join(group.chain.readers[level]) or '(nobody)'}"
+            readers = ", ".join(_reader(group, name, piece) for name in group.chain.readers[level])
+            yield f"    {show_ages(piece):<22} -> {readers or '(nobody)'}"
     yield "  queries"
     for member in group.members:
         query = member.query
@@ -69,6 +72,24 @@ def _group_lines(group: Group) -> Iterator[str]:
         conditions += list(query.residual)
         suffix = f"  where {' and '.join(conditions)}" if conditions else ""
         yield f"    {query.name:<12} {show_window(group, query.name):<28} -> {query.sink.kind}{suffix}"
+
+
+def _part_lines(group: Group) -> Iterator[str]:
+    """Say which rows a join takes, where it does not take all, and where selections come last."""
+    for side in SIDES:
+        part = group.part(side)
+        words = [*part.all_of, *(f"not ({' and '.join(each)})" for each in part.none_of)]
+        if words:
+            yield f"  rows of {side}   {' and '.join(words)}"
+    if group.pulled:
+        yield "  every row is held for the longest window, selections come after the join"
+
+
+def _reader(group: Group, name: str, piece: Slice) -> str:
+    """Name a reader of a slice; one whose window ends inside it, with the age up to which it reads."""
+    window = next(member.query.window for member in group.members if member.query.name == name)
+    inside = window.hi < piece.range.hi if piece.side == "l" else window.lo > piece.range.lo
+    return f"{name} (to {_age(window.hi if piece.side == 'l' else 1 - window.lo)})" if inside else name
 
 
 def show_window(group: Group, name: str) -> str:

@@ -178,6 +178,8 @@ def test_a_long_run_costs_what_the_closed_forms_say():
     for strategy, model in cases:
         found = run(strategy, streams, PAPER_3).cost
         for each in fields(model):
+            if each.name == "rewrite":
+                continue  # the states of the paper are lists, in which nothing is written again
             ours, theirs = getattr(found, each.name), getattr(model, each.name)
             ours = ours if each.name in {"rows", "bytes"} else ours / seconds
             if each.name in {"purge", "union", "overhead"} and ours < theirs:
