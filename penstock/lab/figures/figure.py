@@ -46,6 +46,8 @@ class Figure:
     paper: int
     title: str
     reproduce: Callable[[int], Outcome]
+    on_spark: Callable[[int, Callable[[str], None]], Outcome] | None = None
+    """The same experiment measured on the engine, where there is one; it tells how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
