@@ -240,7 +240,7 @@ class Spec:
         )
         chosen = ", ".join(f"{expression} AS {name}" for expression, name in self.select) or "*"
         source = ", ".join(reversed(streams) if self.flipped else streams)
-        return f"SELECT {chosen} FROM {source} WHERE {conditions} {self.window.clause()}"
+        return f"SELECT {chosen} FROM {source} WHERE {conditions or 'TRUE'} {self.window.clause()}"
 
     def create(self, out: Path) -> str:
         """Write the CREATE QUERY; a parquet sink is a directory of the query's name under `out`."""

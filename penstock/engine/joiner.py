@@ -252,6 +252,7 @@ class Joiner(threading.Thread):
             selective=group.selective,
             parts=self.spark.sparkContext.defaultParallelism,
             narrow=not group.pulled,
+            keyed=bool(group.signature.keys),
         )
 
     def _side_task(self, ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:

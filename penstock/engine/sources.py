@@ -170,6 +170,8 @@ def _key_columns(number: int, log: LogPlan) -> list[str]:
     name, parts = key_names(number, log)
     if log.plain_key:
         return []
+    if not log.key:  # all rows have the same one, and none is without it
+        return [f"0L AS {name}"]
     if log.whole_key:
         return [f"{_as_integer(log.key[0])} AS {name}"]
     values = [_as_value(part) for part in log.key]

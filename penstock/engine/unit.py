@@ -10,8 +10,8 @@ A group at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) i
     ΔA      |  ΔA ⋈ B[0, j')             |
             +----------------------------+
 
-The job is a map over ranges of the key's hash; no row is moved between tasks.  Each task maps the segments, takes its
-range out of each by binary search, probes, gathers the columns asked for, and delivers.
+The job is a map over shares of the pairs (`penstock.join.shares`); no row is moved between tasks.  Each task maps the
+segments, finds its rows in each, probes, gathers the columns asked for, and delivers.
 
 In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.deliver`).
 """
@@ -26,9 +26,9 @@ import pyarrow as pa
 
 from penstock.engine.deliver import set_columns
 from penstock.join.equality import with_equal_keys
-from penstock.join.keys import hash_range, rows_in_range
 from penstock.join.probe import Wanted, probe
 from penstock.join.sets import query_sets, to_words
+from penstock.join.shares import Share
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
@@ -81,20 +81,23 @@ class UnitTask:
     queries: int
     narrow: bool = True
     """Whether a row looks no farther than the queries that accept it; not where selections come last."""
+    keyed: bool = True
+    """Whether the rows have a key; if not, the tasks cannot divide them by its hash."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    """The rows of one segment that belong to this task's range of hashes, and the queries its patterns satisfy."""
+    """The rows of one segment that are this task's to probe and to probe with, and the queries its patterns satisfy."""
 
     stretch: Stretch
     segment: SegmentRows
-    rows: slice
+    probed: slice
+    probing: slice
     sets: NDArray[np.uint64]
 
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of some ranges of hashes."""
+    """Yield the pairs of some shares."""
     left, right = task.left, task.right
     # A segment that can meet nothing new is not even opened.
     old_left_near = [each for each in left.old if any(can_meet(each, new, task.cuts) for new in right.new)]
@@ -122,15 +125,15 @@ def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
 
 def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part: int) -> list[_Portion]:
     """Map segments and find this task's rows in each."""
-    first, last = hash_range(part, task.parts)
+    share = Share(part, task.parts, task.keyed)
     portions = []
-    for stretch in stretches:
+    for number, stretch in enumerate(stretches):
         segment = read_segment(task.files, stretch.name)
-        rows = rows_in_range(segment.rows.h, first, last)
-        if rows.start < rows.stop:
+        probed, probing = share.probed(segment.rows.h), share.probing(segment.rows.h, number)
+        if probed.start < probed.stop:
             masks, shunned = side.masks[stretch.layout], side.shunned[stretch.layout]
             sets = query_sets(segment.table, masks, shunned) if task.selective else _NO_SETS
-            portions.append(_Portion(stretch, segment, rows, sets))
+            portions.append(_Portion(stretch, segment, probed, probing, sets))
     return portions
 
 
@@ -155,7 +158,7 @@ def _pairs(
     wanted = None
     if task.selective:
         wanted = Wanted(axis.sets, batch.sets, state.sets)
-    mine, theirs = batch.segment.rows.part(batch.rows), state.segment.rows.part(state.rows)
+    mine, theirs = batch.segment.rows.part(batch.probing), state.segment.rows.part(state.probed)
     for found in probe(
         mine, theirs, axis.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=task.narrow
     ):
@@ -169,17 +172,19 @@ def _check_keys(found: Pairs, batch: _Portion, state: _Portion) -> Pairs:
     mine, theirs = batch.segment.keys(), state.segment.keys()
     if not mine:
         return found
-    return with_equal_keys(found, [key[batch.rows] for key in mine], [key[state.rows] for key in theirs])
+    return with_equal_keys(found, [key[batch.probing] for key in mine], [key[state.probed] for key in theirs])
 
 
 def _record_batch(
     task: UnitTask, found: Pairs, left: _Portion, right: _Portion, *, batch_is_left: bool
 ) -> pa.RecordBatch:
     """Gather the columns of the pairs."""
-    left_rows, right_rows = (found.batch, found.state) if batch_is_left else (found.state, found.batch)
+    batch, state = (left, right) if batch_is_left else (right, left)
+    places = _places(batch.probing, found.batch), _places(state.probed, found.state)
+    left_places, right_places = places if batch_is_left else reversed(places)
     columns: dict[str, pa.Array] = {
-        "l": _gather(left, left_rows, task.left.columns),
-        "r": _gather(right, right_rows, task.right.columns),
+        "l": _gather(left.segment, left_places, task.left.columns),
+        "r": _gather(right.segment, right_places, task.right.columns),
         "level": pa.array(found.level),
     }
     if found.sets is not None:
@@ -187,17 +192,19 @@ def _record_batch(
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
+def _places(taken: slice, rows: NDArray[np.int64]) -> pa.Array:
+    """Turn row numbers in a portion into row numbers in its segment."""
+    return pa.array(taken.start + rows * (taken.step or 1))
+
+
 def _gather(
-    portion: _Portion, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
+    segment: SegmentRows, places: pa.Array, columns: Sequence[tuple[str, pa.DataType]]
 ) -> pa.StructArray:
     """Collect some columns of some rows of a segment as one struct; one it lacks is null, and nobody reads it."""
-    places = pa.array(rows + portion.rows.start)
     if not columns:  # Arrow needs a field to know the length of a struct
         return pa.StructArray.from_arrays([pa.nulls(len(places), pa.int8())], ["nothing"])
     arrays = [
-        portion.segment.column(name).take(places)
-        if portion.segment.has(name)
-        else pa.nulls(len(places), kind)
+        segment.column(name).take(places) if segment.has(name) else pa.nulls(len(places), kind)
         for name, kind in columns
     ]
     return pa.StructArray.from_arrays(arrays, [name for name, _ in columns])

@@ -18,7 +18,7 @@ The chain's cuts divide the differences into slices; a pair's *level* is the num
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numba import njit
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.join.keys import Hashes, Ints
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 MOST_PAIRS = 1 << 20
 """Pairs found in one go: bounds the memory of a probe whatever the multiplicity of a key."""
@@ -47,8 +49,18 @@ class Rows:
     pattern: NDArray[np.int32] | None = None
 
     def part(self, rows: slice) -> Rows:
-        """Take a stretch of rows, without copying."""
-        return Rows(self.h[rows], self.t[rows], None if self.pattern is None else self.pattern[rows])
+        """Take some rows: a stretch of neighbours without copying, others laid side by side."""
+        pattern = None if self.pattern is None else _side_by_side(self.pattern[rows])
+        return Rows(_side_by_side(self.h[rows]), _side_by_side(self.t[rows]), pattern)
+
+
+def _side_by_side(column: NDArray[_Number]) -> NDArray[_Number]:
+    """Give a column without gaps, of the type a mapped segment has: for another, a kernel would be compiled."""
+    if column.flags.c_contiguous:
+        return column
+    packed = np.ascontiguousarray(column)
+    packed.flags.writeable = False
+    return packed
 
 
 @dataclass(frozen=True, slots=True)

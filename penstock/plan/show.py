@@ -41,11 +41,10 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _log_lines(log: LogPlan) -> Iterator[str]:
     """Print what is stored of a stream."""
-    key = ", ".join(part.expression for part in log.key)
     kind = "64-bit key" if log.whole_key else "hashed key, compared"
     owner = f", of query {log.owner}" if log.owner else ""
     yield ""
-    yield f"Log {log.stream} by {key} ({kind}){owner}"
+    yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}){owner}"
     yield f"  columns     {', '.join(log.columns) or '(none)'}"
     for bit, predicate in enumerate(log.predicates):
         yield f"  bit {bit:<7} {predicate}"
@@ -55,7 +54,7 @@ def _group_lines(group: Group) -> Iterator[str]:
     """Print a chain: its slices on either side, and who reads each."""
     keys = " and ".join(f"l.{key.left} = r.{key.right}" for key in group.signature.keys)
     yield ""
-    yield f"Chain {group.left.stream} l ⋈ {group.right.stream} r on {keys}"
+    yield f"Chain {group.left.stream} l ⋈ {group.right.stream} r on {keys or 'the window alone'}"
     yield from _part_lines(group)
     for side, log in (("l", group.left), ("r", group.right)):
         slices = group.chain.side(side)  # type: ignore[arg-type]
@@ -184,8 +183,7 @@ def plan_mermaid(plan: Plan) -> str:
     """Draw the plan as a Mermaid flow chart: logs, slices, queries."""
     lines = ["flowchart LR"]
     for number, log in enumerate(plan.logs):
-        key = ", ".join(part.expression for part in log.key)
-        lines.append(f"  L{number}[({_label(f'{log.stream} by {key}')})]")
+        lines.append(f"  L{number}[({_label(f'{log.stream} by {log.order}')})]")
     logs = {log.id: number for number, log in enumerate(plan.logs)}
     queries = {query.name: number for number, query in enumerate(plan.queries)}
     for g, group in enumerate(plan.groups):

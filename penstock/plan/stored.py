@@ -3,7 +3,8 @@
 A log holds the rows of one stream sorted by one join key.  All groups that join the stream on that key share it.
 It stores only what some query reads:
 
-* the key, as one 64-bit number where that is the whole key, else as a hash and the key columns themselves;
+* the key, as one 64-bit number where that is the whole key, else as a hash and the key columns themselves; joins
+  without an equality have a key of no columns, which all rows have in common, so that time alone is the order;
 * the event time;
 * one bit per distinct predicate that some query has on the stream;
 * the columns that some query's output or residual condition reads.
@@ -59,22 +60,27 @@ class LogPlan:
     """The one query that reads it, where queries share nothing."""
 
     def __post_init__(self) -> None:
-        """Refuse a log that nothing can be looked up in, or whose predicates have two bits."""
-        if not self.key:
-            raise InputError(f"log {self.id} has no key")
+        """Refuse a log whose predicates have two bits."""
         if len(set(self.predicates)) != len(self.predicates):
             raise InputError(f"log {self.id} has a predicate twice")
 
     @property
     def whole_key(self) -> bool:
         """Say whether 64 bits hold the whole key, so that equal hashes are equal keys."""
-        return len(self.key) == 1 and self.key[0].type in WHOLE_TYPES
+        return not self.key or (len(self.key) == 1 and self.key[0].type in WHOLE_TYPES)
 
     @property
     def plain_key(self) -> str:
         """Name the column that is the key as it stands, a bigint; empty if the key has to be computed."""
-        part = self.key[0]
-        return part.column if self.whole_key and part.type == "bigint" and not part.cast else ""
+        if not self.key or not self.whole_key:
+            return ""
+        (part,) = self.key
+        return part.column if part.type == "bigint" and not part.cast else ""
+
+    @property
+    def order(self) -> str:
+        """Say what the log is sorted by, for showing."""
+        return ", ".join(part.expression for part in self.key) or "time alone"
 
     def mask(self, predicates: Iterable[str]) -> int:
         """Give the bits of some of this log's predicates."""
@@ -112,10 +118,13 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "") -> str:
 
     >>> log_id("Temperature", (KeyPart("LocationId", "bigint"),))
     'temperature-locationid-1bdf8544'
+    >>> log_id("Temperature", ())
+    'temperature-time-48858e9e'
     """
     # The case of a literal in the key matters, so the checksum is of the text as it is.
     text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}{owner}"
-    words = re.sub(r"[^a-z0-9]+", "_", "_".join(part.expression for part in key).lower()).strip("_")
+    names = "_".join(part.expression for part in key) or "time"
+    words = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
     slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
 

@@ -23,7 +23,7 @@ from penstock.sql.names import Input, Scope
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
 from penstock.sql.query import FOREVER, Query, Range, Sink
-from penstock.sql.shape import check_expressions, check_statement, find_word, tables
+from penstock.sql.shape import check_expressions, check_statement, tables
 from penstock.sql.tokens import Source, Span, span_of_tokens
 from penstock.sql.windows import Clauses, WindowSpec, take_windows, to_range
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlglot.tokenizer_core import Token
 
-    from penstock.sql.query import Key, Side, Stream
+    from penstock.sql.query import Side, Stream
 
 _WAYS = (
     "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
@@ -88,7 +88,7 @@ def bind_tokens(
         name=name,
         left=left.stream.name,
         right=right.stream.name,
-        keys=_keys(scope, conditions, rest, name),
+        keys=conditions.sorted_keys(),
         window=_window(scope, clauses, conditions, name),
         outputs=outputs,
         left_predicates=conditions.sorted_predicates("l"),
@@ -168,17 +168,6 @@ def _using(scope: Scope, name: exp.Expr) -> exp.Expr:
     plain = exp.to_identifier(name.name).update_positions(name)
     sides = [exp.Column(this=plain.copy(), table=exp.to_identifier(each.alias)) for each in scope.inputs]
     return scope.resolve(exp.EQ(this=sides[0], expression=sides[1]))
-
-
-def _keys(scope: Scope, conditions: Conditions, tokens: Sequence[Token], query: str) -> tuple[Key, ...]:
-    """Give the equalities of the join, of which there must be one."""
-    if not conditions.keys:
-        first, second = (each.alias for each in scope.inputs)
-        message = (
-            f"{query} joins without an equality: it needs a condition such as {first}.key = {second}.key"
-        )
-        raise scope.source.error(message, find_word(scope.source, tokens, "FROM") or scope.span)
-    return conditions.sorted_keys()
 
 
 def _window(scope: Scope, clauses: Clauses, conditions: Conditions, query: str) -> Range:

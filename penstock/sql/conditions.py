@@ -5,6 +5,8 @@
     l.Value > 30                       predicate     evaluated once per row, when it arrives
     l.Value > r.Value                  residual      evaluated once per pair
 
+Any of them may be missing; without a key, every two rows in the window meet.
+
 In:  resolved conditions.
 Out: `Conditions`: canonical, sorted, without repeats.
 True: the four together hold for a pair exactly when the conditions as written do.

@@ -147,7 +147,10 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What two queries must have in common to share state: the two streams and the equalities."""
+    """What two queries must have in common to share state: the two streams and the equalities.
+
+    Without equalities that is the two streams alone, whatever other conditions the queries have.
+    """
 
     left: str
     right: str

@@ -40,7 +40,7 @@ _CLAUSES = {
     "sample": "TABLESAMPLE",
     "pivots": "PIVOT",
 }
-_JOIN_WORDS = {"LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "CROSS", "NATURAL", "ASOF"}
+_JOIN_WORDS = {"LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF"}
 _AGGREGATE_NAMES = """
     any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor
     bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop
@@ -142,7 +142,7 @@ def _check_table(source: Source, table: exp.Expr, default: Span) -> None:
 
 
 def _refuse_joins(source: Source, tokens: Sequence[Token]) -> None:
-    """Refuse every join but the inner one; a comma and CROSS JOIN differ in their tokens only."""
+    """Refuse every join but the inner one; CROSS JOIN is an inner join whose conditions stand in WHERE."""
     for i, depth in enumerate(depths(tokens)):
         words = [source.words([token]).upper() for token in tokens[i : i + 3]]
         if depth == 0 and words[0] in _JOIN_WORDS and "JOIN" in words[1:]:

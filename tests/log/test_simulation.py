@@ -19,7 +19,7 @@ from penstock.log.files import open_files
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges
-from tests.log.world import DIGEST, WHOLE, Row, World, query
+from tests.log.world import DIGEST, NONE, WHOLE, Row, World, query
 
 PREDICATES = ("p0", "p1", "p2")
 MANY = tuple(f"w{number:02d}" for number in range(70))
@@ -59,7 +59,7 @@ def workloads(draw):
                 f"q{number}",
                 draw(ranges(15)),
                 draw(st.sampled_from(("AB", "AB", "AC", "AA"))),
-                keys=draw(st.sampled_from((WHOLE, WHOLE, DIGEST))),
+                keys=draw(st.sampled_from((WHOLE, WHOLE, DIGEST, NONE))),
                 left=[*left, *(MANY if left and draw(st.booleans()) else ())],
                 right=right,
                 sink=draw(st.sampled_from((Sink("table"), Sink("table"), Sink("parquet"), Sink("noop")))),
@@ -165,6 +165,8 @@ WORKLOAD = [
     query("named", Range.window(50, 50), keys=DIGEST),
     query("third", Range.window(100, 1), streams="AC", left=["p2"]),
     query("itself", Range(1, 60), streams="AA", left=["p0"]),
+    query("everyone", Range.window(15, 15), keys=NONE, right=["p1"]),
+    query("anyone", Range(-30, 5), keys=NONE, sink=Sink("parquet")),
 ]
 
 
@@ -228,7 +230,8 @@ def test_the_results_are_those_of_duckdb():
                 )
                 connection.register(name, table)
             for one in world.plan.queries:
-                conditions = ["l.k = r.k", f"r.t - l.t >= {one.window.lo}", f"r.t - l.t < {one.window.hi}"]
+                conditions = [f"r.t - l.t >= {one.window.lo}", f"r.t - l.t < {one.window.hi}"]
+                conditions += ["l.k = r.k"] if one.keys else []
                 conditions += [f"l.{each}" for each in one.left_predicates]
                 conditions += [f"r.{each}" for each in one.right_predicates]
                 sql = f"SELECT l.id, r.id FROM {one.left} l, {one.right} r WHERE {' AND '.join(conditions)}"

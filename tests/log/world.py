@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from penstock.plan.group import Group
 
 COLUMNS = (Column("id", "bigint"), Column("k", "bigint"), Column("name", "string"), Column("ts", "timestamp"))
-WHOLE, DIGEST = (Key("k", "k"),), (Key("name", "name"),)
+WHOLE, DIGEST, NONE = (Key("k", "k"),), (Key("name", "name"),), ()
 TIMESTAMP = pa.timestamp("us", "UTC")
 TYPES = {"id": pa.int64(), "k": pa.int64(), "name": pa.string(), "ts": TIMESTAMP}
 
@@ -102,7 +102,7 @@ class Source:
         timed = [row for row in batch if row.time is not None]
         timely = [row for row in timed if before is None or row.time >= before]
         self.late += len(timed) - len(timely)
-        self.rows.append([row for row in timely if row.key is not None])
+        self.rows.append(timely)
         newest = max((row.time - self.lateness for row in timely), default=None)
         self.watermarks.append(max((each for each in (before, newest) if each is not None), default=None))
 
@@ -286,6 +286,8 @@ class World:
             whole, digested = key_names(number, log)
             digests = [None if name is None else crc32(name.encode()) << 31 for name in names]
             columns[whole] = pa.array(keys if log.whole_key else digests, pa.int64())
+            if not log.key:
+                columns[whole] = pa.array([0] * len(rows), pa.int64())
             columns |= {each: pa.array(names, pa.string()) for each in digested}
             for word, bits in enumerate(bit_names(number, log)):
                 mine = log.predicates[64 * word : 64 * word + 64]
@@ -317,12 +319,13 @@ class World:
 
     # --- what is true ---------------------------------------------------------------------------------
 
-    def events(self, stream: str, batches: int | None = None) -> list[Event]:
-        """List the rows of a stream's first batches as the reference sees them."""
+    def events(self, stream: str, keyed: bool, batches: int | None = None) -> list[Event]:
+        """List the rows of a stream's first batches as the reference sees them; without a key all have the same."""
         return [
-            Event(row.key, row.time or 0, row)
+            Event(row.key if keyed else 0, row.time or 0, row)
             for batch in self.sources[stream].rows[:batches]
             for row in batch
+            if row.key is not None or not keyed
         ]
 
     def expected(
@@ -331,8 +334,8 @@ class World:
         """Join in nested loops the first batches of both streams, leaving out rows below the floors."""
         lows = [-(1 << 62) if floor is None else floor for floor in floors]
         pairs = nested_loop_join(
-            [event for event in self.events(one.left, cursor[0]) if event.time >= lows[0]],
-            [event for event in self.events(one.right, cursor[1]) if event.time >= lows[1]],
+            [event for event in self.events(one.left, bool(one.keys), cursor[0]) if event.time >= lows[0]],
+            [event for event in self.events(one.right, bool(one.keys), cursor[1]) if event.time >= lows[1]],
             one.window,
             lambda row: set(one.left_predicates) <= row.name.holds,  # type: ignore[union-attr]
             lambda row: set(one.right_predicates) <= row.name.holds,  # type: ignore[union-attr]
@@ -434,7 +437,7 @@ class World:
         ((i, j),) = set(self.ledger.groups[group.id].cursors)
         horizon = self.sources[partner].watermarks[j if side == "l" else i]
         needed = []
-        for event in self.events(group.log(side).stream):
+        for event in self.events(group.log(side).stream, bool(group.signature.keys)):
             row = event.name
             for member in group.members:
                 window = group.chain.held(member.query.window)

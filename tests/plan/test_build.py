@@ -134,6 +134,23 @@ def test_groups_that_join_a_stream_on_one_key_share_its_log():
     assert [log.key[0].expression for log in plan.logs_of("A")] == ["k", "name"]
 
 
+def test_joins_without_an_equality_share_one_log_per_stream_whatever_their_conditions():
+    """Also with another partner; and the log has no key to look up, so it is none of those sorted by one."""
+    plan = plan_of(
+        replace(PAIR, keys=(), residual=("l.n < r.n",)),
+        replace(PAIR, name="band", keys=(), residual=("ABS(l.n - r.n) < 5",)),
+        replace(PAIR, name="cross", keys=(), right="C"),
+        replace(PAIR, name="keyed"),
+    )
+    assert [[each.query.name for each in group.members] for group in plan.groups] == [
+        ["q", "band"], ["cross"], ["keyed"],
+    ]  # fmt: skip
+    assert [(log.stream, log.order) for log in plan.logs] == [
+        ("A", "time alone"), ("B", "time alone"), ("C", "time alone"), ("A", "k"), ("B", "k"),
+    ]  # fmt: skip
+    assert all(log.whole_key and not log.plain_key for log in plan.logs if not log.key)
+
+
 def test_only_streams_that_somebody_reads_are_in_the_plan():
     assert [each.name for each in plan_of(PAIR).streams] == ["A", "B"]
 
@@ -195,9 +212,7 @@ def test_a_plan_without_a_log_that_a_group_reads_is_refused():
         Plan(plan.streams, plan.logs[:1], plan.groups, plan.queries)
 
 
-def test_a_log_without_key_or_with_a_predicate_twice_is_refused():
-    with pytest.raises(InputError, match="no key"):
-        LogPlan("a", "A", (), (), ())
+def test_a_log_with_a_predicate_twice_is_refused():
     with pytest.raises(InputError, match="predicate twice"):
         LogPlan("a", "A", (KeyPart("k", "bigint"),), ("id > 0", "id > 0"), ())
 

@@ -27,7 +27,7 @@ def chains(most=6):
 
 
 _pairs = st.sampled_from([("A", "B"), ("A", "C"), ("B", "B"), ("B", "C")])
-_keys = st.sampled_from([(KEYS[0],), (KEYS[1],), (KEYS[2],), tuple(sorted(KEYS[::2]))])
+_keys = st.sampled_from([(KEYS[0],), (KEYS[1],), (KEYS[2],), tuple(sorted(KEYS[::2])), ()])
 _predicates = st.sampled_from([(), PREDICATES[:1], PREDICATES[:2], PREDICATES[1:]])
 _columns = st.sampled_from([frozenset(), frozenset({"id"}), frozenset({"id", "ts"}), frozenset({"n"})])
 _rest = st.sampled_from(

@@ -136,6 +136,32 @@ def test_keys_are_sorted_whatever_their_order_and_come_from_on_where_and_using()
     assert bind("SELECT 1 FROM B INNER JOIN A USING (K, Day) WINDOW 1 s").keys == keys
 
 
+@pytest.mark.parametrize(
+    ("condition", "residual"),
+    [
+        ("WHERE A.v < B.w", ("l.v < r.w",)),
+        ("WHERE ABS(A.v - B.w) < 5", ("ABS(l.v - r.w) < 5",)),
+        ("WHERE A.v BETWEEN B.w - 5 AND B.w + 5", ("l.v <= r.w + 5", "l.v >= r.w - 5")),
+        ("WHERE A.k <=> B.k", ("l.k IS NOT DISTINCT FROM r.k",)),
+        ("WHERE A.k = B.k OR A.n = B.n", ("l.k = r.k OR l.n = r.n",)),
+        ("WHERE A.k + B.k = 7", ("l.k + r.k = 7",)),
+        ("WHERE A.v > 30 AND B.w < 2", ()),
+        ("", ()),
+    ],
+)
+@pytest.mark.parametrize("tables", ["A, B", "A JOIN B", "B CROSS JOIN A"])
+def test_a_join_without_an_equality_has_no_key_and_keeps_its_conditions(tables, condition, residual):
+    query = bind(f"SELECT A.v FROM {tables} {condition} WINDOW 1 s")
+    assert (query.keys, query.residual) == ((), residual)
+
+
+def test_all_joins_without_an_equality_have_one_signature():
+    conditions = ("A.v < B.w", "ABS(A.n - B.n) < 5", "A.name LIKE B.name", "A.v > 1", "TRUE")
+    queries = [bind(f"SELECT A.v FROM A, B WHERE {each} WINDOW 1 s") for each in conditions]
+    assert len({each.signature for each in queries}) == 1
+    assert where("A.v < B.w").signature != queries[0].signature
+
+
 def test_a_self_join_keeps_its_order():
     query = bind("SELECT x.v, y.v FROM A x, A y WHERE x.k = y.n AND x.v > 1 AND y.ts > x.ts WINDOW 1 s")
     assert (query.left, query.right, query.keys) == ("A", "A", (Key("k", "n", "bigint"),))
