@@ -253,6 +253,7 @@ class Joiner(threading.Thread):
             parts=self.spark.sparkContext.defaultParallelism,
             narrow=not group.pulled,
             keyed=bool(group.signature.keys),
+            comparisons=tuple(group.comparisons().items()),
         )
 
     def _side_task(self, ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:

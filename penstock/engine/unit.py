@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.deliver import set_columns
+from penstock.join.compare import Check, with_near_columns
 from penstock.join.equality import with_equal_keys
 from penstock.join.probe import Wanted, probe
 from penstock.join.sets import query_sets, to_words
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.join.probe import Pairs
     from penstock.log.files import Files
+    from penstock.sql.comparisons import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class UnitTask:
     """Whether a row looks no farther than the queries that accept it; not where selections come last."""
     keyed: bool = True
     """Whether the rows have a key; if not, the tasks cannot divide them by its hash."""
+    comparisons: tuple[tuple[Comparison, int], ...] = ()
+    """Comparisons of columns, each with the set of queries that want no pair that fails it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,29 +166,39 @@ def _pairs(
     for found in probe(
         mine, theirs, axis.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=task.narrow
     ):
-        equal = _check_keys(found, batch, state)
-        if len(equal):
-            yield _record_batch(task, equal, left, right, batch_is_left=batch_is_left)
+        placed = found.moved(batch.probing, state.probed)
+        equal = _check_keys(placed, batch.segment, state.segment)
+        tested = _check_columns(task, equal, left.segment, right.segment, batch_is_left=batch_is_left)
+        if len(tested):
+            yield _record_batch(task, tested, left.segment, right.segment, batch_is_left=batch_is_left)
 
 
-def _check_keys(found: Pairs, batch: _Portion, state: _Portion) -> Pairs:
+def _check_keys(found: Pairs, batch: SegmentRows, state: SegmentRows) -> Pairs:
     """Drop pairs whose hashes are equal but whose keys are not."""
-    mine, theirs = batch.segment.keys(), state.segment.keys()
-    if not mine:
-        return found
-    return with_equal_keys(found, [key[batch.probing] for key in mine], [key[state.probed] for key in theirs])
+    mine, theirs = batch.keys(), state.keys()
+    return with_equal_keys(found, mine, theirs) if mine else found
+
+
+def _check_columns(
+    task: UnitTask, found: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
+) -> Pairs:
+    """Drop pairs that no query wants because the columns they compare are too far apart."""
+    checks = [
+        Check(each, left.column(each.left), right.column(each.right), to_words([queries], task.queries)[0])
+        for each, queries in task.comparisons
+        if left.has(each.left) and right.has(each.right)
+    ]
+    return with_near_columns(found, checks, batch_is_left=batch_is_left) if checks else found
 
 
 def _record_batch(
-    task: UnitTask, found: Pairs, left: _Portion, right: _Portion, *, batch_is_left: bool
+    task: UnitTask, found: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
 ) -> pa.RecordBatch:
     """Gather the columns of the pairs."""
-    batch, state = (left, right) if batch_is_left else (right, left)
-    places = _places(batch.probing, found.batch), _places(state.probed, found.state)
-    left_places, right_places = places if batch_is_left else reversed(places)
+    left_rows, right_rows = (found.batch, found.state) if batch_is_left else (found.state, found.batch)
     columns: dict[str, pa.Array] = {
-        "l": _gather(left.segment, left_places, task.left.columns),
-        "r": _gather(right.segment, right_places, task.right.columns),
+        "l": _gather(left, left_rows, task.left.columns),
+        "r": _gather(right, right_rows, task.right.columns),
         "level": pa.array(found.level),
     }
     if found.sets is not None:
@@ -192,15 +206,11 @@ def _record_batch(
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _places(taken: slice, rows: NDArray[np.int64]) -> pa.Array:
-    """Turn row numbers in a portion into row numbers in its segment."""
-    return pa.array(taken.start + rows * (taken.step or 1))
-
-
 def _gather(
-    segment: SegmentRows, places: pa.Array, columns: Sequence[tuple[str, pa.DataType]]
+    segment: SegmentRows, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
 ) -> pa.StructArray:
     """Collect some columns of some rows of a segment as one struct; one it lacks is null, and nobody reads it."""
+    places = pa.array(rows)
     if not columns:  # Arrow needs a field to know the length of a struct
         return pa.StructArray.from_arrays([pa.nulls(len(places), pa.int8())], ["nothing"])
     arrays = [

@@ -63,6 +63,11 @@ def _side_by_side(column: NDArray[_Number]) -> NDArray[_Number]:
     return packed
 
 
+def _places(rows: Ints, part: slice) -> Ints:
+    """Turn row numbers of a part into those of the whole."""
+    return part.start + rows * (part.step or 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Pairs found: row numbers in batch and segment, the level of each, and the queries that want it.
@@ -79,6 +84,10 @@ class Pairs:
     def __len__(self) -> int:
         """Count the pairs."""
         return self.batch.size
+
+    def moved(self, batch: slice, state: slice) -> Pairs:
+        """Give row numbers in the whole segments, of which batch and state were these parts."""
+        return Pairs(_places(self.batch, batch), _places(self.state, state), self.level, self.sets)
 
     def only(self, these: NDArray[np.bool_]) -> Pairs:
         """Keep some of the pairs."""

@@ -11,11 +11,14 @@ The arrays here have the types of the real ones: mapped segments are read-only, 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.join.compare import Check, with_near_columns
 from penstock.join.keys import mix
 from penstock.join.order import merge_runs
-from penstock.join.probe import Rows, Wanted, probe
+from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.sets import count_members
+from penstock.sql.comparisons import Comparison
 
 
 def warm_up() -> None:
@@ -35,6 +38,18 @@ def warm_up() -> None:
         for state in (segment, plain):
             for found in probe(batch, state, cuts, batch_is_left=True, wanted=wanted):
                 count_members(found.sets if found.sets is not None else everyone, 1)
+    _warm_comparisons(found)
+
+
+def _warm_comparisons(found: Pairs) -> None:
+    """Compare columns of the types that are common; for others a kernel is compiled when they are."""
+    whole, rounded = (Comparison("", "", 0, 0, (1, 1), slack) for slack in (None, 0.5))
+    kinds = {whole: (pa.int32(), pa.int64()), rounded: (pa.float64(),)}
+    for comparison, types in kinds.items():
+        for kind in types:
+            column = pa.array([0, 1, 2, None], kind)
+            check = Check(comparison, column, column, np.ones(1, np.uint64))
+            with_near_columns(found, [check], batch_is_left=True)
 
 
 def _mapped(array: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from penstock.sql.comparisons import Comparison
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ def _stream(data: Mapping[str, Any]) -> Stream:
     return Stream(**{**data, "columns": columns, "options": _options(data["options"])})
 
 
+def _comparison(data: Mapping[str, Any]) -> Comparison:
+    """Read one comparison of columns."""
+    return Comparison(**{**data, "limits": tuple(data["limits"])})
+
+
 def _query(data: Mapping[str, Any]) -> Query:
     """Read one query."""
     outputs = tuple(
@@ -62,6 +68,7 @@ def _query(data: Mapping[str, Any]) -> Query:
             "left_predicates": tuple(data["left_predicates"]),
             "right_predicates": tuple(data["right_predicates"]),
             "residual": tuple(data["residual"]),
+            "comparisons": tuple(_comparison(each) for each in data.get("comparisons", ())),
             "left_columns": frozenset(data["left_columns"]),
             "right_columns": frozenset(data["right_columns"]),
             "sink": Sink(data["sink"]["kind"], _options(data["sink"]["options"])),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.plan.share import Part
     from penstock.plan.stored import LogPlan
+    from penstock.sql.comparisons import Comparison
     from penstock.sql.query import Query, Range, Side, Signature
 
 
@@ -102,7 +103,7 @@ class Group:
     @property
     def selective(self) -> bool:
         """Say whether some pair of the chain is not for all readers of its level, or (in a gap) for nobody."""
-        choosy = any(each.left_mask or each.right_mask for each in self.members)
+        choosy = any(each.left_mask or each.right_mask or each.query.comparisons for each in self.members)
         divided = any(self.part(side) != WHOLE for side in SIDES)
         return self.mixed or choosy or divided or not all(self.level_sets())
 
@@ -138,6 +139,14 @@ class Group:
             sum(1 << number for number, member in enumerate(self.members) if _reads(member, level))
             for level in range(len(self.chain.bounds) - 1)
         ]
+
+    def comparisons(self) -> dict[Comparison, int]:
+        """Give each comparison of columns that pairs are tested by, and the queries that make it, as bits."""
+        found: dict[Comparison, int] = {}
+        for number, member in enumerate(self.members):
+            for each in member.query.comparisons:
+                found[each] = found.get(each, 0) | 1 << number
+        return found
 
     def reaches(self, side: Side) -> list[int]:
         """List how long a row of one side is held for each query: to the end of the slice in which its window ends."""

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from penstock.errors import SqlError, did_you_mean
+from penstock.sql.canonical import show
+from penstock.sql.comparisons import Comparison, read_comparison
 from penstock.sql.conditions import Conditions, classify
 from penstock.sql.names import Input, Scope
 from penstock.sql.options import check_query_options
@@ -94,6 +96,7 @@ def bind_tokens(
         left_predicates=conditions.sorted_predicates("l"),
         right_predicates=conditions.sorted_predicates("r"),
         residual=conditions.sorted_residual(),
+        comparisons=_comparisons(scope, conditions),
         left_columns=_columns_read([*trees, *conditions.residual], "l"),
         right_columns=_columns_read([*trees, *conditions.residual], "r"),
         sink=sink,
@@ -190,6 +193,12 @@ def _empty(scope: Scope, conditions: Conditions, query: str) -> SqlError:
     """Say that the conditions on time exclude each other."""
     message = f"window of {query} is empty: its conditions on time leave no pair of rows"
     return scope.error(message, conditions.bounds[-1][1])
+
+
+def _comparisons(scope: Scope, conditions: Conditions) -> tuple[Comparison, ...]:
+    """Find the residual conditions that bound a difference of two columns."""
+    found = (read_comparison(scope, each) for each in sorted(conditions.residual, key=show))
+    return tuple(dict.fromkeys(each for each in found if each))
 
 
 def _columns_read(trees: Sequence[exp.Expr], side: Side) -> frozenset[str]:

@@ -21,9 +21,12 @@ Out: `penstock.plan` groups queries by `Query.signature` and shares what they sh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.sql.comparisons import Comparison
 
 SECOND = 1_000_000
 """One second in the unit of time used everywhere inside: the microsecond."""
@@ -175,6 +178,8 @@ class Query:
     left_predicates: tuple[str, ...] = ()
     right_predicates: tuple[str, ...] = ()
     residual: tuple[str, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    """What the residual says of differences of columns, to be tested before the residual itself is evaluated."""
     left_columns: frozenset[str] = frozenset()
     """Columns of the left stream that outputs and residual read (predicates and keys not counted)."""
     right_columns: frozenset[str] = frozenset()

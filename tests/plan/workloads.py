@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from penstock.sql.comparisons import Comparison
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
 COLUMNS = (
@@ -33,7 +34,12 @@ _columns = st.sampled_from([frozenset(), frozenset({"id"}), frozenset({"id", "ts
 _rest = st.sampled_from(
     [
         {"outputs": (Output("id", "l.id", ("l", "id")),)},
-        {"outputs": (Output("two", "l.id + r.id"),), "residual": ("l.n < r.n",), "text": "SELECT ünïcode"},
+        {
+            "outputs": (Output("two", "l.id + r.id"),),
+            "residual": ("l.n < r.n",),
+            "text": "SELECT ünïcode",
+            "comparisons": (Comparison("n", "n", None, -1, (7, 7)),),
+        },
         {"outputs": (), "sink": Sink("parquet", (("path", "out/it"),)), "options": (("order", "none"),)},
     ]
 )

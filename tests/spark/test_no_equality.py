@@ -58,6 +58,26 @@ def test_every_kind_of_condition_is_exact_beside_keyed_joins_and_across_a_restar
         assert len(engine.plan.groups) == 2
 
 
+def test_pairs_that_no_query_can_want_never_reach_spark(spark, tmp_path):
+    """Of whole numbers exactly the results are handed on, whatever the other query's condition; with a key as well."""
+    random = Random(9)
+    feeds = make_feeds(random, tmp_path)
+    for feed in feeds:
+        feed.append_cut(random_rows(random, 80), [30])
+    for name, keys in (("keyless", ()), ("keyed", ("a.k = b.k",))):
+        near, far = (
+            Spec(each, *feeds, keys, Window("both", 8 * GRID), (where,), IDS)
+            for each, where in (("near", "abs(a.v - b.v) <= 2"), ("far", "a.v + 60 < b.v"))
+        )
+        run = Run(spark, tmp_path / name, [near, far])
+        run.once()
+        run.check(name)
+        with run.engine() as engine:
+            assert [each.pairs for each in engine.status().groups] == [
+                answer(near).total() + answer(far).total()
+            ]
+
+
 def test_a_stream_is_joined_with_itself_without_an_equality(spark, tmp_path):
     random = Random(4)
     feed, _ = make_feeds(random, tmp_path)

@@ -1,0 +1,212 @@
+"""Conditions on pairs that are comparisons of two columns: cheap to test before Spark is asked.
+
+Spark SQL decides every condition on a pair; but a pair has to be written out and handed to Spark first, which is dear
+for a condition that few pairs satisfy.  Many such conditions bound the difference of two columns::
+
+    l.v < r.v                           d = l.v - r.v       d <= -1  (whole numbers)
+    ABS(l.v - r.v) <= 5                                     -5 <= d <= 5
+    l.x >= r.x - 0.5                                        d >= -0.5, give or take a rounding
+
+A `Comparison` is that bound, made *wide enough*: a pair it refuses is one for which Spark would not say true, whatever
+Spark makes of NaN, of rounding, or of an overflow; a pair it lets pass is still for Spark to decide.
+
+In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested by `penstock.join.compare`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.sql.canonical import MIRROR
+
+if TYPE_CHECKING:
+    from penstock.sql.names import Scope
+
+_WHOLE = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+"""Types of whole numbers, and the bits of their values."""
+_FLOATING = {"float", "double"}
+_TIMES = {"date", "timestamp", "timestamp_ntz"}
+_LONG = (1 << 63) - 1
+
+_ROUNDING = {True: 2.0**-19, False: 2.0**-48}
+"""The share of the values' size that a few roundings cannot exceed, where a FLOAT is among them and where not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``least <= l.left - r.right <= most``; None where there is no bound.
+
+    A value beyond `limit` (of its side) may overflow in Spark's own arithmetic, so such a pair passes.  `slack` is
+    None for whole numbers, which are compared exactly; else it is the share of the values' size by which two ways of
+    rounding may differ, and `size` is the size of the constants.
+    """
+
+    left: str
+    right: str
+    least: float | None
+    most: float | None
+    limits: tuple[int | None, int | None]
+    slack: float | None = None
+    size: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """``left * l.column + right * r.column + constant``; `size` adds up the constants without their signs."""
+
+    left: int = 0
+    right: int = 0
+    names: tuple[str, str] = ("", "")
+    constant: Fraction = Fraction(0)
+    size: Fraction = Fraction(0)
+    computed: bool = False
+    """Whether some arithmetic is done on a column, which may overflow or round."""
+
+    def negated(self) -> _Sum:
+        """Give the same with all signs turned."""
+        return replace(self, left=-self.left, right=-self.right, constant=-self.constant)
+
+    def plus(self, other: _Sum) -> _Sum | None:
+        """Add two sums; None if they read the same side."""
+        if (self.left and other.left) or (self.right and other.right):
+            return None
+        names = (self.names[0] or other.names[0], self.names[1] or other.names[1])
+        return _Sum(
+            self.left + other.left,
+            self.right + other.right,
+            names,
+            self.constant + other.constant,
+            self.size + other.size,
+            self.computed or other.computed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a comparison says of ``d``: bounds, and whether each is left out itself."""
+
+    least: Fraction | None = None
+    most: Fraction | None = None
+    strict: bool = False
+
+
+def read_comparison(scope: Scope, condition: exp.Expr) -> Comparison | None:
+    """Read a residual condition that bounds the difference of two columns; None when it is something else."""
+    if type(condition) not in {exp.LT, exp.LTE, exp.GT, exp.GTE}:
+        return None
+    inner = _absolute(condition.this)
+    left, right = _read(inner or condition.this), _read(condition.expression)
+    zero = left and right and left.plus(right.negated())
+    if left is None or right is None or not zero or zero.left * zero.right != -1:
+        return None
+    if not inner:
+        return _typed(scope, zero, _solve(zero, type(condition)))
+    if isinstance(condition, (exp.GT, exp.GTE)) or right.left or right.right:
+        return None
+    return _typed(scope, zero, _within(left, right.constant, strict=isinstance(condition, exp.LT)))
+
+
+def _absolute(tree: exp.Expr) -> exp.Expr | None:
+    """Give what stands inside ``ABS(...)``."""
+    if isinstance(tree, exp.Anonymous) and tree.name.upper() == "ABS" and len(tree.expressions) == 1:
+        found: exp.Expr = tree.expressions[0]
+        return found
+    return None
+
+
+def _read(tree: exp.Expr) -> _Sum | None:
+    """Read a sum of columns and constants."""
+    if isinstance(tree, exp.Paren):
+        return _read(tree.this)
+    if isinstance(tree, exp.Column):
+        is_left = tree.table == "l"
+        return _Sum(left=1, names=(tree.name, "")) if is_left else _Sum(right=1, names=("", tree.name))
+    if isinstance(tree, exp.Literal):
+        return _constant(tree)
+    if isinstance(tree, exp.Neg):
+        inner = _read(tree.this)
+        return inner and _arithmetic(inner.negated())
+    if isinstance(tree, (exp.Add, exp.Sub)):
+        first, second = _read(tree.this), _read(tree.expression)
+        both = first and second and first.plus(second if isinstance(tree, exp.Add) else second.negated())
+        return both and _arithmetic(both)
+    return None
+
+
+def _constant(literal: exp.Literal) -> _Sum | None:
+    """Read a plain number; one with an exponent is a DOUBLE in Spark, and rounds what is added to it."""
+    if literal.is_string or not literal.name.replace(".", "", 1).isdecimal():
+        return None
+    return _Sum(constant=Fraction(literal.name), size=Fraction(literal.name))
+
+
+def _arithmetic(found: _Sum) -> _Sum:
+    """Note that something was computed, unless of constants only."""
+    return replace(found, computed=bool(found.left or found.right))
+
+
+def _solve(zero: _Sum, kind: type[exp.Expr]) -> _Bounds:
+    """Solve ``zero <kind> 0`` for d."""
+    if zero.left < 0:
+        zero, kind = zero.negated(), MIRROR[kind]
+    strict = kind in {exp.LT, exp.GT}
+    if kind in {exp.LT, exp.LTE}:
+        return _Bounds(most=-zero.constant, strict=strict)
+    return _Bounds(least=-zero.constant, strict=strict)
+
+
+def _within(inner: _Sum, far: Fraction, *, strict: bool) -> _Bounds:
+    """Solve ``ABS(inner) <= far`` for d."""
+    middle = -inner.constant * inner.left
+    return _Bounds(middle - far, middle + far, strict)
+
+
+def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
+    """Make the bounds as wide as the types of the columns ask for; None for types that are not compared here."""
+    sides = zip(("l", "r"), zero.names, strict=True)
+    found = [scope.side(side).stream.column(name) for side, name in sides]  # type: ignore[arg-type]
+    kinds = [each.type if each else "" for each in found]
+    if set(kinds) <= set(_WHOLE):
+        return _whole(zero, bounds, min(_most(kind, zero) for kind in kinds))
+    if kinds[0] == kinds[1] and kinds[0] in _TIMES and not zero.computed and not zero.size:
+        return _whole(zero, bounds, _LONG // 2)
+    if set(kinds) <= {*_WHOLE, *_FLOATING}:
+        return _rounded(zero, bounds, kinds)
+    return None
+
+
+def _most(kind: str, zero: _Sum) -> int:
+    """Give the value up to which no step of a computation in this type can overflow: both columns, all constants."""
+    bits = _WHOLE[kind] if zero.computed else _WHOLE["bigint"]
+    return ((1 << bits) - 1 - ceil(zero.size)) // 2
+
+
+def _whole(zero: _Sum, bounds: _Bounds, limit: int) -> Comparison | None:
+    """Bound whole numbers: exactly."""
+    least, most = bounds.least, bounds.most
+    if limit < 0:
+        return None
+    return Comparison(
+        *zero.names,
+        None if least is None else floor(least) + 1 if bounds.strict else ceil(least),
+        None if most is None else ceil(most) - 1 if bounds.strict else floor(most),
+        (limit, limit),
+    )
+
+
+def _rounded(zero: _Sum, bounds: _Bounds, kinds: list[str]) -> Comparison:
+    """Bound numbers of which at least one is floating: give or take more than any order of rounding may differ."""
+    first, second = (_most(kind, zero) if kind in _WHOLE else None for kind in kinds)
+    return Comparison(
+        *zero.names,
+        None if bounds.least is None else float(bounds.least),
+        None if bounds.most is None else float(bounds.most),
+        (first, second),
+        slack=_ROUNDING["float" in kinds],
+        size=float(zero.size),
+    )
