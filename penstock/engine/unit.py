@@ -10,7 +10,7 @@ A group at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) i
     ΔA      |  ΔA ⋈ B[0, j')             |
             +----------------------------+
 
-The job is a map over shares of the pairs (`penstock.join.shares`); no row is moved between tasks.  Each task maps the
+The job is a map over shares of the pairs (`penstock.join.divide`); no row is moved between tasks.  Each task maps the
 segments, finds its rows in each, probes, gathers the columns asked for, and delivers.
 
 In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.deliver`).
@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from penstock.engine.deliver import set_columns
 from penstock.join.compare import Check, with_near_columns
+from penstock.join.divide import Division
 from penstock.join.equality import with_equal_keys
 from penstock.join.probe import Wanted, probe
 from penstock.join.sets import query_sets, to_words
-from penstock.join.shares import Share
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
@@ -129,11 +129,11 @@ def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
 
 def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part: int) -> list[_Portion]:
     """Map segments and find this task's rows in each."""
-    share = Share(part, task.parts, task.keyed)
+    division = Division(part, task.parts, task.keyed)
     portions = []
     for number, stretch in enumerate(stretches):
         segment = read_segment(task.files, stretch.name)
-        probed, probing = share.probed(segment.rows.h), share.probing(segment.rows.h, number)
+        probed, probing = division.probed(segment.rows.h), division.probing(segment.rows.h, number)
         if probed.start < probed.stop:
             masks, shunned = side.masks[stretch.layout], side.shunned[stretch.layout]
             sets = query_sets(segment.table, masks, shunned) if task.selective else _NO_SETS

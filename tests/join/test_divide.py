@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.join.divide import Division
 from penstock.join.probe import Rows, probe
-from penstock.join.shares import Share
 from tests.join.drawn import examples
 
 times = st.lists(st.integers(0, 40), max_size=30).map(sorted)
@@ -28,8 +28,8 @@ def test_the_tasks_together_meet_every_pair_in_the_window_once(mine, theirs, par
     met = Counter()
     batch, state = keyless(mine), keyless(theirs)
     for part in range(parts):
-        share = Share(part, parts, keyed=False)
-        probing, probed = share.probing(batch.h, number), share.probed(state.h)
+        division = Division(part, parts, keyed=False)
+        probing, probed = division.probing(batch.h, number), division.probed(state.h)
         for found in probe(
             batch.part(probing), state.part(probed), np.array([-9, 0, 10]), batch_is_left=True
         ):
@@ -44,7 +44,7 @@ def test_the_tasks_together_meet_every_pair_in_the_window_once(mine, theirs, par
 def test_probing_rows_are_dealt_evenly(rows, parts, number):
     hashes = np.zeros(rows, np.uint64)
     dealt = [
-        len(range(rows)[Share(part, parts, keyed=False).probing(hashes, number)]) for part in range(parts)
+        len(range(rows)[Division(part, parts, keyed=False).probing(hashes, number)]) for part in range(parts)
     ]
     assert sum(dealt) == rows
     assert max(dealt) - min(dealt) <= 1
@@ -53,7 +53,7 @@ def test_probing_rows_are_dealt_evenly(rows, parts, number):
 def test_segments_of_one_row_go_to_different_tasks():
     hashes = np.zeros(1, np.uint64)
     takers = [
-        [part for part in range(4) if range(1)[Share(part, 4, keyed=False).probing(hashes, number)]]
+        [part for part in range(4) if range(1)[Division(part, 4, keyed=False).probing(hashes, number)]]
         for number in range(4)
     ]
     assert sorted(takers) == [[0], [1], [2], [3]]
@@ -62,5 +62,5 @@ def test_segments_of_one_row_go_to_different_tasks():
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_with_a_key_a_task_probes_and_is_probed_in_its_range_of_hashes(part):
     hashes = np.sort(np.random.default_rng(0).integers(0, 1 << 63, 50).astype(np.uint64) * np.uint64(2))
-    share = Share(part, 3, keyed=True)
-    assert share.probing(hashes, 5) == share.probed(hashes)
+    division = Division(part, 3, keyed=True)
+    assert division.probing(hashes, 5) == division.probed(hashes)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Division:
     """What one of `parts` tasks takes of a unit."""
 
     part: int
@@ -37,9 +37,9 @@ class Share:
         """Find the rows of a segment that are looked up in this task.
 
         >>> import numpy as np
-        >>> Share(1, 2, keyed=True).probed(np.array([1, 1 << 63], np.uint64))
+        >>> Division(1, 2, keyed=True).probed(np.array([1, 1 << 63], np.uint64))
         slice(1, 2, None)
-        >>> Share(1, 2, keyed=False).probed(np.zeros(5, np.uint64))
+        >>> Division(1, 2, keyed=False).probed(np.zeros(5, np.uint64))
         slice(0, 5, None)
         """
         if not self.keyed:
@@ -52,7 +52,7 @@ class Share:
         The first row of each segment goes to another task, so that segments of few rows are dealt out too.
 
         >>> import numpy as np
-        >>> [Share(part, 2, keyed=False).probing(np.zeros(5, np.uint64)) for part in range(2)]
+        >>> [Division(part, 2, keyed=False).probing(np.zeros(5, np.uint64)) for part in range(2)]
         [slice(0, 5, 2), slice(1, 5, 2)]
         """
         if self.keyed:
