@@ -13,7 +13,7 @@ from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges
 from tests.log.test_simulation import PREDICATES, folders, in_folder, random_row, run
-from tests.log.world import Row, World, query
+from tests.log.world import NONE, WHOLE, Row, World, query
 
 conditions = st.lists(st.sampled_from(PREDICATES), max_size=2, unique=True)
 
@@ -21,10 +21,12 @@ conditions = st.lists(st.sampled_from(PREDICATES), max_size=2, unique=True)
 @st.composite
 def choosy(draw):
     """A few queries of one signature, most of them with conditions, so that rows are divided in many ways."""
+    keys = draw(st.sampled_from((WHOLE, WHOLE, NONE)))
     return [
         query(
             f"q{number}",
             draw(ranges(15)),
+            keys=keys,
             left=draw(conditions),
             right=draw(conditions),
             sink=draw(st.sampled_from((Sink("table"), Sink("parquet")))),
