@@ -47,7 +47,18 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
     beside = Table.grid(padding=(0, 3))
     beside.add_row(Group(*(slice_table(each) for each in status.groups)), query_table(plan, status))
-    return Group(stream_table(status, rates), beside, *savings(status))
+    return Group(stream_table(status, rates), beside, *savings(status), *_changes(status))
+
+
+def _changes(status: Status) -> list[Text]:
+    """Say how queries share, if it is not the usual way, and why the plan was last changed, if it ever was."""
+    lines = [Text(f"strategy {status.strategy}")] if status.strategy != "mem-opt" else []
+    if len(status.changes) > 1:
+        last = status.changes[-1]
+        lines.append(
+            Text(f"plan changed {len(status.changes) - 1} times, last: {last['reason']} ({last['at']})")
+        )
+    return lines
 
 
 def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Table:

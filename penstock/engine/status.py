@@ -93,6 +93,9 @@ class Status:
     streams: tuple[StreamStatus, ...]
     groups: tuple[GroupStatus, ...]
     queries: tuple[QueryStatus, ...]
+    strategy: str = "mem-opt"
+    changes: tuple[dict[str, Any], ...] = ()
+    """The last changes of plan, the latest at the end: version, reason, and when."""
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""
@@ -115,6 +118,8 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
             )
             for query in plan.queries
         ),
+        strategy=plan.strategy,
+        changes=ledger.changes,
     )
 
 

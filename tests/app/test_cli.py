@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,47 @@ def test_explain_shows_who_reads_each_slice(capfd):
     text = capfd.readouterr().out
     assert "3 queries" in text
     assert "-> climate, mould, ice" in text
+
+
+def test_explain_prices_every_strategy_by_assumption_before_anything_has_run(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", EXAMPLE, "--compare"]) == 0
+    text = capfd.readouterr().out
+    assert "assumed: too little has come to measure it" in text
+    for strategy in ("* mem-opt", "  cpu-opt", "  pull-up", "  push-down", "  isolated"):
+        assert f"  {strategy}" in text
+    assert "mem-opt cuts l  0 s 10 s 1 min 10 min" in text
+    assert re.search(r"mem-opt against pull-up +\d+ % less memory, \d+ % less comparisons", text)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "says"),
+    [
+        ("pull-up", "[0 s, 10 min)          -> climate (to 10 s), mould (to 1 min), ice"),
+        ("push-down", "rows of l   Value > 60 and Value > 95"),
+        ("isolated", "Log Humidity by Room (64-bit key), of query mould"),
+    ],
+)
+def test_explain_shows_how_a_strategy_shares(tmp_path, capfd, strategy, says):
+    script = tmp_path / "job.sql"
+    script.write_text(Path(EXAMPLE).read_text(encoding="utf-8") + f"SET strategy = '{strategy}';")
+    assert main(["explain", str(script)]) == 0
+    said = capfd.readouterr().out
+    assert says in said
+    assert f"* {strategy}" in said
+
+
+def test_a_strategy_that_cannot_be_had_is_refused_with_the_reason(tmp_path, capfd):
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    more = "".join(
+        f"CREATE QUERY q{n} AS SELECT T.Room FROM Temperature T JOIN Humidity H ON T.Room = H.Room "
+        f"WHERE T.Value > {n} WINDOW 1 min;"
+        for n in range(20, 27)
+    )
+    script = tmp_path / "job.sql"
+    script.write_text(f"{text}{more} SET strategy = 'push-down';")
+    assert main(["explain", str(script)]) == 2
+    assert "push-down cannot divide a stream by" in capfd.readouterr().err
 
 
 def test_explain_as_json_is_one_json_value(capfd):

@@ -142,15 +142,32 @@ def test_plan_says_what_an_edited_script_would_change_and_changes_nothing(here, 
     text = text.replace("QUERY climate", "QUERY weather")
     (here / "edited.sql").write_text(text)
     before = printed(capfd, "status", "--state", STATE, "--format", "json")
-    said = printed(capfd, "plan", "edited.sql", "--state", STATE)
+    assert main(["plan", "edited.sql", "--state", STATE]) == 2
+    assert "would lose results: query climate is not among the queries any more" in capfd.readouterr().err
+    said = printed(capfd, "plan", "edited.sql", "--state", STATE, "--accept-loss")
     assert re.search(r"\+ weather +WINDOW 10 s +complete from 2024-01-01 \d\d:\d\d:\d\d UTC", said)
     assert "~ mould        WINDOW 1 min -> WINDOW 2 min, from here on" in said
     assert "- climate      its results stay where they are" in said
     assert "split at r - l = 2 min" in said
     assert "merged at r - l = 1 min" in said
-    assert re.search(r"state: \d+ rows are held, \d+ would be", said)
+    assert re.search(r"state: \d+ rows are held, \d+ of them would be kept", said)
+    assert re.search(r"expected by \w+ rates: [\d,]+ rows held, .* of state", said)
+    assert "lost: query climate" in said
     assert printed(capfd, "status", "--state", STATE, "--format", "json") == before
     assert printed(capfd, "plan", "monitor.sql") == "nothing would change\n"
+
+
+@pytest.mark.usefixtures("here")
+def test_explain_on_a_state_shows_what_was_measured_beside_what_is_predicted(capfd):
+    said = printed(capfd, "explain", "monitor.sql", "--compare")
+    assert "streams (" in said
+    assert re.search(r"l keeps +\d+\.\d% +Value > 60", said)
+    assert re.search(r"\* mem-opt +1 +6 +[\d,]+", said)
+    assert re.search(r"measured +[\d,]+ +[\d,]+ pairs/s", said)
+    assert "mem-opt against isolated" in said
+    costs = json.loads(printed(capfd, "explain", "monitor.sql", "--format", "json"))["costs"]
+    assert costs[0]["found"]["rows"] > 0
+    assert 0 < costs[0]["selectivities"]["l"]["Value > 95"] < costs[0]["selectivities"]["l"]["Value > 60"] < 1
 
 
 @pytest.mark.usefixtures("here")

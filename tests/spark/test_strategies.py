@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from penstock.engine import calibrate
 from penstock.engine.engine import Engine
+from penstock.engine.measure import prices_of
+from penstock.engine.store import Store, peek
 from penstock.errors import InputError
+from penstock.plan.prices import Prices
 from penstock.sql.options import STRATEGIES
 from tests.oracle import answer, same_bag
 from tests.spark.test_online import IDS, Streams, delivered
@@ -70,3 +76,46 @@ def test_what_would_lose_results_is_refused_unless_accepted(spark, tmp_path):
     got, status = run(spark, tmp_path, streams, [kept], "isolated", accept_loss=True)
     assert got["kept"] <= answer(kept)
     assert status.queries[0].complete_from is not None
+
+
+def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark, tmp_path):
+    """Writing rows again is made dear: the slices that save state by it are merged, and the journal says why."""
+    streams = Streams(tmp_path)
+    specs = [streams.spec("short", 4), streams.spec("long", 12, "a.v > 80", "b.v > 80")]
+    store = Store(str(tmp_path / "state"))
+    store.commit({"kind": "prices", "prices": Prices(rewrite=100.0, unit=0.0, row=0.0).to_json()})
+    store.close()
+    with Engine(tmp_path / "state", spark, settings={"strategy": "cpu-opt"}) as engine:
+        engine.script(streams.script(*specs))
+        engine.start()
+        for _ in range(20):
+            streams.grow()
+            engine.process_available()
+            if len(engine.status().changes) > 1:
+                break
+        streams.grow()
+        engine.process_available()
+        status = engine.status()
+        assert [len(group.slices) for group in status.groups] == [2]
+        assert re.match(
+            r"cut a ⋈ b anew, 2 slices in place of 4: \d+% less work expected", status.changes[-1]["reason"]
+        )
+        assert "-> short (to 4 s), long" in engine.explain()
+        for spec in specs:
+            same_bag(delivered(engine, spec.name), answer(spec), spec.name)
+
+
+def test_prices_are_measured_by_the_engines_own_jobs_and_kept_with_the_state(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(calibrate, "ROWS", 2_000)
+    monkeypatch.setattr(calibrate, "ROUNDS", 2)
+    told = []
+    state = Store(str(tmp_path / "state"))
+    prices = calibrate.Bench(spark, state.files, told.append).prices()
+    state.commit({"kind": "prices", "prices": prices.to_json()})
+    assert prices_of(state.ledger) == prices
+    state.close()
+    assert prices.unit > 0
+    assert prices.rewrite > 0
+    assert len(told) == 2
+    assert prices_of(peek(str(tmp_path / "state"))) == prices, "also after the state is opened again"
+    assert not state.files.list("log/calibration")
