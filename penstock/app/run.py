@@ -53,9 +53,11 @@ def run_script(
         _state_of_a_start(state),
         Engine(state, settings=QUICK_START if once else None) as engine,
     ):
-        engine.script(loaded.text)
+        done = engine.script(loaded.text)
         engine.start(once=once, accept_loss=accept_loss)
         signals.arm()
+        for answer in engine.answers(done):
+            say(answer.rstrip("\n"))
         status = watch(engine, signals, once=once)
         console().print(status_view(engine.plan, status))
     say(f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds")

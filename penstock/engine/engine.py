@@ -36,7 +36,8 @@ from penstock.engine.takeup import refuse_loss, take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
-from penstock.plan.show import plan_text
+from penstock.plan.show import plan_text, serving
+from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -215,16 +216,29 @@ class Engine:
     def _handle(self, request: dict[str, str]) -> str:
         """Do what somebody asks of the running engine (`penstock add`, `penstock drop`)."""
         if request.get("do") == "add":
-            before = set(self._workload.queries)
-            self.script(request["script"])
-            added = [name for name in self._workload.queries if name not in before]
-            return (
-                "\n".join(f"added {name}: {self._completeness(name)}" for name in added) or "nothing to add"
-            )
+            script = self.script(request["script"])
+            return "\n".join(self.answers(script, changes=True)) or "nothing to add"
         if request.get("do") == "drop":
             self.drop(request["query"])
             return f"dropped {request['query']}; its results stay where they are"
         raise InputError(f"the engine cannot {request.get('do')!r}: it can add and drop")
+
+    def answers(self, script: Script, *, changes: bool = False) -> Iterator[str]:
+        """Answer the questions of a script (EXPLAIN, SHOW QUERIES), and say what it changed if that is wanted."""
+        for statement in script.statements:
+            match statement:
+                case Explain(name):
+                    yield self.explain(name)
+                case ShowQueries():
+                    yield "\n".join(
+                        f"{each.name}: {self._completeness(each.name)}" for each in self.plan.queries
+                    )
+                case CreateQuery(query) if changes and find_name(query.name, self._workload.queries):
+                    yield f"added {query.name}: {self._completeness(query.name)}"
+                case DropQuery(name) if changes:
+                    yield f"dropped {name}; its results stay where they are"
+                case AlterQuery(name) if changes:
+                    yield f"altered {name}: {self._completeness(name)}"
 
     def _completeness(self, name: str) -> str:
         """Say in words from when on a query is complete."""
@@ -467,8 +481,12 @@ class Engine:
         """Call a function after every unit, from the joiner's thread."""
         self._watchers.append(watcher)
 
-    def explain(self, *, compare: bool = False) -> str:
-        """Print the shared plan, and what it and its rivals cost by what was measured so far."""
+    def explain(self, query: str | None = None, *, compare: bool = False) -> str:
+        """Print the shared plan, and what it and its rivals cost by what was measured so far.
+
+        With the name of a query, only what serves it.
+        """
         files = self._store.files if self._store.ledger.plan else None
-        found = undisturbed(lambda: costs(self.plan, self._store.ledger, files, self._workload.budget))
-        return plan_text(self.plan) + "\n".join(cost_lines(found, compare=compare)) + "\n"
+        plan = self.plan if query is None else serving(self.plan, query)
+        found = undisturbed(lambda: costs(plan, self._store.ledger, files, self._workload.budget))
+        return plan_text(plan) + "\n".join(cost_lines(found, compare=compare)) + "\n"

@@ -17,7 +17,16 @@ from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind import bind_query
 from penstock.sql.options import check_duration, check_size
 from penstock.sql.query import Column, Query, Sink, Stream
-from penstock.sql.script import Script, parse_script
+from penstock.sql.script import (
+    AlterQuery,
+    CreateQuery,
+    CreateStream,
+    DropQuery,
+    DropStream,
+    Script,
+    altered,
+    parse_script,
+)
 from penstock.sql.spark_types import TIME_TYPES
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.engine.sinks import Handler
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
+    from penstock.sql.script import Statement
 
 
 @dataclass(slots=True)
@@ -73,13 +83,27 @@ class Workload:
             self.handlers[name] = sink.function
 
     def add_script(self, text: str) -> Script:
-        """Register what a script declares."""
+        """Do what a script says, statement by statement; it may drop and alter what was registered before it."""
         script = parse_script(text, self.streams)
         self.settings |= script.settings  # first: a query may need Spark, and Spark its settings
-        self.streams |= script.streams
-        for query in script.queries:
-            self._add(query)
+        for statement in script.statements:
+            self._do(statement)
         return script
+
+    def _do(self, statement: Statement) -> None:
+        """Do what one statement says."""
+        match statement:
+            case CreateStream(stream):
+                self.streams[stream.name] = stream
+            case CreateQuery(query):
+                self._add(query)
+            case DropQuery(name):
+                self.drop_query(name)
+            case AlterQuery(name):
+                found = self._found(name)
+                self.queries[found] = self._typed(altered(self.queries[found], statement, self.streams))
+            case DropStream(name):
+                self.drop_stream(name)
 
     def _add(self, query: Query) -> None:
         """Register a bound query under a name that is free."""
@@ -87,12 +111,27 @@ class Workload:
             raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
         self.queries[query.name] = replace(self._typed(query), sink=settled(query.sink))
 
-    def drop_query(self, name: str) -> None:
-        """Forget a query."""
+    def _found(self, name: str) -> str:
+        """Find a registered query, whatever the case of its name."""
         found = find_name(name, self.queries)
         if found is None:
             raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
-        del self.queries[found]
+        return found
+
+    def drop_query(self, name: str) -> None:
+        """Forget a query."""
+        del self.queries[self._found(name)]
+
+    def drop_stream(self, name: str) -> None:
+        """Forget a stream that no query reads."""
+        found = find_name(name, self.streams)
+        if found is None:
+            raise InputError(f"stream {name} does not exist: {did_you_mean(name, self.streams)}")
+        readers = [each.name for each in self.queries.values() if found in {each.left, each.right}]
+        if readers:
+            raise InputError(f"stream {found} is read by {', '.join(readers)}: drop that first")
+        del self.streams[found]
+        self.sources.pop(found, None)
 
     def copy(self) -> Workload:
         """Keep what is registered now, to go back to."""
@@ -112,9 +151,7 @@ class Workload:
 
     def alter_query(self, name: str, sql: str) -> None:
         """Define a query anew under its name; its sink and options stay."""
-        found = find_name(name, self.queries)
-        if found is None:
-            raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
+        found = self._found(name)
         known = self.queries[found]
         again = bind_query(found, sql, self.streams, known.sink, dict(known.options))
         self.queries[found] = self._typed(again)

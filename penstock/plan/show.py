@@ -6,6 +6,7 @@ In:  a `Plan`.  Out: text.  The text form is EXPLAIN, and the golden files of th
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.interval import show_duration
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from penstock.plan.chain import Slice
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
+
+
+def serving(plan: Plan, query: str) -> Plan:
+    """Give the part of a plan that serves one query: its chains with all their readers, and the logs they read."""
+    plan.find(query)  # or say that there is none
+    groups = tuple(group for group, _, _ in plan.places(query))
+    logs = {group.log(side).id for group in groups for side in SIDES}
+    names = {member.query.name for group in groups for member in group.members}
+    return replace(
+        plan,
+        logs=tuple(log for log in plan.logs if log.id in logs),
+        groups=groups,
+        queries=tuple(each for each in plan.queries if each.name in names),
+    )
 
 
 def plan_text(plan: Plan) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import InputError, SqlError, did_you_mean
-from penstock.sql.bind import bind_tokens, with_window
+from penstock.sql.bind import bind_query, bind_tokens, with_window
 from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
+from penstock.sql.query import Sink
 from penstock.sql.streams import read_stream
 from penstock.sql.tokens import Reader, Source, Span, span_of_tokens
 from penstock.sql.windows import WindowSpec, read_spec
@@ -57,10 +58,11 @@ class DropStream:
 
 @dataclass(frozen=True, slots=True)
 class AlterQuery:
-    """``ALTER QUERY name SET WINDOW …``; `penstock.sql.bind.with_window` applies it to a query."""
+    """``ALTER QUERY name SET WINDOW …`` or ``ALTER QUERY name AS SELECT …``; `altered` applies it to a query."""
 
     name: str
-    window: WindowSpec
+    window: WindowSpec | None = None
+    select: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,13 @@ def parse_script(text: str, known: Mapping[str, Stream] | None = None) -> Script
     reading = _Reading(source, dict(known or {}))
     statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
+
+
+def altered(query: Query, change: AlterQuery, streams: Mapping[str, Stream]) -> Query:
+    """Apply an ALTER to a query that was created elsewhere; its sink and options stay."""
+    if change.window is not None:
+        return with_window(query, change.window, streams)
+    return bind_query(query.name, change.select, streams, query.sink, dict(query.options))
 
 
 class _Reading:
@@ -179,14 +188,27 @@ class _Reading:
 
     def alter_query(self, reader: Reader) -> AlterQuery:
         name = reader.name("ALTER QUERY")
-        reader.expect("SET", f"write ALTER QUERY {name} SET WINDOW 5 min")
-        if reader.word() != "WINDOW":
-            raise reader.error(f"{reader.found()}: write ALTER QUERY {name} SET WINDOW 5 min")
         found = self.queries.get(name.lower())
+        if reader.accept("AS"):
+            return self._alter_select(reader, found.name if found else name, found)
+        forms = f"write ALTER QUERY {name} SET WINDOW 5 min, or ALTER QUERY {name} AS SELECT ..."
+        reader.expect("SET", forms)
+        if reader.word() != "WINDOW":
+            raise reader.error(f"{reader.found()}: {forms}")
         window = read_spec(self.source, reader.rest, name)
         if found:
             self.queries[name.lower()] = self._with_window(found, window, span_of_tokens(reader.rest))
         return AlterQuery(found.name if found else name, window)
+
+    def _alter_select(self, reader: Reader, name: str, found: Query | None) -> AlterQuery:
+        """Define a query anew; one that was created elsewhere is only checked."""
+        if reader.done:
+            raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
+        sink, options = (found.sink, found.options) if found else (Sink(), ())
+        query = bind_tokens(name, self.source, reader.rest, self.visible, sink=sink, options=options)
+        if found:
+            self.queries[name.lower()] = query
+        return AlterQuery(name, select=query.text)
 
     def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
         """Apply an ALTER; what is wrong then is wrong with the ALTER, so point there."""

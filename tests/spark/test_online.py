@@ -168,3 +168,34 @@ def test_an_edited_script_and_a_running_engine_that_is_asked_come_to_the_same(sp
             same_bag(delivered(engine, spec.name), answer(spec), spec.name)
         ask(str(tmp_path / "state"), {"do": "drop", "query": "one"})
         assert [each.name for each in engine.status().queries] == ["two", "three"]
+
+
+def test_a_running_engine_does_what_a_script_says_and_answers_what_it_asks(spark, tmp_path):
+    streams = Streams(tmp_path, retain="1 hour")
+    one, two = streams.spec("one", 3), streams.spec("two", 8)
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(streams.script(one, two))
+        engine.start()
+        streams.grow()
+        engine.process_available()
+        before = answer(two)
+        narrowed = replace(two, where=("a.v > 70",))
+        state = str(tmp_path / "state")
+        said = ask(
+            state,
+            {
+                "do": "add",
+                "script": f"DROP QUERY ONE; ALTER QUERY two AS {narrowed.penstock()}; SHOW QUERIES; EXPLAIN two;",
+            },
+        ).splitlines()
+        assert said[0] == "dropped ONE; its results stay where they are"
+        assert said[1].startswith("altered two: complete from ")
+        assert said[2].startswith("two: complete from ")
+        assert any(line.startswith("Chain a l ⋈ b r") for line in said)
+        for wrong in ("DROP QUERY one", "ALTER QUERY on SET WINDOW 5 s", "EXPLAIN one", "DROP STREAM a"):
+            with pytest.raises(InputError, match=r"query one? does not exist|stream a is read by two"):
+                ask(state, {"do": "add", "script": wrong})
+        streams.grow()
+        engine.process_available()
+        after = Counter({row: n for row, n in (answer(two) - before).items() if row[2] > 70})
+        same_bag(delivered(engine, "two"), before + after, "two, by its new definition from then on")

@@ -15,6 +15,7 @@ from penstock.sql.script import (
     Explain,
     SetOption,
     ShowQueries,
+    altered,
     parse_script,
 )
 from penstock.sql.windows import WindowSpec
@@ -207,3 +208,14 @@ def test_unbounded_on_both_sides_is_the_whole_of_time():
         "CREATE QUERY q AS SELECT 1 FROM A [UNBOUNDED], B [RANGE UNBOUNDED] WHERE A.k = B.k", STREAMS
     ).queries
     assert query.window == Range(-FOREVER + 1, FOREVER)
+
+
+def test_a_query_can_be_defined_anew_and_keeps_its_sink():
+    select = "SELECT A.v FROM A, B WHERE A.k = B.k AND A.v > 1 WINDOW 5 s"
+    script = parse_script(f"CREATE QUERY q WITH (sink = 'noop') AS {OK}; ALTER QUERY Q AS {select}", STREAMS)
+    (query,) = script.queries
+    assert query.sink.kind == "noop"
+    assert query.left_predicates == ("v > 1",)
+    assert script.statements[-1] == AlterQuery("q", select=select)
+    elsewhere = parse_script(f"ALTER QUERY other AS {select}", STREAMS)
+    assert altered(query, elsewhere.statements[0], STREAMS) == query
