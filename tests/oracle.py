@@ -8,6 +8,7 @@ brackets or intervals and works with differences in microseconds; DuckDB is give
     A [NOW]            b.ts = a.ts takes the place of the first half
     A [UNBOUNDED]      b.ts >= a.ts takes the place of the first half
     interval predicate the comparison itself, on epoch_us(b.ts) - epoch_us(a.ts)
+    A [ROWS n]         fewer than n rows of a lie after a.ts and up to b.ts: a subquery that counts them
 
 Results are compared as bags: a `Counter` of tuples, values made plain so that both engines write them alike.
 """
@@ -125,6 +126,7 @@ class Window:
     """A window, in one of the ways a user may state it; lengths and bounds in microseconds.
 
     ``both``: `a` is the length.  ``sides``: `a` and `b`, None for ``[UNBOUNDED]``, 0 for ``[NOW]``.
+    ``rows``: `a` and `b` are numbers of rows, without `b` the same for both.  ``mixed``: `a` rows, and `b` a length.
     ``bounds``: `a` and `b` are the least and greatest ``b.ts - a.ts``, `strict` says of each whether it is left out;
     `style` chooses among the ways to write that.
     """
@@ -137,10 +139,16 @@ class Window:
 
     def brackets(self) -> tuple[str, str]:
         """Write what follows each stream."""
-        return (f" {_bracket(self.a)}", f" {_bracket(self.b)}") if self.kind == "sides" else ("", "")
+        if self.kind == "sides":
+            return f" {_bracket(self.a)}", f" {_bracket(self.b)}"
+        if self.kind == "mixed" or (self.kind == "rows" and self.b is not None):
+            return f" [ROWS {self.a}]", f" [ROWS {self.b}]" if self.kind == "rows" else f" {_bracket(self.b)}"
+        return "", ""
 
     def clause(self) -> str:
         """Write what ends the query."""
+        if self.kind == "rows":
+            return "" if self.b is not None else f"WINDOW {self.a} ROWS"
         return f"WINDOW {_length(self.a or 0)}" if self.kind == "both" else ""
 
     def conditions(self) -> list[str]:
@@ -164,6 +172,10 @@ class Window:
             above, below = (">" if self.strict[0] else ">="), ("<" if self.strict[1] else "<=")
             difference = "(epoch_us(b.ts) - epoch_us(a.ts))"
             return f"({difference} {above} {self.a} AND {difference} {below} {self.b})"
+        if self.kind in {"rows", "mixed"}:
+            theirs = self.a if self.b is None else self.b
+            second = _among("b", "a", theirs) if self.kind == "rows" else _reaches("b", "a", theirs)
+            return f"(({_among('a', 'b', self.a)} AND a.ts <= b.ts) OR ({second} AND b.ts < a.ts))"
         other = self.a if self.kind == "both" else self.b
         return f"({_reaches('a', 'b', self.a)} OR {_reaches('b', 'a', other)})"
 
@@ -180,6 +192,12 @@ class Window:
         if length is None:
             return "TRUE"
         return f"{mark} <= {side}.ts" if length == 0 else f"{mark} < {side}.ts + to_microseconds({length})"
+
+
+def _among(old: str, young: str, rows: int | None) -> str:
+    """Say that the older row is among the last so many of its stream at the time of the younger."""
+    later = f"SELECT count(*) FROM {old} AS later WHERE later.ts > {old}.ts AND later.ts <= {young}.ts"
+    return f"({later}) < {rows}"
 
 
 def _reaches(old: str, young: str, length: int | None) -> str:

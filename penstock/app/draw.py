@@ -9,8 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from penstock.plan.show import show_window
-from penstock.sql.interval import show_duration
+from penstock.plan.show import show_age, show_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +39,8 @@ def chain_drawing(group: Group) -> str:
     """
     left, right = group.chain.side("l"), group.chain.side("r")
     names = group.left.stream, group.right.stream
-    if [_ages(piece) for _, piece in left] == [_ages(piece) for _, piece in right]:
+    alike = group.counts("l") == group.counts("r")
+    if alike and [_ages(group, piece) for _, piece in left] == [_ages(group, piece) for _, piece in right]:
         return "\n".join(_side_lines(group, "l", " and ".join(dict.fromkeys(names))))
     sides: tuple[tuple[Side, str], ...] = (("l", names[0]), ("r", names[1]))
     return "\n\n".join(
@@ -48,17 +48,17 @@ def chain_drawing(group: Group) -> str:
     )
 
 
-def _ages(piece: Slice) -> tuple[int, int]:
+def _ages(group: Group, piece: Slice) -> tuple[int, int]:
     """Give a slice's ages, the right side's first microsecond let go, so that both sides can be compared."""
-    start, end = piece.ages
-    return (0 if start == 1 else start), end
+    start, end = group.ages(piece)
+    return (0 if start == 1 and not group.counts(piece.side) else start), end
 
 
 def _side_lines(group: Group, side: Side, title: str) -> Iterator[str]:
     """Draw one chain: the ages at its cuts, then a bar for each query, shortest window first."""
     chain = group.chain.side(side)
-    starts, ends = zip(*(_ages(piece) for _, piece in chain), strict=True)
-    labels = [show_duration(age) for age in (starts[0], *ends)]
+    starts, ends = zip(*(_ages(group, piece) for _, piece in chain), strict=True)
+    labels = [show_age(age, rows=group.counts(side)) for age in (starts[0], *ends)]
     widths = [max(len(label) + 2, 7) for label in labels[1:]]
     places = list(accumulate(widths, initial=0))
     names = [member.query.name for member in group.members]

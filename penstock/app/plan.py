@@ -20,7 +20,7 @@ from penstock.engine.store import peek
 from penstock.engine.takeup import refuse_loss
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger, fold
-from penstock.plan.show import show_difference, show_window
+from penstock.plan.show import show_cut, show_window
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def _cut_lines(before: Plan | None, after: Plan) -> Iterator[str]:
         name = f"{group.left.stream} ⋈ {group.right.stream}"
         yield f"chain {name}: {len(group.chain.readers)} slices (were {max(0, len(known) - 1)})"
         for cut in sorted(cuts - known) if known else ():
-            yield f"    split at r - l = {show_difference(cut)}"
+            yield f"    split at {show_cut(group, cut)}"
         for cut in sorted(known - cuts):
-            yield f"    merged at r - l = {show_difference(cut)}"
+            yield f"    merged at {show_cut(group, cut)}"
     for gone in old:
         yield f"chain {gone}: gone, with its state"

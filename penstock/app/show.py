@@ -16,8 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from penstock.plan.show import show_window
-from penstock.sql.interval import show_duration
+from penstock.plan.show import show_age, show_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +63,12 @@ def _changes(status: Status) -> list[Text]:
 def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Table:
     """Show how far each stream is; what was set aside is shown only where there is any, but for late rows."""
     table = _table("stream", "rows in", *(["rows/s"] if rates is not None else []), "late")
-    aside = {"no_time": "no time", "no_key": "no key", "unwanted": "in no query"}
+    aside = {
+        "overtaken": "overtaken",
+        "no_time": "no time",
+        "no_key": "no key",
+        "unwanted": "in no query",
+    }
     aside = {name: title for name, title in aside.items() if any(getattr(s, name) for s in status.streams)}
     for title in (*aside.values(), "watermark"):
         table.add_column(title, justify="right")
@@ -95,14 +99,14 @@ def slice_table(group: GroupStatus) -> Table:
 
 def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
     """Bring together the slices of either side that are of the same ages, and have the same readers."""
-    found: dict[tuple[int, int, tuple[str, ...]], dict[str, SliceStatus]] = {}
+    found: dict[tuple[bool, int, int, tuple[str, ...]], dict[str, SliceStatus]] = {}
     for piece in group.slices:
         # The right side's first slice begins one microsecond later: equal times belong to the left.
-        start = 0 if piece.youngest == 1 else piece.youngest
-        found.setdefault((start, piece.oldest, piece.readers), {})[piece.side] = piece
+        start = 0 if piece.youngest == 1 and not piece.counted else piece.youngest
+        found.setdefault((piece.counted, start, piece.oldest, piece.readers), {})[piece.side] = piece
     return {
-        f"{show_duration(start)} to {show_duration(end)}": pieces
-        for (start, end, _), pieces in sorted(found.items(), key=lambda item: item[0][:2])
+        f"{show_age(start, rows=counted)} to {show_age(end, rows=counted)}": pieces
+        for (counted, start, end, _), pieces in sorted(found.items(), key=lambda item: item[0][:3])
     }
 
 

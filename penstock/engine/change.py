@@ -21,18 +21,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.claims import in_time
 from penstock.engine.shape import pair_schema
-from penstock.log.ledger import Layout
+from penstock.errors import InputError
+from penstock.log.ledger import Layout, spans_to_json
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.group import Group, subgroup
 from penstock.plan.stored import retention
-from penstock.sql.query import SIDES
+from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.log.ledger import Ledger, QueryState
+    from penstock.log.ledger import Cursor, Ledger, QueryState
     from penstock.log.segment import Segment
     from penstock.plan.build import Shape
     from penstock.plan.group import Member
@@ -175,6 +177,8 @@ def plan_commit(
     plan: Plan, before: Plan | None, change: Change, ledger: Ledger, upgrades: Upgrades | None = None
 ) -> dict[str, Any]:
     """Write the commit that makes a plan true."""
+    if before is not None:
+        _refuse_repeats(plan, before, change, ledger)
     then = upgraded(ledger, plan, upgrades or {})
     groups = {group.id: _group_state(group, ledger, before) for group in plan.groups}
     starts = {
@@ -194,6 +198,7 @@ def plan_commit(
             "cuts": {group.id: list(group.chain.cuts) for group in plan.groups},
         },
         "logs": [log.id for log in plan.logs],
+        "rolls": {stream: _after(stream, ledger) for stream in plan.counted},
         "births": {log.id: _after(log.stream, ledger) for log in plan.logs if log.id not in ledger.layouts},
         "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in new_layouts(plan, ledger)},
         "upgrades": {
@@ -211,6 +216,22 @@ def plan_commit(
             if any(member.query.sink.kind == "table" for member in group.members)
         },
     }
+
+
+def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
+    """Refuse to let a query go over from time to rows where rows that it has joined wait to be counted for others."""
+    for name in change.altered:
+        group = plan.find(name)[0]
+        known = ledger.groups.get(group.id)
+        if before.find(name)[0].signature.counted or not group.signature.counted or known is None:
+            continue
+        horizon = known.watermarks[0]
+        segments = [each for log in group.logs for each in ledger.segments(log.id)]
+        if any(horizon is None or each.max_t >= horizon for each in segments):
+            raise InputError(
+                f"query {name} cannot go over to counting rows now: others that count them still wait for rows it has "
+                "joined by time, and it would get some pairs twice; drop it and create it again"
+            )
 
 
 def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
@@ -239,10 +260,13 @@ def forebears(group: Group, before: Plan | None) -> list[Group]:
 
 def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     """Say whether every group of a plan goes on from one cursor: if not, the groups before must catch up first."""
-    return all(
-        len({ledger.groups[each.id].cursors[0] for each in forebears(group, before)}) <= 1
-        for group in plan.groups
-    )
+    return all(len({_place(each, ledger) for each in forebears(group, before)}) <= 1 for group in plan.groups)
+
+
+def _place(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:
+    """Say where a group is: its cursor, and its horizon where it counts rows."""
+    state = ledger.groups[group.id]
+    return state.cursors[0], state.watermarks[0] if group.signature.counted else None
 
 
 def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str, Any]:
@@ -250,14 +274,26 @@ def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str,
     known = [ledger.groups[each.id] for each in forebears(group, before)]
     ends = [ledger.stream(group.log(side).stream) for side in SIDES]
     cursor = known[0].cursors[0] if known else tuple(each.batches for each in ends)
+    starts = _horizons(group, ledger) if group.signature.counted else [each.watermark for each in ends]
     own = ledger.groups.get(group.id)
     return {
         "cursors": [list(cursor) for _ in group.chain.readers],
-        "watermarks": list(known[0].watermarks) if known else [each.watermark for each in ends],
+        "watermarks": list(known[0].watermarks) if known else starts,
         "units": own.units if own else 0,
         "pairs": own.pairs if own else 0,
         "mixed": group.mixed,
+        "spans": spans_to_json(known[0].spans if known else ({}, {})),
     }
+
+
+def _horizons(group: Group, ledger: Ledger) -> list[int | None]:
+    """Say up to where a new group that counts rows takes them as joined: both streams are sealed, or begin, there."""
+    found = [
+        ledger.rolls[log.stream].horizon if log.stream in ledger.rolls else _after(log.stream, ledger)
+        for log in group.logs
+    ]
+    horizon = None if None in found else min(each for each in found if each is not None)
+    return [horizon, horizon]
 
 
 def _start(
@@ -333,7 +369,8 @@ def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> in
     place = 0 if side == "l" else 1
     own = ledger.query(witness.query.name).floors[place]
     watermark = ledger.groups[group.id].watermarks[1 - place]
-    let_go = None if watermark is None else watermark - witness.reach(side) + 1
+    (far,) = in_time(group, side, ledger, [witness.reach(side)])
+    let_go = None if watermark is None or far >= FOREVER else watermark - far + 1
     return _later([own, let_go])
 
 

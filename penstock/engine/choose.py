@@ -1,9 +1,10 @@
 """Where a running engine cuts its chains, and when it thinks again (paper 1, 5.2, 5.3 and 6.2).
 
-Only `cpu-opt` and `auto` choose; the other strategies cut where they always do.  A chain is chosen when its windows
-change, if its streams are known by then; and again when what was measured since says that another chain would do
-markedly less work.  So that a plan does not swing to and fro with every batch, the same other chain has to promise a
-`GAIN` at `PATIENCE` looks in a row.  With a memory budget a chain that outgrows it is changed whatever the gain.
+Only `cpu-opt` and `auto` choose; the other strategies cut where they always do, and so do chains that count rows.  A
+chain is chosen when its windows change, if its streams are known by then; and again when what was measured since says
+that another chain would do markedly less work.  So that a plan does not swing to and fro with every batch, the same
+other chain has to promise a `GAIN` at `PATIENCE` looks in a row.  With a memory budget a chain that outgrows it is
+changed whatever the gain.
 
 In:  the plan, the ledger, and what the user has set.  Out: cuts by group, and the reason, for the journal.
 """
@@ -58,7 +59,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
             cuts[group.id] = kept[group.id].cuts
             continue
         known = measure(plan, ledger, group.signature)
-        if known.seen:
+        if known.seen and not group.signature.counted:
             cuts[group.id] = _best(plan.strategy, known, budget)[0].cuts.axis
     return cuts
 
@@ -89,7 +90,7 @@ class Chooser:
     def _consider(self, plan: Plan, ledger: Ledger, group: Group) -> tuple[tuple[int, ...], str] | None:
         """Look at one chain: give its new cuts once they have been better for long enough."""
         known = measure(plan, ledger, group.signature)
-        if not known.seen:
+        if not known.seen or group.signature.counted:
             return None
         best, note = _best(plan.strategy, known, self.budget)
         now = priced(_ages(group), known.readers, known.known, known.prices.weigh(known.known))

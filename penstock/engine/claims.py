@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 from penstock.log.keep import Horizon
 from penstock.plan.stored import retention
+from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.log.ledger import Layout, Ledger
+    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
@@ -25,7 +29,8 @@ def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> Horizon:
     A partner still to be joined may be ingested already, so what counts is the partner's watermark at the group's
     cursor, not the one its stream has reached meanwhile.
     """
-    masks, reaches = group.masks_under(side, layout.columns, layout.predicates), group.reaches(side)
+    masks = group.masks_under(side, layout.columns, layout.predicates)
+    reaches = in_time(group, side, ledger, group.reaches(side))
     mine = [
         (0 if group.pulled else mask, far)
         for mask, far in zip(masks, reaches, strict=True)
@@ -40,15 +45,44 @@ def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> Horizon:
     )
 
 
+def in_time(group: Group, side: Side, ledger: Ledger, reaches: Sequence[int]) -> list[int]:
+    """Give how far back some ages of one side reach, in microseconds.
+
+    Where they count rows, that is as the last unit found it; what it did not look up reaches back for ever.
+    """
+    if not group.counts(side):
+        return list(reaches)
+    spans = ledger.groups[group.id].spans[SIDES.index(side)]
+    return [spans.get(each, FOREVER) for each in reaches]
+
+
+def roll_claims(plan: Plan, stream: str, ledger: Ledger) -> list[Horizon]:
+    """List every claim on a stream's roll: it is held as far back as the rows that it may have to count."""
+    claims = [
+        Horizon(
+            (0,),
+            (max(in_time(group, side, ledger, group.reaches(side))),),
+            ledger.groups[group.id].watermarks[0],
+        )
+        for group in plan.groups
+        for side in SIDES
+        if group.log(side).stream == stream and group.signature.counted
+    ]
+    return claims + _retained(plan, stream, ledger)
+
+
+def _retained(plan: Plan, stream: str, ledger: Ledger) -> list[Horizon]:
+    """Give a stream's own claim on its rows, if it retains them for queries to come."""
+    retained = retention(plan.stream(stream))
+    return [] if retained is None else [Horizon((0,), (retained,), ledger.stream(stream).watermark)]
+
+
 def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Horizon]:
     """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains."""
     shape = ledger.layouts[log][layout]
     claims = [claim(group, side, ledger, shape) for group, side in plan.uses(log)]
     stream = next(each.stream for each in plan.logs if each.id == log)
-    retained = retention(plan.stream(stream))
-    if retained is not None:
-        claims.append(Horizon((0,), (retained,), ledger.stream(stream).watermark))
-    return claims
+    return claims + _retained(plan, stream, ledger)
 
 
 def masks_at_the_door(plan: Plan, log: LogPlan) -> tuple[int, ...]:
@@ -70,3 +104,19 @@ def passed(plan: Plan, log: str, ledger: Ledger) -> int:
     return min(
         cursor[place[side]] for group, side in plan.uses(log) for cursor in ledger.groups[group.id].cursors
     )
+
+
+def settled_segments(plan: Plan, log: str, ledger: Ledger) -> list[Segment]:
+    """List a log's segments of which every group has joined all there is to join: they may be rewritten.
+
+    A group that counts rows has joined a segment when its horizon has passed all of it.
+    """
+    until = passed(plan, log, ledger)
+    horizons = [
+        ledger.groups[group.id].watermarks[0] for group, _ in plan.uses(log) if group.signature.counted
+    ]
+    return [
+        each
+        for each in ledger.segments(log)
+        if each.last < until and all(horizon is not None and each.max_t < horizon for horizon in horizons)
+    ]

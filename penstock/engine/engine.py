@@ -355,9 +355,14 @@ class Engine:
         # else it was dropped before its last results were handed over, and nobody is there to take them
 
     def wait(self) -> None:
-        """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered."""
+        """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered.
+
+        Then windows that count rows wait for no more of them: all that is there is all there is.
+        """
         for ingester in self._ingesters:
             self._await(ingester)
+        if self._joiner is not None and self._once:
+            self._joiner.seal_everything()
         self._drain()
 
     def _await(self, ingester: Ingester) -> None:
@@ -372,7 +377,7 @@ class Engine:
         self.check_running()
 
     def process_available(self) -> None:
-        """Join and deliver all input that is there."""
+        """Join and deliver all input that is there; windows that count rows, as far as the watermarks have passed."""
         if self._joiner is None:
             raise InputError("process_available: the engine is not started; call start() first")
         if threading.current_thread() is self._joiner:

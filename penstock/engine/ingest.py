@@ -3,7 +3,8 @@
 A task gets its part of a stream's batch as Arrow columns and writes one segment per log, sorted by key, wherever the
 rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.
 
-    source partition ──▶ drop late rows, rows without time or key, rows no query wants
+    source partition ──▶ drop late rows ──▶ where windows count rows: the times of all the others, for the roll
+                     ──▶ drop rows without time or key, rows no query wants
                      ──▶ sort by (h, t) ──▶ one Arrow file per log ──▶ one line of JSON to the driver
 
 In:  the columns made by `penstock.engine.sources`.  Out: what was written (`BatchPart`), for the journal's commit.
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.join.keys import mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
+from penstock.log.roll import write_times
 from penstock.log.segment import KEY, SegmentColumns, write_segment
 from penstock.log.tally import MOST_PATTERNS
 
@@ -62,6 +64,10 @@ class BatchTask:
     watermark: int | None
     key_bits: int = 64
     """Bits of a digest that are used; fewer than 64 only where a test wants collisions."""
+    roll: str = ""
+    """The directory for the stream's roll; empty where no window counts its rows."""
+    horizon: int | None = None
+    """The event time below which windows that count rows have joined everything."""
 
     def columns(self) -> list[str]:
         """List the columns a task reads."""
@@ -84,6 +90,7 @@ class BatchPart:
     no_time: int = 0
     no_key: int = 0
     unwanted: int = 0
+    overtaken: int = 0
     newest: int | None = None
     oldest: int | None = None
     nulls: bool = False
@@ -91,6 +98,8 @@ class BatchPart:
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     patterns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """For each log with predicates, how many rows in time had each pattern of bits, also rows that nobody wants."""
+    times: list[dict[str, Any]] = field(default_factory=list)
+    """The files of event times written for the stream's roll."""
 
 
 def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,9 +122,14 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     part.late = table.num_rows - part.no_time - int(timely.sum())
     if timely.any():
         part.newest, part.oldest = int(t[timely].max()), int(t[timely].min())
-        rows = _Timed(table, t, timely)
-        for number in range(len(task.logs)):
-            _write_log(task, part, number, rows)
+        counted = timely if task.horizon is None else timely & (t >= task.horizon)
+        part.overtaken = int(timely.sum() - counted.sum()) if task.roll else 0
+        for number, each in enumerate(task.logs):
+            _write_log(task, part, number, _Timed(table, t, counted if each.log.counted else timely))
+        if task.roll and counted.any():
+            name = f"log/{task.roll}/waiting-{task.batch:010d}-{uuid.uuid4().hex}.arrow"
+            times = write_times(task.files, name, t[counted], first=task.batch, last=task.batch)
+            part.times.append(times.to_json())
     return part
 
 

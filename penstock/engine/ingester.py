@@ -24,6 +24,7 @@ from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
 from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
 from penstock.errors import RunError
+from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,7 @@ class Ingester:
         self._time_type = arrow_time_type(stream, source.sparkSession)
         self._checked: set[str] = set()
         self._logs: tuple[LogTask, ...] = ()
+        self._counted = False
         self.closed = False
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
@@ -65,6 +67,7 @@ class Ingester:
             LogTask(log, masks_at_the_door(plan, log), self.store.ledger.layout(log.id))
             for log in plan.logs_of(self.stream.name)
         )
+        self._counted = self.stream.name in plan.counted
 
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
@@ -118,6 +121,7 @@ class Ingester:
                 "state": _as_json(after),
                 "segments": segments,
                 "traffic": {each.log.id: _traffic(each, before, after, parts) for each in self._logs},
+                "times": [each for part in parts for each in part["times"]],
             }
         )
 
@@ -131,6 +135,8 @@ class Ingester:
             time_type=self._time_type,
             watermark=before.watermark,
             key_bits=self.key_bits,
+            roll=roll_folder(self.stream.name) if self._counted else "",
+            horizon=self.store.ledger.roll(self.stream.name).horizon if self._counted else None,
         )
 
     def _keep_aside(self, rows: DataFrame, before: StreamState) -> None:
@@ -183,6 +189,7 @@ def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], l
         no_time=total("no_time"),
         no_key=total("no_key"),
         unwanted=total("unwanted"),
+        overtaken=total("overtaken"),
     )
 
 

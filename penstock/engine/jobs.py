@@ -1,4 +1,4 @@
-"""The three kinds of Spark job: a batch into segments, a unit into output, segments into fewer segments.
+"""The kinds of Spark job: a batch into segments, a unit into output, segments into fewer segments, times into order.
 
 Each is a map without a shuffle whose tasks write files and return one line of JSON; the driver sees file names and
 counts, never rows.
@@ -18,6 +18,7 @@ from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import SUMMARY, run_ingest
 from penstock.engine.unit import run_probe
 from penstock.log.rewrite import rewrite_segments
+from penstock.log.roll import seal
 from penstock.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.engine.unit import UnitTask
     from penstock.log.files import Files
     from penstock.log.keep import Horizon
+    from penstock.log.roll import Sealing
 
     Batches = Iterator[pa.RecordBatch]
     Work = Callable[[Batches], Batches]
@@ -83,9 +85,25 @@ def rewrite_job(
             report = {"number": number, "segment": made.to_json() if made else None}
             yield pa.RecordBatch.from_pydict({"summary": [json.dumps(report)]})
 
-    reports = _summaries(spark.range(0, len(runs), 1, len(runs)), work)
-    made = {each["number"]: each["segment"] for each in reports}
-    return [Segment.from_json(made[n]) if made[n] else None for n in range(len(runs))]
+    return _segments(_summaries(spark.range(0, len(runs), 1, len(runs)), work))
+
+
+def seal_job(spark: SparkSession, files: Files, sealings: Sequence[Sealing]) -> list[Segment | None]:
+    """Put the times of some streams in order, one task each; None where there are none."""
+
+    def work(batches: Batches) -> Batches:
+        for number in _numbers(batches):
+            made = seal(files, sealings[number])
+            report = {"number": number, "segment": made.to_json() if made else None}
+            yield pa.RecordBatch.from_pydict({"summary": [json.dumps(report)]})
+
+    return _segments(_summaries(spark.range(0, len(sealings), 1, len(sealings)), work))
+
+
+def _segments(reports: list[dict[str, Any]]) -> list[Segment | None]:
+    """Read the segments that numbered tasks made, in the order of their numbers."""
+    made = [each["segment"] for each in sorted(reports, key=lambda each: int(each["number"]))]
+    return [Segment.from_json(each) if each else None for each in made]
 
 
 def _summaries(rows: DataFrame, work: Work) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 Beside it, Structured Streaming ingests in threads of its own; the two meet only in the journal.  Each turn:
 
+    where windows count rows:            seal what the watermarks have passed ──▶ commit
     for each group behind its streams:   run a unit  ──▶ commit ──▶ publish
     for each log:                        drop what has ended, rewrite what is worth it ──▶ commit ──▶ delete files
 
@@ -19,16 +20,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.claims import claims_on, passed
+from penstock.engine.claims import claims_on, passed, settled_segments
+from penstock.engine.counting import Counting, sealed_until, spans
 from penstock.engine.deliver import Delivery, Target
-from penstock.engine.jobs import rewrite_job, unit_job
+from penstock.engine.jobs import rewrite_job, seal_job, unit_job
 from penstock.engine.pairs import computed_column, is_computed
+from penstock.engine.sealing import choose_sealings, seal_commit
 from penstock.engine.shape import pair_columns, pair_schema
 from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
 from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask
 from penstock.log.keep import choose_rewrites, is_ended
-from penstock.log.ledger import publication_to_json
+from penstock.log.ledger import publication_to_json, spans_to_json
 from penstock.plan.group import subgroup
 from penstock.sql.query import SIDES
 
@@ -84,6 +87,7 @@ class Joiner(threading.Thread):
         self._turning = threading.Lock()
         self._changing = 0
         self._stopping = False
+        self._sealing_all = False
         self._news = True
 
     def notify(self) -> None:
@@ -91,6 +95,11 @@ class Joiner(threading.Thread):
         with self._wake:
             self._news = True
             self._wake.notify_all()
+
+    def seal_everything(self) -> None:
+        """Wait for no more rows: windows that count rows take all that is there as complete."""
+        self._sealing_all = True
+        self.notify()
 
     def finish(self) -> None:
         """Stop after the unit at hand."""
@@ -145,6 +154,7 @@ class Joiner(threading.Thread):
         return (
             self._news
             or bool(ledger.pending)
+            or bool(choose_sealings(self.plan, ledger, everything=self._sealing_all))
             or any(self._lacking(ledger, group) for group in self.plan.groups)
             or any(_is_behind(ledger, group) for group in self.plan.groups)
         )
@@ -152,11 +162,24 @@ class Joiner(threading.Thread):
     def _turn(self) -> None:
         """Bring every query and every group up to its streams, then tidy the logs."""
         with self._turning:
+            self._seal()
             self.bring_up(self.plan.groups)
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
             self.plan = self.reconsider(self.plan)
+
+    def _seal(self) -> None:
+        """Give the rows that the watermarks have passed their final positions, where windows count rows."""
+        sealings = choose_sealings(self.plan, self.store.ledger, everything=self._sealing_all)
+        if not sealings:
+            return
+        some = any(each.waiting for each in sealings)
+        made = seal_job(self.spark, self.store.files, sealings) if some else [None] * len(sealings)
+        commit = seal_commit(sealings, made)
+        self.store.commit(commit)
+        for name in commit["remove"]:
+            self.store.files.delete(name)
 
     def bring_up(self, groups: Iterable[Group]) -> None:
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
@@ -187,9 +210,10 @@ class Joiner(threading.Thread):
         until = ledger.groups[group.id].cursors[
             0
         ]  # where it was when they came: this is done before it advances
+        horizon = ledger.groups[group.id].watermarks[0]
         small = subgroup(group, names)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
-        task = self._unit_task(ledger, small, (0, until[1]), until)
+        task = self._unit_task(ledger, small, (0, until[1]), until, (None, horizon))
         table = f"table/{group.id}/v{ledger.version}-past"
         reports = self._run(small, task, unit, table) if task.left.new else []
         return _output_commit(small, unit, reports)
@@ -200,7 +224,9 @@ class Joiner(threading.Thread):
         ledger = self.store.ledger
         since, until = ledger.groups[group.id].cursors[0], _goal(ledger, group)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
-        task = self._unit_task(ledger, group, since, until)
+        horizon = sealed_until(group, ledger)
+        known = ledger.groups[group.id].watermarks[0]
+        task = self._unit_task(ledger, group, since, until, (known, horizon))
         table = f"table/{group.id}/v{ledger.version}"
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
         output = _output_commit(group, unit, reports)
@@ -209,7 +235,10 @@ class Joiner(threading.Thread):
                 "kind": "unit",
                 "group": group.id,
                 "cursors": [list(until) for _ in group.chain.readers],
-                "watermarks": [ledger.stream(group.log(side).stream).watermark for side in SIDES],
+                "watermarks": [horizon, horizon] if group.signature.counted else _watermarks(ledger, group),
+                "spans": spans_to_json(
+                    spans(group, side, ledger, self.store.files, horizon) for side in SIDES
+                ),
                 "rows": sum(each.rows for side in (task.left, task.right) for each in side.new),
                 "seconds": time.monotonic() - started,
                 **output,
@@ -235,11 +264,17 @@ class Joiner(threading.Thread):
         return unit_job(self.spark, task, delivery, pair_schema(group, left, right), computed)
 
     def _unit_task(
-        self, ledger: Ledger, group: Group, since: tuple[int, int], until: tuple[int, int]
+        self,
+        ledger: Ledger,
+        group: Group,
+        since: tuple[int, int],
+        until: tuple[int, int],
+        horizons: tuple[int | None, int | None],
     ) -> UnitTask:
-        """Describe a unit's input: which segments are old, which are new."""
+        """Describe a unit's input: which segments are old, which are new, by batch or by what is sealed."""
+        counting = Counting.of(group, ledger, *horizons) if group.signature.counted else None
         sides = [
-            self._side_task(ledger, group, side, since[place], until[place])
+            self._side_task(ledger, group, side, (since[place], until[place]), counting)
             for place, side in enumerate(SIDES)
         ]
         return UnitTask(
@@ -254,20 +289,26 @@ class Joiner(threading.Thread):
             narrow=not group.pulled,
             keyed=bool(group.signature.keys),
             comparisons=tuple(group.comparisons().items()),
+            counting=counting,
         )
 
-    def _side_task(self, ledger: Ledger, group: Group, side: Side, since: int, until: int) -> SideTask:
+    def _side_task(
+        self, ledger: Ledger, group: Group, side: Side, batches: tuple[int, int], counting: Counting | None
+    ) -> SideTask:
         """Describe one stream's part in a unit."""
+        since, until = batches
         log = group.log(side)
         known = [each for each in ledger.segments(log.id) if each.last < until]
-        stretches = {
-            each.name: Stretch(each.name, each.min_t, each.max_t, each.layout, each.rows) for each in known
-        }
+        if counting is not None:
+            old, new = counting.old(known), counting.new(known)
+        else:
+            old = [(each, each.min_t, each.max_t) for each in known if each.last < since]
+            new = [(each, each.min_t, each.max_t) for each in known if each.last >= since]
         types = self.arrow_types(self.plan.stream(log.stream))
         layouts = {number: ledger.layouts[log.id][number] for number in {each.layout for each in known}}
         return SideTask(
-            old=tuple(stretches[each.name] for each in known if each.last < since),
-            new=tuple(stretches[each.name] for each in known if each.last >= since),
+            old=tuple(Stretch(each.name, first, last, each.layout, each.rows) for each, first, last in old),
+            new=tuple(Stretch(each.name, first, last, each.layout, each.rows) for each, first, last in new),
             columns=tuple((name, types[name]) for name in pair_columns(group, side)),
             masks={
                 number: group.masks_under(side, layout.columns, layout.predicates)
@@ -307,8 +348,9 @@ class Joiner(threading.Thread):
         if any(self._lacking(ledger, group) for group in self.plan.groups):
             return
         until = passed(self.plan, log, ledger)
+        joined = settled_segments(self.plan, log, ledger)
         for layout in range(len(ledger.layouts[log])):
-            settled = [each for each in ledger.segments(log) if each.layout == layout and each.last < until]
+            settled = [each for each in joined if each.layout == layout]
             if settled:
                 self._tidy_layout(log, settled, claims_on(self.plan, log, ledger, layout), until)
 
@@ -345,7 +387,14 @@ def _goal(ledger: Ledger, group: Group) -> tuple[int, int]:
 def _is_behind(ledger: Ledger, group: Group) -> bool:
     """Say whether some slice of a group has not joined all that was ingested."""
     state = ledger.groups.get(group.id)  # none while the plan is being replaced
-    return state is None or set(state.cursors) != {_goal(ledger, group)}
+    if state is None or set(state.cursors) != {_goal(ledger, group)}:
+        return True
+    return group.signature.counted and state.watermarks[0] != sealed_until(group, ledger)
+
+
+def _watermarks(ledger: Ledger, group: Group) -> list[int | None]:
+    """Give how far the two streams of a group are."""
+    return [ledger.stream(log.stream).watermark for log in group.logs]
 
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:

@@ -82,9 +82,9 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Measured:
     """Say what is known of one signature's streams."""
     queries = signatures(plan)[signature]
     groups = [group for group in plan.groups if group.signature == signature]
-    readers = tuple(_reader(query) for query in queries)
     traffic = {side: _traffic(groups, ledger, side) for side in SIDES}
     rates = [_rate(traffic[side]) for side in SIDES]
+    readers = tuple(_reader(query, [each or ASSUMED_RATE for each in rates]) for query in queries)
     selections = [_selection(_conditions(queries, side), _counted(groups, ledger, side)) for side in SIDES]
     known = Statistics(
         rates[0] or ASSUMED_RATE,
@@ -111,12 +111,19 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Measured:
     )
 
 
-def _reader(query: Query) -> Reader:
-    """Take from a query what its cost depends on; a window without an end is priced as one of a day."""
+def _reader(query: Query, rates: Sequence[float]) -> Reader:
+    """Take from a query what its cost depends on; a window without an end is priced as one of a day.
+
+    A window that counts rows is as long as its stream takes to send so many.
+    """
     window = query.window
     day = 86_400 * SECOND
     lo = -day if window.lo <= -FOREVER + 1 else window.lo
     hi = day if window.hi >= FOREVER else window.hi
+    if query.rows[0]:
+        hi = max(1, int(hi * SECOND / rates[0]))
+    if query.rows[1]:
+        lo = min(-1, int(lo * SECOND / rates[1]))
     return replace(Reader.of(query), window=Range(lo, hi))
 
 
@@ -147,7 +154,7 @@ def _rate(traffic: Traffic | None) -> float:
 def _conditions(queries: Iterable[Query], side: Side) -> dict[str, frozenset[str]]:
     """List the distinct conditions on one side, by the text a `Reader` knows them by, with their predicates."""
     return {
-        _reader(query).condition(side): frozenset(
+        Reader.of(query).condition(side): frozenset(
             query.left_predicates if side == "l" else query.right_predicates
         )
         for query in queries

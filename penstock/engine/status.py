@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from penstock.engine.change import current_plan
-from penstock.engine.claims import claim
+from penstock.engine.claims import claim, in_time
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
 from penstock.log.keep import Horizon
@@ -45,11 +45,15 @@ class StreamStatus:
     no_time: int
     no_key: int
     unwanted: int
+    overtaken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SliceStatus:
-    """One slice: whose older rows it is of, their ages, who reads it, and how many rows it holds."""
+    """One slice: whose older rows it is of, their ages, who reads it, and how many rows it holds.
+
+    Ages are in microseconds, or in rows where the stream's windows count them (`counted`).
+    """
 
     stream: str
     side: Side
@@ -58,6 +62,7 @@ class SliceStatus:
     oldest: int
     readers: tuple[str, ...]
     state_rows: int
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +163,7 @@ def _stream(name: str, ledger: Ledger) -> StreamStatus:
         no_time=state.no_time,
         no_key=state.no_key,
         unwanted=state.unwanted,
+        overtaken=state.overtaken,
     )
 
 
@@ -184,12 +190,20 @@ def _slices(group: Group, side: Side, ledger: Ledger, files: Files) -> list[Slic
     if not chain:
         return []
     log = group.log(side)
-    ends = [piece.ages[1] for _, piece in chain]
+    ends = in_time(group, side, ledger, [piece.ages[1] for _, piece in chain])
     counts = np.zeros(len(ends), np.int64)
     for layout, mine in by_layout(ledger, log.id):
         counts += rows_per_slice(files, mine, claim(group, side, ledger, layout), ends)
     return [
-        SliceStatus(log.stream, side, level, *piece.ages, group.chain.readers[level], int(count))
+        SliceStatus(
+            log.stream,
+            side,
+            level,
+            *group.ages(piece),
+            group.chain.readers[level],
+            int(count),
+            group.counts(side),
+        )
         for (level, piece), count in zip(chain, counts, strict=True)
     ]
 
@@ -225,7 +239,14 @@ _FAR = 1 << 62
 
 
 def lag_rows(group: Group, ledger: Ledger) -> int:
-    """Count the rows of both streams that are in the logs and not joined yet."""
+    """Count the rows of both streams that are in the logs and not joined yet.
+
+    Where windows count rows, all rows of a segment count that the horizon has not wholly passed.
+    """
+    if group.signature.counted:
+        horizon = ledger.groups[group.id].watermarks[0]
+        segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
+        return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
     cursors = ledger.groups[group.id].cursors
     return sum(
         each.rows

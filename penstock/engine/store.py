@@ -1,7 +1,7 @@
 """The state directory: who owns it, what is in it, and what a crash may have left behind.
 
     journal/      commits and snapshots: all that is true
-    log/          segments, one directory per log
+    log/          segments, one directory per log, and per roll of a stream whose rows are counted
     checkpoint/   how far Spark has read each source
     late/         rows that came too late, by stream and batch
     table/        pairs, stored once per group, read through views
@@ -57,7 +57,7 @@ class Store:
 
     def _remove_leftovers(self) -> None:
         """Delete segment files that no commit names: written by tasks whose commit never came."""
-        known = {each.name for segments in self.ledger.logs.values() for each in segments}
+        known = self.ledger.files()
         stray = [
             name
             for log in self.files.list("log")

@@ -45,8 +45,7 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     cuts = {group.id: group.chain.cuts for group in plan.groups}
     plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then, plan.strategy, cuts)
     store.commit(plan_commit(plan, before, change, ledger, upgrades))
-    kept = _segment_names(store.ledger)
-    for name in _segment_names(ledger) - kept:
+    for name in ledger.files() - store.ledger.files():
         store.files.delete(name)
     return plan
 
@@ -86,8 +85,3 @@ def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[l
                 removed += [each.name for each in mine]
                 added += made
     return upgrades
-
-
-def _segment_names(ledger: Ledger) -> set[str]:
-    """List the files of all segments."""
-    return {each.name for segments in ledger.logs.values() for each in segments}

@@ -37,14 +37,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.join.probe import Pairs
+    from penstock.engine.counting import CountAxis, Counting
+    from penstock.join.probe import Pairs, Rows
     from penstock.log.files import Files
     from penstock.sql.comparisons import Comparison
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A segment's file and the event times it spans."""
+    """A segment's file, and the event times that its rows span, or those of its rows that take part."""
 
     name: str
     min_t: int
@@ -87,6 +88,15 @@ class UnitTask:
     """Whether the rows have a key; if not, the tasks cannot divide them by its hash."""
     comparisons: tuple[tuple[Comparison, int], ...] = ()
     """Comparisons of columns, each with the set of queries that want no pair that fails it."""
+    counting: Counting | None = None
+    """Set where windows count rows."""
+
+    def axis(self) -> TimeAxis | CountAxis:
+        """Give the cuts of the chain, and the queries that read each slice, as the probe takes them."""
+        sets = to_words(self.level_sets, self.queries)
+        if self.counting is not None:
+            return self.counting.axis(self.files, self.cuts, sets)
+        return TimeAxis(sets, np.array(self.cuts, np.int64), self.narrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +114,13 @@ def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """Yield the pairs of some shares."""
     left, right = task.left, task.right
     # A segment that can meet nothing new is not even opened.
-    old_left_near = [each for each in left.old if any(can_meet(each, new, task.cuts) for new in right.new)]
-    old_right_near = [each for each in right.old if any(can_meet(new, each, task.cuts) for new in left.new)]
-    axis = _Axis(np.array(task.cuts, np.int64), to_words(task.level_sets, task.queries))
+    axis = task.axis()
+    old_left_near = [
+        each for each in left.old if any(axis.can_meet(new, each, batch_is_left=False) for new in right.new)
+    ]
+    old_right_near = [
+        each for each in right.old if any(axis.can_meet(new, each, batch_is_left=True) for new in left.new)
+    ]
     for part in parts:
         old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
         old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))
@@ -116,15 +130,6 @@ def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for other in new_right:
             for one in old_left:
                 yield from _pairs(task, axis, one, other, batch_is_left=False)
-
-
-def can_meet(left: Stretch, right: Stretch, cuts: Sequence[int]) -> bool:
-    """Say whether any pair of two segments can fall in the chain, by the times they span.
-
-    >>> can_meet(Stretch("a", 0, 10), Stretch("b", 20, 30), (-9, 0, 10))
-    False
-    """
-    return right.max_t - left.min_t >= cuts[0] and right.min_t - left.max_t < cuts[-1]
 
 
 def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part: int) -> list[_Portion]:
@@ -145,27 +150,53 @@ _NO_SETS = np.zeros((1, 1), np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
-    """The cuts of the chain, and the queries that read each slice, as the probe takes them."""
+class TimeAxis:
+    """The cuts of a chain whose windows are lengths of time."""
 
-    cuts: NDArray[np.int64]
     sets: NDArray[np.uint64]
+    cuts: NDArray[np.int64]
+    narrow: bool = True
+
+    def can_meet(self, batch: Stretch, state: Stretch, *, batch_is_left: bool) -> bool:
+        """Say whether any pair of two segments can fall in the chain, by the times they span.
+
+        >>> axis = TimeAxis(np.empty((0, 1), np.uint64), np.array([-9, 0, 10]))
+        >>> axis.can_meet(Stretch("a", 0, 10), Stretch("b", 20, 30), batch_is_left=True)
+        False
+        """
+        left, right = (batch, state) if batch_is_left else (state, batch)
+        least, most = right.min_t - left.max_t, right.max_t - left.min_t
+        return bool(most >= self.cuts[0] and least < self.cuts[-1])
+
+    def probe(
+        self,
+        mine: Rows,
+        theirs: Rows,
+        _batch: Stretch,
+        _state: Stretch,
+        *,
+        batch_is_left: bool,
+        wanted: Wanted | None,
+    ) -> Iterator[Pairs]:
+        """Yield the pairs of two segments' rows."""
+        return probe(mine, theirs, self.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=self.narrow)
 
 
 def _pairs(
-    task: UnitTask, axis: _Axis, left: _Portion, right: _Portion, *, batch_is_left: bool
+    task: UnitTask, axis: TimeAxis | CountAxis, left: _Portion, right: _Portion, *, batch_is_left: bool
 ) -> Iterator[pa.RecordBatch]:
     """Join one new segment with one other, probing with the new one."""
-    if not can_meet(left.stretch, right.stretch, task.cuts):
-        return
     batch, state = (left, right) if batch_is_left else (right, left)
+    if not axis.can_meet(batch.stretch, state.stretch, batch_is_left=batch_is_left):
+        return
     wanted = None
     if task.selective:
         wanted = Wanted(axis.sets, batch.sets, state.sets)
     mine, theirs = batch.segment.rows.part(batch.probing), state.segment.rows.part(state.probed)
-    for found in probe(
-        mine, theirs, axis.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=task.narrow
-    ):
+    found_all = axis.probe(
+        mine, theirs, batch.stretch, state.stretch, batch_is_left=batch_is_left, wanted=wanted
+    )
+    for found in found_all:
         placed = found.moved(batch.probing, state.probed)
         equal = _check_keys(placed, batch.segment, state.segment)
         tested = _check_columns(task, equal, left.segment, right.segment, batch_is_left=batch_is_left)

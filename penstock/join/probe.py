@@ -136,13 +136,13 @@ def probe(
     if narrow and wanted is not None and batch.pattern is not None:
         reach = _reach(wanted.by_level, wanted.by_batch, cuts, sign)
         _narrow(first, count, batch.t, batch.pattern, state.h, state.t, reach)
-    for rows in _portions(count):
+    for rows in portions(count):
         found = _fill(batch, state, first, count, rows, cuts, sign, wanted)
         if len(found):
             yield found
 
 
-def _portions(count: Ints) -> Iterator[slice]:
+def portions(count: Ints) -> Iterator[slice]:
     """Cut the batch so that no portion has many more than `MOST_PAIRS` pairs."""
     total = np.cumsum(count)
     start, done = 0, 0
@@ -189,7 +189,7 @@ def _before(h: Any, t: Any, i: Any, key: Any, time: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _gallop(h: Any, t: Any, start: Any, key: Any, time: Any) -> Any:
+def gallop(h: Any, t: Any, start: Any, key: Any, time: Any) -> Any:
     """Find the first row at or after `start` that does not sort before (key, time)."""
     size = h.size
     step = 1
@@ -218,9 +218,9 @@ def _runs(batch_h: Any, batch_t: Any, state_h: Any, state_t: Any, since: Any, un
     end = 0
     for i in range(batch_h.size):
         # since <= t_state - t_batch < until; batch rows ascend, so neither pointer ever goes back
-        start = _gallop(state_h, state_t, start, batch_h[i], batch_t[i] + since)
+        start = gallop(state_h, state_t, start, batch_h[i], batch_t[i] + since)
         end = max(end, start)
-        end = _gallop(state_h, state_t, end, batch_h[i], batch_t[i] + until)
+        end = gallop(state_h, state_t, end, batch_h[i], batch_t[i] + until)
         first[i] = start
         count[i] = end - start
     return first, count
@@ -257,8 +257,8 @@ def _narrow(
         since, until = batch_t[i] + reach[pattern[i], 0], batch_t[i] + reach[pattern[i], 1]
         end = first[i] + count[i]
         run_h, run_t = state_h[first[i] : end], state_t[first[i] : end]
-        low = _gallop(run_h, run_t, 0, key, since)
-        high = _gallop(run_h, run_t, low, key, until)
+        low = gallop(run_h, run_t, 0, key, since)
+        high = gallop(run_h, run_t, low, key, until)
         first[i] += low
         count[i] = high - low
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.join.compare import Check, with_near_columns
 from penstock.join.keys import mix
+from penstock.join.ladder import Ladder, probe_ladder
 from penstock.join.order import merge_runs
 from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.sets import count_members
@@ -38,7 +39,14 @@ def warm_up() -> None:
         for state in (segment, plain):
             for found in probe(batch, state, cuts, batch_is_left=True, wanted=wanted):
                 count_members(found.sets if found.sets is not None else everyone, 1)
+        list(probe_ladder(batch, plain, _ladder(keys), batch_times=(0, 3), state_times=(0, 3)))
     _warm_comparisons(found)
+
+
+def _ladder(times: np.ndarray) -> Ladder:
+    """Make a ladder with a rung of each kind."""
+    kind, shift = np.array([1, 0, 2], np.int8), np.array([0, 0, 0])
+    return Ladder(kind, shift, np.arange(5), np.array([0, 1], np.int16), times, times)
 
 
 def _warm_comparisons(found: Pairs) -> None:

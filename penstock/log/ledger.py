@@ -5,6 +5,7 @@ Eight kinds of commit, each making one thing true::
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
     batch      a stream's batch is in the logs; its watermark rose     (ingest)
+    seal       rows below a horizon have their final positions         (join, where windows count rows)
     unit       slices advanced; this output is committed               (join)
     backfill   a query has got the pairs that were there before it      (join)
     rewrite    these segments are replaced by that one, or gone        (merge, retention)
@@ -22,11 +23,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
+from penstock.log.roll import Roll
 from penstock.log.segment import Segment
 from penstock.log.tally import Effort, Fit, Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 MOST_CHANGES = 32
 """Changes of plan that are remembered outside the journal."""
@@ -48,6 +50,8 @@ class StreamState:
     no_time: int = 0
     no_key: int = 0
     unwanted: int = 0
+    overtaken: int = 0
+    """Rows in time for the stream, but not for windows that count rows: those had been joined beyond them."""
 
     @property
     def timely(self) -> int:
@@ -60,7 +64,9 @@ class GroupState:
     """How far each slice of a group has joined the two logs, and how many units that took.
 
     `watermarks` are those of the left and right stream when the batches up to the cursors were all there were: no row
-    still to be joined is older.  (The streams' own watermarks may be ahead, by batches not joined yet.)
+    still to be joined is older.  (The streams' own watermarks may be ahead, by batches not joined yet.)  Where windows
+    count rows, both are the horizon below which all is joined, and `spans` say for each side how far back of it so many
+    rows reach in time.
     """
 
     cursors: tuple[Cursor, ...]
@@ -69,6 +75,7 @@ class GroupState:
     pairs: int = 0
     mixed: bool = False
     effort: Effort = field(default_factory=Effort)
+    spans: tuple[Mapping[int, int], Mapping[int, int]] = field(default_factory=lambda: ({}, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,8 @@ class Ledger:
     logs: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
+    rolls: Mapping[str, Roll] = field(default_factory=dict)
+    """The streams whose rows are counted."""
     pending: tuple[Publication, ...] = ()
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     """For each log, what its input was like lately."""
@@ -152,6 +161,15 @@ class Ledger:
     def query(self, name: str) -> QueryState:
         """Give a query's state, the empty one before its first result."""
         return self.queries.get(name, QueryState())
+
+    def roll(self, stream: str) -> Roll:
+        """Give how far a stream is counted."""
+        return self.rolls.get(stream, Roll())
+
+    def files(self) -> set[str]:
+        """Name every file of rows or times that is in use."""
+        enrolled = (each for roll in self.rolls.values() for each in (*roll.pieces, *roll.waiting))
+        return {each.name for segments in (*self.logs.values(), enrolled) for each in segments}
 
     def layout(self, log: str) -> int:
         """Give the number of a log's current layout."""
@@ -206,6 +224,9 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         traffic={log: each for log, each in ledger.traffic.items() if log in kept},
         groups=groups,
         tables=tables,
+        rolls={
+            stream: ledger.rolls.get(stream, Roll(since)) for stream, since in commit.get("rolls", {}).items()
+        },
         queries={
             name: started.get(name, ledger.query(name))
             for name in (each["name"] for each in commit["plan"]["queries"])
@@ -221,8 +242,26 @@ def _changed(ledger: Ledger, commit: Json) -> Json:
 def _group_state(data: Json) -> GroupState:
     """Read one group's state."""
     cursors = tuple((i, j) for i, j in data["cursors"])
-    effort = Effort(**data.get("effort", {}))
-    return GroupState(cursors, tuple(data["watermarks"]), data["units"], data["pairs"], data["mixed"], effort)
+    return GroupState(
+        cursors,
+        tuple(data["watermarks"]),
+        data["units"],
+        data["pairs"],
+        data["mixed"],
+        Effort(**data.get("effort", {})),
+        _spans(data.get("spans", ((), ()))),
+    )
+
+
+def _spans(data: Iterable[Iterable[tuple[int, int]]]) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """Read the spans of both sides."""
+    left, right = (dict(side) for side in data)
+    return left, right
+
+
+def spans_to_json(spans: Iterable[Mapping[int, int]]) -> list[list[list[int]]]:
+    """Write the spans of both sides: the keys of a JSON object would become text."""
+    return [[[rows, span] for rows, span in sorted(side.items())] for side in spans]
 
 
 def _query_state(data: Json) -> QueryState:
@@ -257,7 +296,26 @@ def _batch(ledger: Ledger, commit: Json) -> Ledger:
     traffic = dict(ledger.traffic)
     for log, batch in commit.get("traffic", {}).items():
         traffic[log] = traffic.get(log, Traffic(batch["layout"])).then(batch)
-    return replace(ledger, streams={**ledger.streams, stream: state}, logs=logs, traffic=traffic)
+    waiting = tuple(Segment.from_json(each) for each in commit.get("times", ()))
+    rolls = dict(ledger.rolls)
+    if stream in rolls:
+        rolls[stream] = replace(rolls[stream], waiting=rolls[stream].waiting + waiting)
+    return replace(ledger, streams={**ledger.streams, stream: state}, logs=logs, traffic=traffic, rolls=rolls)
+
+
+def _seal(ledger: Ledger, commit: Json) -> Ledger:
+    """Move the horizons of some streams, and replace what waited below them by sorted pieces."""
+    gone = set(commit["remove"])
+    rolls = dict(ledger.rolls)
+    for stream, (horizon, added) in commit["rolls"].items():
+        roll = ledger.roll(stream)
+        pieces = (*roll.pieces, *(Segment.from_json(each) for each in added))
+        rolls[stream] = Roll(
+            horizon,
+            tuple(each for each in pieces if each.name not in gone),
+            tuple(each for each in roll.waiting if each.name not in gone),
+        )
+    return replace(ledger, rolls=rolls)
 
 
 def _unit(ledger: Ledger, commit: Json) -> Ledger:
@@ -268,6 +326,7 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
         group,
         cursors=tuple((int(i), int(j)) for i, j in commit["cursors"]),
         watermarks=tuple(commit["watermarks"]),
+        spans=_spans(commit.get("spans", ((), ()))),
         units=group.units + 1,
         pairs=group.pairs + pairs,
         effort=group.effort.then(rows, pairs, seconds),
@@ -303,6 +362,7 @@ _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "opened": _opened,
     "plan": _plan,
     "batch": _batch,
+    "seal": _seal,
     "unit": _unit,
     "backfill": _backfill,
     "rewrite": _rewrite,
@@ -322,6 +382,12 @@ def publication_to_json(publication: Publication) -> Json:
     return {"unit": publication.unit, "moves": moves, "query": publication.query}
 
 
+def _roll(data: Json) -> Roll:
+    """Read how far a stream is counted."""
+    pieces, waiting = (tuple(map(Segment.from_json, data[name])) for name in ("pieces", "waiting"))
+    return Roll(data["horizon"], pieces, waiting)
+
+
 def dump(ledger: Ledger) -> Json:
     """Write the ledger as a snapshot."""
     return {
@@ -332,8 +398,12 @@ def dump(ledger: Ledger) -> Json:
         "tables": {group: list(tables) for group, tables in ledger.tables.items()},
         "streams": {name: asdict(state) for name, state in ledger.streams.items()},
         "logs": {log: [each.to_json() for each in segments] for log, segments in ledger.logs.items()},
-        "groups": {name: asdict(state) for name, state in ledger.groups.items()},
+        "groups": {
+            name: {**asdict(state), "spans": spans_to_json(state.spans)}
+            for name, state in ledger.groups.items()
+        },
         "queries": {name: asdict(state) for name, state in ledger.queries.items()},
+        "rolls": {stream: asdict(roll) for stream, roll in ledger.rolls.items()},
         "pending": [publication_to_json(each) for each in ledger.pending],
         "traffic": {log: asdict(each) for log, each in ledger.traffic.items()},
         "unit_fit": asdict(ledger.unit_fit),
@@ -358,6 +428,7 @@ def load(data: Json) -> Ledger:
         logs={log: tuple(map(Segment.from_json, each)) for log, each in data["logs"].items()},
         groups={name: _group_state(each) for name, each in data["groups"].items()},
         queries={name: _query_state(each) for name, each in data["queries"].items()},
+        rolls={stream: _roll(each) for stream, each in data.get("rolls", {}).items()},
         pending=tuple(publication_from_json(each) for each in data["pending"]),
         traffic={log: _traffic(each) for log, each in data.get("traffic", {}).items()},
         unit_fit=_fit(data.get("unit_fit", {})),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.sql.query import Query, Side, Signature, Stream
 
-LogKey = tuple[str, tuple[KeyPart, ...], str]
-"""Which log: its stream, its key, and its owner."""
+LogKey = tuple[str, tuple[KeyPart, ...], str, bool]
+"""Which log: its stream, its key, its owner, and whether windows count its rows."""
 
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """What a log stores: its columns and its predicates."""
@@ -50,6 +50,12 @@ class Plan:
     def stream(self, name: str) -> Stream:
         """Find a stream by name."""
         return next(each for each in self.streams if each.name == name)
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """List the streams that windows counting rows look at: their rows are put on a roll."""
+        names = (log.stream for group in self.groups if group.signature.counted for log in group.logs)
+        return tuple(dict.fromkeys(names))
 
     def logs_of(self, stream: str) -> tuple[LogPlan, ...]:
         """List the logs that ingest of a stream writes."""
@@ -140,10 +146,14 @@ def _plan_logs(
             mine = readers.setdefault(_log(streams, signature, share, side), {})
             mine |= {(query.name, side): query for query in share.queries}
     return {
-        (stream, key, owner): plan_log(
-            streams[stream.lower()], key, [(query, side) for (_, side), query in mine.items()], owner
+        (stream, key, owner, counted): plan_log(
+            streams[stream.lower()],
+            key,
+            [(query, side) for (_, side), query in mine.items()],
+            owner,
+            counted=counted,
         )
-        for (stream, key, owner), mine in readers.items()
+        for (stream, key, owner, counted), mine in readers.items()
     }
 
 
@@ -152,4 +162,4 @@ def _log(streams: Mapping[str, Stream], signature: Signature, share: Share, side
     left, right = streams[signature.left.lower()], streams[signature.right.lower()]
     keys = log_key(left, signature.keys, "l"), log_key(right, signature.keys, "r")
     stream, key = (left, agreed(*keys)) if side == "l" else (right, agreed(*reversed(keys)))
-    return stream.name, key, share.owner
+    return stream.name, key, share.owner, signature.counted

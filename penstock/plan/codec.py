@@ -71,6 +71,7 @@ def _query(data: Mapping[str, Any]) -> Query:
             "comparisons": tuple(_comparison(each) for each in data.get("comparisons", ())),
             "left_columns": frozenset(data["left_columns"]),
             "right_columns": frozenset(data["right_columns"]),
+            "rows": tuple(data.get("rows", (False, False))),
             "sink": Sink(data["sink"]["kind"], _options(data["sink"]["options"])),
             "options": _options(data["options"]),
         }

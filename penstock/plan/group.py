@@ -22,6 +22,7 @@ from penstock.sql.query import SIDES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from penstock.plan.chain import Slice
     from penstock.plan.share import Part
     from penstock.plan.stored import LogPlan
     from penstock.sql.comparisons import Comparison
@@ -100,6 +101,24 @@ class Group:
         """Give the part of one stream that this group joins."""
         return self.left_part if side == "l" else self.right_part
 
+    def counts(self, side: Side) -> bool:
+        """Say whether windows on one side count rows."""
+        return self.signature.rows[SIDES.index(side)]
+
+    def ages(self, piece: Slice) -> tuple[int, int]:
+        """Give a slice's ages ``[start, end)`` in what its side counts: microseconds, or rows that came after.
+
+        At one time the left row is the older, so in microseconds the right side's ages begin at 1; in rows, at 0.
+        """
+        start, end = piece.ages
+        first = 1 if piece.side == "r" and self.counts("r") else 0
+        return start - first, end - first
+
+    @property
+    def logs(self) -> tuple[LogPlan, LogPlan]:
+        """Give the logs of both sides."""
+        return self.left, self.right
+
     @property
     def selective(self) -> bool:
         """Say whether some pair of the chain is not for all readers of its level, or (in a gap) for nobody."""
@@ -176,6 +195,7 @@ def _reads(member: Member, level: int) -> bool:
 def group_id(signature: Signature, label: str = "") -> str:
     """Name a group for directories and figures: the same signature and share always get the same name."""
     text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
+    text += f"|{signature.rows}" if signature.counted else ""
     slug = re.sub(r"[^a-z0-9]+", "_", f"{signature.left}_{signature.right}".lower()).strip("_")
     return f"{slug}-{crc32(text.encode()):08x}"
 

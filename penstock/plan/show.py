@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.plan.chain import Slice
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Query, Side
 
 
 def serving(plan: Plan, query: str) -> Plan:
@@ -59,7 +60,8 @@ def _log_lines(log: LogPlan) -> Iterator[str]:
     kind = "64-bit key" if log.whole_key else "hashed key, compared"
     owner = f", of query {log.owner}" if log.owner else ""
     yield ""
-    yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}){owner}"
+    counted = ", for windows that count rows" if log.counted else ""
+    yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}{counted}){owner}"
     yield f"  columns     {', '.join(log.columns) or '(none)'}"
     for bit, predicate in enumerate(log.predicates):
         yield f"  bit {bit:<7} {predicate}"
@@ -77,7 +79,7 @@ def _group_lines(group: Group) -> Iterator[str]:
             yield f"  state of {log.stream} ({side})"
         for level, piece in slices:
             readers = ", ".join(_reader(group, name, piece) for name in group.chain.readers[level])
-            yield f"    {show_ages(piece):<22} -> {readers or '(nobody)'}"
+            yield f"    {show_ages(group, piece):<22} -> {readers or '(nobody)'}"
     yield "  queries"
     for member in group.members:
         query = member.query
@@ -101,20 +103,52 @@ def _part_lines(group: Group) -> Iterator[str]:
 
 def _reader(group: Group, name: str, piece: Slice) -> str:
     """Name a reader of a slice; one whose window ends inside it, with the age up to which it reads."""
-    window = next(member.query.window for member in group.members if member.query.name == name)
+    query = next(member.query for member in group.members if member.query.name == name)
+    window, length = query.window, _lengths(query)[SIDES.index(piece.side)]
     inside = window.hi < piece.range.hi if piece.side == "l" else window.lo > piece.range.lo
-    return f"{name} (to {_age(window.hi if piece.side == 'l' else 1 - window.lo)})" if inside else name
+    upto = show_age(length, rows=True) if group.counts(piece.side) else _age(length)
+    return f"{name} (to {upto})" if inside else name
 
 
 def show_window(group: Group, name: str) -> str:
     """Print a query's window per side."""
     query = next(member.query for member in group.members if member.query.name == name)
     lo, hi = query.window.lo, query.window.hi
+    if query.signature.counted:
+        return _show_counts(query)
     if hi == 1 - lo:
         return f"WINDOW {_age(hi)}"
     since = f"{show_difference(lo - 1)} <" if _just_above(lo) else f"{show_difference(lo)} <="
     until = f"<= {show_difference(hi - 1)}" if _just_above(hi) else f"< {show_difference(hi)}"
     return f"{since} r - l {until}"
+
+
+def _show_counts(query: Query) -> str:
+    """Print a window that counts rows on some side: as one where both sides are alike."""
+    left, right = _lengths(query)
+    if query.rows == (True, True) and left == right:
+        return f"WINDOW {left} ROWS"
+    words = ("ROWS" if rows else "RANGE" for rows in query.rows)
+    lengths = (
+        str(each) if rows else _age(each) for rows, each in zip(query.rows, (left, right), strict=True)
+    )
+    return ", ".join(
+        f"{side} [UNBOUNDED]" if length == "for ever" else f"{side} [{word} {length}]"
+        for side, word, length in zip(SIDES, words, lengths, strict=True)
+    )
+
+
+def _lengths(query: Query) -> tuple[int, int]:
+    """Give the length of either side's window, in microseconds or rows."""
+    return query.window.hi, (0 if query.rows[1] else 1) - query.window.lo
+
+
+def show_cut(group: Group, cut: int) -> str:
+    """Print where a chain is cut."""
+    side: Side = "l" if cut > 0 else "r"
+    if cut and group.counts(side):
+        return f"{show_age(abs(cut), rows=True)} of {group.log(side).stream}"
+    return f"r - l = {show_difference(cut)}"
 
 
 def show_difference(difference: int) -> str:
@@ -127,23 +161,28 @@ def _just_above(difference: int) -> bool:
     return difference % 1000 == 1
 
 
-def show_ages(piece: Slice) -> str:
-    """Print the ages of a slice, a square bracket where the end belongs to it.
-
-    >>> from penstock.plan.chain import Slice
-    >>> from penstock.sql.query import Range
-    >>> show_ages(Slice(Range(0, 10_000_000))), show_ages(Slice(Range(0, 10_000_001)))
-    ('[0 s, 10 s)', '[0 s, 10 s]')
-    """
-    start, end = piece.ages
+def show_ages(group: Group, piece: Slice) -> str:
+    """Print the ages of a slice: of time with a square bracket where the end belongs to it, or in rows."""
+    start, end = group.ages(piece)
+    if group.counts(piece.side):
+        return f"[{start:,}, {show_age(end, rows=True)})"
     since = f"({_age(start - 1)}" if _just_above(start) else f"[{_age(start)}"
     until = f"{_age(end - 1)}]" if _just_above(end) else f"{_age(end)})"
     return f"{since}, {until}"
 
 
+def show_age(age: int, *, rows: bool = False) -> str:
+    """Print an age: of time, or a number of rows.
+
+    >>> show_age(10_000_000), show_age(1000, rows=True), show_age(1, rows=True)
+    ('10 s', '1,000 rows', '1 row')
+    """
+    return f"{age:,} {'row' if age == 1 else 'rows'}" if rows else show_duration(age)
+
+
 def _age(age: int) -> str:
     """Print an age, or say that there is no end to it."""
-    return "for ever" if age >= FOREVER else show_duration(age)
+    return "for ever" if age >= FOREVER else show_age(age)
 
 
 def plan_json(plan: Plan) -> str:
@@ -174,7 +213,7 @@ def _group_json(group: Group) -> dict[str, Any]:
         "slices": [
             {
                 "side": piece.side,
-                "ages_us": list(piece.ages),
+                "ages_rows" if group.counts(piece.side) else "ages_us": list(group.ages(piece)),
                 "readers": list(group.chain.readers[level]),
             }
             for level, piece in enumerate(group.chain.slices)
@@ -182,7 +221,7 @@ def _group_json(group: Group) -> dict[str, Any]:
         "queries": [
             {
                 "name": member.query.name,
-                "window_us": [member.query.window.lo, member.query.window.hi],
+                **_window_json(member.query),
                 "levels": list(member.levels),
                 "left_predicates": list(member.query.left_predicates),
                 "right_predicates": list(member.query.right_predicates),
@@ -192,6 +231,15 @@ def _group_json(group: Group) -> dict[str, Any]:
             for member in group.members
         ],
     }
+
+
+def _window_json(query: Query) -> dict[str, Any]:
+    """Describe a window: the range of differences, or the length of either side where one counts rows."""
+    if not query.signature.counted:
+        return {"window_us": [query.window.lo, query.window.hi]}
+    words = ("rows" if rows else "us" for rows in query.rows)
+    lengths = zip(("left", "right"), words, _lengths(query), strict=True)
+    return {"windows": {name: {word: length} for name, word, length in lengths}}
 
 
 def plan_mermaid(plan: Plan) -> str:
@@ -217,7 +265,7 @@ def _group_mermaid(group: Group, g: int, logs: dict[str, int], queries: dict[str
         before = f"L{logs[log.id]}"
         for level, piece in group.chain.side(side):  # type: ignore[arg-type]
             node = f"S{g}_{level}"
-            yield f"  {before} --> {node}[{_label(f'{log.stream} {show_ages(piece)}')}]"
+            yield f"  {before} --> {node}[{_label(f'{log.stream} {show_ages(group, piece)}')}]"
             for reader in group.chain.readers[level]:
                 yield f"  {node} -.-> Q{queries[reader]}(({_label(reader)}))"
             before = node

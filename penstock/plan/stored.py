@@ -1,6 +1,7 @@
 """What ingest keeps of a stream: the log's key, columns and predicate bits.
 
-A log holds the rows of one stream sorted by one join key.  All groups that join the stream on that key share it.
+A log holds the rows of one stream sorted by one join key.  All groups that join the stream on that key share it, but
+those whose windows count rows have logs of their own: a row that comes below what they have joined is not for them.
 It stores only what some query reads:
 
 * the key, as one 64-bit number where that is the whole key, else as a hash and the key columns themselves; joins
@@ -58,6 +59,8 @@ class LogPlan:
     columns: tuple[str, ...]
     owner: str = ""
     """The one query that reads it, where queries share nothing."""
+    counted: bool = False
+    """Whether it is for windows that count rows."""
 
     def __post_init__(self) -> None:
         """Refuse a log whose predicates have two bits."""
@@ -113,7 +116,7 @@ def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyP
     )
 
 
-def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "") -> str:
+def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "", *, counted: bool = False) -> str:
     """Name a log so that it is readable, and safe as a directory name.
 
     >>> log_id("Temperature", (KeyPart("LocationId", "bigint"),))
@@ -123,6 +126,7 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "") -> str:
     """
     # The case of a literal in the key matters, so the checksum is of the text as it is.
     text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}{owner}"
+    text += ":rows" if counted else ""
     names = "_".join(part.expression for part in key) or "time"
     words = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
     slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
@@ -136,7 +140,12 @@ def retention(stream: Stream) -> int | None:
 
 
 def plan_log(
-    stream: Stream, key: tuple[KeyPart, ...], readers: Iterable[tuple[Query, Side]], owner: str = ""
+    stream: Stream,
+    key: tuple[KeyPart, ...],
+    readers: Iterable[tuple[Query, Side]],
+    owner: str = "",
+    *,
+    counted: bool = False,
 ) -> LogPlan:
     """Collect what the queries that read a log need of its stream."""
     predicates: dict[str, None] = {}
@@ -147,4 +156,5 @@ def plan_log(
         columns |= query.left_columns if left else query.right_columns
     everything = retention(stream) is not None
     stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
-    return LogPlan(log_id(stream.name, key, owner), stream.name, key, tuple(predicates), stored, owner)
+    name = log_id(stream.name, key, owner, counted=counted)
+    return LogPlan(name, stream.name, key, tuple(predicates), stored, owner, counted)

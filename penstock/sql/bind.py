@@ -27,7 +27,7 @@ from penstock.sql.outputs import make_outputs
 from penstock.sql.query import FOREVER, Query, Range, Sink
 from penstock.sql.shape import check_expressions, check_statement, tables
 from penstock.sql.tokens import Source, Span, span_of_tokens
-from penstock.sql.windows import Clauses, WindowSpec, take_windows, to_range
+from penstock.sql.windows import Clauses, WindowSpec, take_windows, window_range, window_specs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,13 +85,17 @@ def bind_tokens(
     scope = _make_scope(source, select, rest, streams, name)
     conditions = classify(scope, _conditions(scope, select))
     outputs, trees = make_outputs(scope, select, rest)
+    window, rows = _window(scope, clauses, conditions, name)
+    if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
+        conditions.residual += [each for _, each in conditions.bounds]
     left, right = scope.side("l"), scope.side("r")
     return Query(
         name=name,
         left=left.stream.name,
         right=right.stream.name,
         keys=conditions.sorted_keys(),
-        window=_window(scope, clauses, conditions, name),
+        window=window,
+        rows=rows,
         outputs=outputs,
         left_predicates=conditions.sorted_predicates("l"),
         right_predicates=conditions.sorted_predicates("r"),
@@ -173,20 +177,27 @@ def _using(scope: Scope, name: exp.Expr) -> exp.Expr:
     return scope.resolve(exp.EQ(this=sides[0], expression=sides[1]))
 
 
-def _window(scope: Scope, clauses: Clauses, conditions: Conditions, query: str) -> Range:
-    """Intersect the window clauses with the bounds stated as conditions."""
+def _window(
+    scope: Scope, clauses: Clauses, conditions: Conditions, query: str
+) -> tuple[Range, tuple[bool, bool]]:
+    """Intersect the window clauses with the bounds stated as conditions; say which side counts rows."""
     source, aliases = scope.source, [each.alias for each in scope.inputs]
-    stated = to_range(source, clauses, query, aliases)
-    if stated is None and not conditions.bounds:
+    specs = window_specs(source, clauses, aliases)
+    if specs is None and not conditions.bounds:
         raise source.error(f"{query} needs a window: {_WAYS}", scope.span)
-    window = stated or Range.window(FOREVER, FOREVER)
-    if scope.inputs[0].side == "r":
-        window = window.turned()
-    lo = max([window.lo, *(bound.lo for bound, _ in conditions.bounds)])
-    hi = min([window.hi, *(bound.hi for bound, _ in conditions.bounds)])
+    first, second = specs or (_UNBOUNDED, _UNBOUNDED)
+    left, right = (first, second) if scope.inputs[0].side == "l" else (second, first)
+    rows = left.kind == "rows", right.kind == "rows"
+    window, unlimited = window_range(left, right), Range.window(FOREVER, FOREVER)
+    on_time = unlimited if any(rows) else window
+    lo = max([on_time.lo, *(bound.lo for bound, _ in conditions.bounds)])
+    hi = min([on_time.hi, *(bound.hi for bound, _ in conditions.bounds)])
     if lo >= hi:
         raise _empty(scope, conditions, query)
-    return Range(lo, hi)
+    return (window if any(rows) else Range(lo, hi)), rows
+
+
+_UNBOUNDED = WindowSpec("range", FOREVER, "UNBOUNDED")
 
 
 def _empty(scope: Scope, conditions: Conditions, query: str) -> SqlError:

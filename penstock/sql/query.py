@@ -14,6 +14,14 @@ microseconds, and a window is a half-open range of it::
 ``WINDOW w`` is ``Range(-w + 1, w)``: strict at the far end on both sides.  An interval predicate
 of Spark or Flink is whatever range it states, also one that does not contain 0.
 
+A *count window* measures the difference in rows of the older row's stream instead (`Query.rows`).  With ``N(t)`` the
+number of that stream's rows up to time t::
+
+    left row older, or of equal times    d = N_left(T_right) - N_left(T_left)           0, 1, 2 ...
+    right row older                      d = N_right(T_right) - N_right(T_left) - 1     -1, -2 ...
+
+so ``WINDOW n ROWS`` is ``Range(-n, n)``: the older row is among the last n rows of its stream when the younger comes.
+
 In:  the text, through `penstock.sql.script` and `penstock.sql.bind`.
 Out: `penstock.plan` groups queries by `Query.signature` and shares what they share.
 """
@@ -150,7 +158,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What two queries must have in common to share state: the two streams and the equalities.
+    """What two queries must have in common to share state: the two streams, the equalities, and what windows count.
 
     Without equalities that is the two streams alone, whatever other conditions the queries have.
     """
@@ -158,6 +166,13 @@ class Signature:
     left: str
     right: str
     keys: tuple[Key, ...]
+    rows: tuple[bool, bool] = (False, False)
+    """For the left and right stream: whether its window counts rows rather than time."""
+
+    @property
+    def counted(self) -> bool:
+        """Say whether some window counts rows."""
+        return any(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +198,8 @@ class Query:
     left_columns: frozenset[str] = frozenset()
     """Columns of the left stream that outputs and residual read (predicates and keys not counted)."""
     right_columns: frozenset[str] = frozenset()
+    rows: tuple[bool, bool] = (False, False)
+    """For the left and right stream: whether `window` counts rows on that side, not microseconds."""
     sink: Sink = field(default_factory=Sink)
     options: tuple[tuple[str, str], ...] = ()
     """Options of the query itself, such as ``order``."""
@@ -192,4 +209,4 @@ class Query:
     @property
     def signature(self) -> Signature:
         """Say what this query can share with others."""
-        return Signature(self.left, self.right, self.keys)
+        return Signature(self.left, self.right, self.keys, self.rows)

@@ -1,7 +1,7 @@
 """The two window clauses that are not SQL: ``WINDOW 1 min`` and ``A [RANGE 12 HOURS]``.
 
 Both are found among the tokens and taken out before sqlglot reads the rest.  What they say is a `WindowSpec`
-per stream; `to_range` turns the two into the one range of differences a query admits::
+per stream; `window_range` turns the two into the one range of differences a query admits::
 
     A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
 
@@ -10,7 +10,8 @@ per stream; `to_range` turns the two into the one range of differences a query a
         -2 s + 1 µs                             5 s
           [======================================)         Range.window(5 s, 2 s)
 
-A row of A is held for A's window: it meets the younger rows of B, hence A's window is the right end.
+A row of A is held for A's window: it meets the younger rows of B, hence A's window is the right end.  A window may
+count rows instead of time, each stream by itself.
 
 In:  the tokens of one SELECT.
 Out: `Clauses` and the tokens without them.
@@ -125,7 +126,7 @@ def _read_length(source: Source, text: str, query: str, span: Span, what: str) -
     if unit.upper() in {"ROW", "ROWS"}:
         if not number.lstrip("-").isdigit():
             raise source.error(f"window of {query} is {text}: a number of rows is a whole number", span)
-        spec = WindowSpec("rows", int(number), text)
+        spec = WindowSpec("rows", min(int(number), FOREVER), text)
     else:
         spec = WindowSpec("range", _micros(source, text, query, span), text)
     if spec.length <= 0:
@@ -187,24 +188,30 @@ def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
     raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end + 1))
 
 
-def to_range(source: Source, clauses: Clauses, query: str, aliases: Sequence[str]) -> Range | None:
-    """Give the differences ``T_second - T_first`` (in FROM order) that the clauses admit, if there are any.
+def window_specs(
+    source: Source, clauses: Clauses, aliases: Sequence[str]
+) -> tuple[WindowSpec, WindowSpec] | None:
+    """Give the windows of the first and second stream in FROM, if there are any.
 
     A window after a stream goes before the query's WINDOW, which then speaks for the other stream.
     """
     if not clauses.given():
         return None
-    for clause in clauses.given():
-        if clause.spec.kind == "rows":
-            message = (
-                f"window of {query} is {clause.spec.text}: count windows are not supported yet, use a time"
-            )
-            raise source.error(message, clause.span)
-    chosen = [clauses.per_stream.get(i, clauses.whole) for i in range(2)]
-    lengths = [clause.spec.length for clause in chosen if clause]
-    if len(lengths) < len(chosen):
+    first, second = (clauses.per_stream.get(place, clauses.whole) for place in range(2))
+    if first is None or second is None:
         raise _half_given(source, clauses, aliases)
-    return Range.window(lengths[0], lengths[1])
+    return first.spec, second.spec
+
+
+def window_range(left: WindowSpec, right: WindowSpec) -> Range:
+    """Give the differences that the windows of the left and the right stream admit.
+
+    Time is strict at the far end; of rows, the last of so many still counts.
+
+    >>> window_range(WindowSpec("range", 10, "10 us"), WindowSpec("rows", 10, "10 ROWS"))
+    Range(lo=-10, hi=10)
+    """
+    return Range(-right.length + (0 if right.kind == "rows" else 1), left.length)
 
 
 def _half_given(source: Source, clauses: Clauses, aliases: Sequence[str]) -> SqlError:

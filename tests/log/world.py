@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from penstock.engine import joiner as joiner_module
 from penstock.engine.change import current_plan, find_change, is_in_step, next_plan, plan_commit
-from penstock.engine.claims import claim, masks_at_the_door
+from penstock.engine.claims import claim, in_time, masks_at_the_door
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import BatchTask, LogTask, run_ingest
 from penstock.engine.ingester import _advanced, _as_json, _traffic
@@ -37,6 +37,7 @@ from penstock.log.census import rows_per_slice
 from penstock.log.files import open_files
 from penstock.log.keep import live_rows
 from penstock.log.rewrite import rewrite_segments
+from penstock.log.roll import roll_folder, seal
 from penstock.log.segment import read_segment
 from penstock.plan.share import Part
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
@@ -95,14 +96,23 @@ class Source:
     rows: list[list[Row]] = field(default_factory=list)
     watermarks: list[int | None] = field(default_factory=lambda: [None])
     late: int = 0
+    counted: list[Row] = field(default_factory=list)
+    """Rows that windows which count rows may count, also those without a key."""
+    overtaken: int = 0
 
-    def take(self, batch: Sequence[Row]) -> None:
-        """Add a batch: a row behind the watermark of the batches before is late, one without a time is nothing."""
+    def take(self, batch: Sequence[Row], horizon: int | None = None) -> None:
+        """Add a batch: a row behind the watermark of the batches before is late, one without a time is nothing.
+
+        Below the horizon everything has been counted: a row that comes there is overtaken.
+        """
         before = self.watermarks[-1]
         timed = [row for row in batch if row.time is not None]
         timely = [row for row in timed if before is None or row.time >= before]
         self.late += len(timed) - len(timely)
         self.rows.append(timely)
+        counted = [row for row in timely if horizon is None or row.time >= horizon]
+        self.counted += counted
+        self.overtaken += len(timely) - len(counted)
         newest = max((row.time - self.lateness for row in timely), default=None)
         self.watermarks.append(max((each for each in (before, newest) if each is not None), default=None))
 
@@ -239,6 +249,8 @@ class World:
         if stream not in {each.name for each in self.plan.streams}:
             return  # nobody reads it
         before = self.ledger.stream(stream)
+        counted = stream in self.plan.counted
+        horizon = self.ledger.roll(stream).horizon if counted else None
         task = BatchTask(
             files=self.files,
             batch=before.batches,
@@ -250,6 +262,8 @@ class World:
             time_type=TIMESTAMP,
             watermark=before.watermark,
             key_bits=self.key_bits,
+            roll=roll_folder(stream) if counted else "",
+            horizon=horizon,
         )
         dealt = [self._columns(stream, rows[place::tasks]) for place in range(tasks)]
         parts = [_summary(run_ingest(task, [each.select(task.columns())])) for each in dealt]
@@ -266,9 +280,10 @@ class World:
                 "state": _as_json(after),
                 "segments": segments,
                 "traffic": traffic,
+                "times": [each for part in parts for each in part["times"]],
             }
         )
-        self.sources[stream].take(rows)
+        self.sources[stream].take(rows, horizon)
 
     def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
         """Compute what Spark SQL would: time, keys and bits, beside the source's own columns."""
@@ -297,15 +312,20 @@ class World:
 
     def turn(self) -> None:
         """Let the joiner join, publish and tidy all there is."""
-        with patch.multiple(joiner_module, unit_job=_unit_job, rewrite_job=self._rewrite_job):
+        with self._without_spark():
             self.joiner._turn()
 
     def advance(self, group: Group) -> None:
         """Let one group join what there is, leaving the others behind; then tidy."""
-        with patch.multiple(joiner_module, unit_job=_unit_job, rewrite_job=self._rewrite_job):
+        with self._without_spark():
             self.joiner.bring_up([group])
             for log in self.plan.logs:
                 self.joiner._tidy(log.id)
+
+    def _without_spark(self) -> Any:
+        """Run jobs as loops."""
+        jobs = {"unit_job": _unit_job, "rewrite_job": self._rewrite_job, "seal_job": _seal_job}
+        return patch.multiple(joiner_module, **jobs)
 
     def restart(self) -> None:
         """Forget everything but a snapshot, and register the same queries in another order."""
@@ -414,7 +434,7 @@ class World:
         layouts = self.ledger.layouts[group.log(side).id]
         live = Counter[int]()
         counted = 0
-        ends = [piece.ages[1] for _, piece in group.chain.side(side)]
+        ends = in_time(group, side, self.ledger, [piece.ages[1] for _, piece in group.chain.side(side)])
         for segment in segments:
             mine = claim(group, side, self.ledger, layouts[segment.layout])
             rows = read_segment(self.files, segment.name)
@@ -457,6 +477,11 @@ def _unit_job(_spark: Any, task: Any, delivery: Any, _schema: str, computed: Seq
     """Probe and deliver, one range of hashes after the other."""
     assert not computed, "an expression needs Spark"
     return [_summary(run_delivery(delivery, part, run_probe(task, [part]))) for part in range(task.parts)]
+
+
+def _seal_job(_spark: Any, files: Any, sealings: Any) -> list[Any]:
+    """Seal one stream after the other."""
+    return [seal(files, each) for each in sealings]
 
 
 def _summary(batches: Iterable[pa.RecordBatch]) -> Any:

@@ -6,7 +6,7 @@ import re
 from hypothesis import given
 
 from penstock.plan.build import build_plan
-from penstock.plan.show import plan_json, plan_mermaid, plan_text
+from penstock.plan.show import plan_json, plan_mermaid, plan_text, show_cut
 from penstock.sql.query import FOREVER, Key, Output, Query, Range
 from tests.join.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
@@ -75,6 +75,28 @@ def test_text_names_every_query_log_and_reader(queries):
         assert re.search(rf"^    {query.name} ", text, re.MULTILINE)
     for group in plan_of(*queries).groups:
         assert f"Chain {group.left.stream} l ⋈ {group.right.stream} r on" in text
+
+
+def test_windows_that_count_rows_are_shown_in_rows():
+    keys, outputs = (Key("k", "k"),), (Output("id", "l.id", ("l", "id")),)
+    plan = plan_of(
+        Query("q", "A", "B", keys, Range(-10, 1000), outputs, rows=(True, True)),
+        Query("m", "A", "B", keys, Range(-10, 5_000_000), outputs, rows=(False, True)),
+    )
+    both, mixed = json.loads(plan_json(plan))["chains"]
+    assert [each["ages_rows"] for each in both["slices"]] == [[0, 10], [0, 1000]]
+    assert both["queries"][0]["windows"] == {"left": {"rows": 1000}, "right": {"rows": 10}}
+    assert [sorted(set(each) & {"ages_us", "ages_rows"}) for each in mixed["slices"]] == [
+        ["ages_rows"],
+        ["ages_us"],
+    ]
+    assert "[0, 1,000 rows)" in plan_mermaid(plan)
+    assert "l [RANGE 5 s], r [ROWS 10]" in plan_text(plan)
+    assert [show_cut(plan.groups[1], cut) for cut in (-10, 0, 5_000_000)] == [
+        "10 rows of B",
+        "r - l = 0 s",
+        "r - l = 5 s",
+    ]
 
 
 def test_an_unbounded_window_is_shown_as_such():

@@ -110,6 +110,14 @@ def test_alter_replaces_the_window_clauses_and_keeps_conditions_on_time():
     assert script.statements[0].query.window == Range(0, 9 * S)
 
 
+def test_alter_goes_over_from_time_to_rows_and_back():
+    text = f"CREATE QUERY q AS {OK}; ALTER QUERY q SET WINDOW 500 ROWS"
+    (query,) = parse_script(text, STREAMS).queries
+    assert (query.window, query.rows) == (Range(-500, 500), (True, True))
+    (query,) = parse_script(f"{text}; ALTER QUERY q SET WINDOW 5 s", STREAMS).queries
+    assert (query.window, query.rows) == (Range(-5 * S + 1, 5 * S), (False, False))
+
+
 def test_a_name_is_free_again_after_drop():
     text = f"CREATE QUERY q AS {OK}; DROP QUERY Q; CREATE QUERY q AS {OK.replace('1 s', '2 s')}"
     assert [each.window.hi for each in parse_script(text, STREAMS).queries] == [2 * S]

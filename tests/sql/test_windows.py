@@ -55,6 +55,37 @@ def test_a_window_after_a_stream_goes_before_the_window_of_the_query():
     assert bind("SELECT * FROM A [NOW], B WHERE A.k = B.k WINDOW 2 s").window == Range(-2 * S + 1, 1)
 
 
+def test_a_number_of_rows_is_a_window_too_and_the_last_of_them_counts():
+    """WINDOW 3 ROWS: a row is met while fewer than 3 of its stream came after it: ages 0, 1 and 2 on either side."""
+    query = where("TRUE", "WINDOW 3 ROWS")
+    assert (query.window, query.rows) == (Range(-3, 3), (True, True))
+    assert where("TRUE", "WINDOW 1 row").window == Range(-1, 1)
+
+
+def test_each_stream_may_count_its_own_rows_or_time():
+    one = bind("SELECT * FROM A [ROWS 5], B [ROWS 2] WHERE A.k = B.k")
+    other = bind("SELECT * FROM B [ROWS 2], A [ROWS 5] WHERE A.k = B.k")
+    assert (one.window, one.rows) == (other.window, other.rows) == (Range(-2, 5), (True, True))
+    mixed = bind("SELECT * FROM B [ROWS 2], A WHERE A.k = B.k WINDOW 5 s")
+    assert (mixed.window, mixed.rows) == (Range(-2, 5 * S), (False, True))
+    assert bind("SELECT * FROM A [ROWS 5], B [UNBOUNDED] WHERE A.k = B.k").rows == (True, False)
+
+
+def test_windows_of_rows_and_of_time_share_no_chain():
+    rows, time = where("TRUE", "WINDOW 5 ROWS"), where("TRUE", "WINDOW 5 us")
+    assert rows.signature == where("TRUE", "WINDOW 9 ROWS").signature
+    assert rows.signature != time.signature
+
+
+def test_a_condition_on_time_is_asked_of_each_pair_where_windows_count_rows():
+    query = where("A.ts <= B.ts", "WINDOW 5 ROWS")
+    assert query.window == Range(-5, 5)
+    (asked,) = query.residual
+    assert {"l.ts", "r.ts"} <= set(asked.split())
+    assert "ts" in query.left_columns
+    assert "ts" in query.right_columns
+
+
 def test_a_column_called_window_is_not_a_window():
     known = {**STREAMS, "C": stream("C", "k bigint, window int, ts timestamp")}
     query = bind_query("q", "SELECT C.window FROM A, C WHERE A.k = C.k AND window = 3 WINDOW 1 s", known)
