@@ -56,7 +56,7 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
     yield from _cost_lines(before, after, ledger, memory_budget(loaded))
     if not accept_loss:
         refuse_loss(after, ledger, state)
-    for loss in losses(change, before, ledger):
+    for loss in losses(change, before, after, ledger):
         yield f"lost: {loss}"
     yield "nothing was changed: `penstock run` does it"
 

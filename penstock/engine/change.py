@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Shape
     from penstock.plan.group import Member
     from penstock.plan.stored import LogPlan
-    from penstock.sql.query import Query, Side, Stream
+    from penstock.sql.query import Query, Side, Signature, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,7 @@ def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
     """Compare two plans: queries by name and by meaning, then how they are shared; `why` the chains are cut anew."""
     if before is None:
         return Change(added=tuple(query.name for query in after.queries))
-    old = {query.name: replace(query, text="") for query in before.queries}
-    new = {query.name: replace(query, text="") for query in after.queries}
+    old, new = ({query.name: _meaning(query) for query in plan.queries} for plan in (before, after))
     altered = tuple(name for name in new if name in old and new[name] != old[name])
     stay = [name for name in new if name in old and name not in altered]
     recut = before.strategy == after.strategy and _cuts(before, stay) != _cuts(after, stay)
@@ -86,6 +85,11 @@ def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
         strategy=after.strategy if after.strategy != before.strategy else "",
         cuts=why if recut else "",
     )
+
+
+def _meaning(query: Query) -> Query:
+    """Leave out of a query what only shows it, or follows from the rest of it."""
+    return replace(query, text="", comparisons=())
 
 
 def _cuts(plan: Plan, queries: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -103,7 +107,7 @@ def _logs(plan: Plan, query: str) -> set[str]:
     return {group.log(side).id for group, _, _ in plan.places(query) for side in SIDES}
 
 
-def losses(change: Change, before: Plan | None, ledger: Ledger) -> list[str]:
+def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> list[str]:
     """Say what a change would lose that nobody asked to lose, one sentence each."""
     lost = [
         f"query {name} is not among the queries any more, and its {count:,} results in the state's table could not be "
@@ -111,6 +115,14 @@ def losses(change: Change, before: Plan | None, ledger: Ledger) -> list[str]:
         for name in change.dropped
         if before
         and before.find(name)[2].query.sink.kind == "table"
+        and (count := ledger.query(name).results)
+    ]
+    lost += [
+        f"query {name} would leave the state's table, and its {count:,} results there could not be read again"
+        for name in change.altered
+        if before
+        and before.find(name)[2].query.sink.kind == "table"
+        and plan.find(name)[2].query.sink.kind != "table"
         and (count := ledger.query(name).results)
     ]
     if change.moved:
@@ -207,15 +219,26 @@ def plan_commit(
         },
         "groups": groups,
         "queries": starts,
-        "tables": {
-            group.id: [
-                _table(group, plan, ledger.version + 1, ""),
-                _table(subgroup(group, lacking), plan, ledger.version + 1, "-past"),
-            ]
-            for group in plan.groups
-            if any(member.query.sink.kind == "table" for member in group.members)
-        },
+        "tables": {group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
     }
+
+
+def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> list[dict[str, Any]]:
+    """Say how to read the pairs that a group stores from now on: nothing new if it goes on as it was.
+
+    Pairs that new queries get of the past are kept apart, and numbered by those queries alone.
+    """
+    now = [_table(group, plan, ledger.version + 1, "")]
+    known = ledger.table(group.id)
+    if known is not None and {**known, "version": 0, "directory": ""} == {
+        **now[0],
+        "version": 0,
+        "directory": "",
+    }:
+        now = []
+    if set(lacking) & {member.query.name for member in group.members}:
+        now.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
+    return [each for each in now if each["members"]]
 
 
 def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
@@ -259,8 +282,18 @@ def forebears(group: Group, before: Plan | None) -> list[Group]:
 
 
 def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
-    """Say whether every group of a plan goes on from one cursor: if not, the groups before must catch up first."""
-    return all(len({_place(each, ledger) for each in forebears(group, before)}) <= 1 for group in plan.groups)
+    """Say whether the plan can be changed here: if not, the groups before must catch up first.
+
+    Joins that divide the rows of one log must be equally far, because a change may take a row from one to another, and
+    what one of them holds is vouched for by all.  A query that gets other state must have joined all that came.
+    """
+    if before is None:
+        return True
+    places: dict[tuple[Signature, str, str], set[object]] = {}
+    for group in before.groups:
+        divided = places.setdefault((group.signature, group.left.id, group.right.id), set())
+        divided.add(_place(group, ledger))
+    return all(len(each) <= 1 for each in places.values()) and not find_change(before, plan).moved
 
 
 def _place(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.engine.change import current_plan
-from penstock.engine.measure import measure
+from penstock.engine.measure import longest_finite, measure
 from penstock.errors import InputError
 from penstock.plan.compare import chosen_cuts
 from penstock.plan.optimize import Cuts, mem_opt, priced
@@ -36,6 +36,12 @@ EVERY = 2
 
 GAIN = 0.1
 """The share of a chain's work that another one has to save."""
+
+QUICK = 36
+"""Queries of a chain up to which it is chosen at once when windows change: a matter of milliseconds."""
+
+MOST = 200
+"""Queries of a chain up to which it is chosen at all, which takes a second; a longer one is cut at every window."""
 
 PATIENCE = 3
 """Looks in a row at which it has to."""
@@ -58,6 +64,8 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
         if group.id in kept and kept[group.id].bounds == group.chain.bounds:
             cuts[group.id] = kept[group.id].cuts
             continue
+        if len(group.members) > QUICK:
+            continue  # whoever registers a query must not wait for this: the chain is looked at again later
         known = measure(plan, ledger, group.signature)
         if known.seen and not group.signature.counted:
             cuts[group.id] = _best(plan.strategy, known, budget)[0].cuts.axis
@@ -89,11 +97,14 @@ class Chooser:
 
     def _consider(self, plan: Plan, ledger: Ledger, group: Group) -> tuple[tuple[int, ...], str] | None:
         """Look at one chain: give its new cuts once they have been better for long enough."""
+        if group.signature.counted or len(group.members) > MOST:
+            return None
         known = measure(plan, ledger, group.signature)
-        if not known.seen or group.signature.counted:
+        if not known.seen:
             return None
         best, note = _best(plan.strategy, known, self.budget)
-        now = priced(_ages(group), known.readers, known.known, known.prices.weigh(known.known))
+        far = longest_finite(member.query for member in group.members)
+        now = priced(_ages(group, far), known.readers, known.known, known.prices.weigh(known.known))
         wished = tuple(cut for cut in group.chain.bounds if cut in {*best.cuts.axis, *group.ends})
         reason = self._reason(known, now, best)
         if wished == group.chain.cuts or not reason:
@@ -110,7 +121,7 @@ class Chooser:
 
     def _reason(self, known: Measured, now: Choice, best: Choice) -> str:
         """Say why a chain is better than the one there is; empty if it is not by enough."""
-        if self.budget is not None and now.cost.bytes > self.budget >= best.cost.bytes:
+        if self.budget is not None and now.cost.bytes > max(self.budget, best.cost.bytes):
             return f"{show_size(now.cost.bytes)} of state expected, and {show_size(self.budget)} allowed"
         flow = Flow(1, known.pace.rows, known.pace.rows)
         work = seconds(now.cost, known.known, known.prices, known.pace, flow)
@@ -128,10 +139,12 @@ def _best(strategy: str, known: Measured, budget: float | None) -> tuple[Choice,
         return priced(mem_opt(known.readers), known.readers, known.known, weigh), f" ({refusal})"
 
 
-def _ages(group: Group) -> Cuts:
+def _ages(group: Group, far: int) -> Cuts:
     """Give the ages at which a group's chain is cut now; age 0 is one of them on a side that is held at all."""
     left, right = (
-        tuple(sorted({0, *(age for _, piece in group.chain.side(side) for age in _span(piece.ages))}))
+        tuple(
+            sorted({0, *(min(age, far) for _, piece in group.chain.side(side) for age in _span(piece.ages))})
+        )
         if group.chain.side(side)
         else ()
         for side in SIDES

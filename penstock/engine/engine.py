@@ -32,7 +32,7 @@ from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
-from penstock.engine.takeup import refuse_loss, take_up
+from penstock.engine.takeup import refuse_loss, refuse_move, take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
@@ -271,10 +271,12 @@ class Engine:
             for ingester in self._ingesters:
                 batches.enter_context(ingester.batch)
             plan = self._workload.plan(self._store.ledger)
+            refuse_move(plan, self._store.ledger)
             sources, empty = self._check(plan)
             write_empty_results(plan, empty)
             self._get_in_step(plan)
             plan = self._plan = joiner.plan = take_up(self._store, self.spark, plan)
+            self._chooser.budget = self._workload.budget
             for ingester in self._ingesters:
                 ingester.follow(plan)
         self._follow_streams(plan, sources)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.measure import measure, signatures
-from penstock.engine.status import take_status
+from penstock.engine.status import held_rows
 from penstock.errors import InputError
 from penstock.plan.compare import Offer, Pricing, chosen_cuts
 from penstock.plan.cost import saving
@@ -118,9 +118,11 @@ def _joins(queries: tuple[Query, ...]) -> int:
 
 def _found(plan: Plan, ledger: Ledger, files: Files, signature: Signature, known: Measured) -> Found:
     """Count what the joins of a signature hold."""
-    mine = {group.id for group in plan.groups if group.signature == signature}
-    status = take_status(plan, ledger, files)
-    rows = sum(group.state_rows for group in status.groups if group.id in mine)
+    rows = sum(
+        held_rows(group, ledger, files)
+        for group in plan.groups
+        if group.signature == signature and group.id in ledger.groups
+    )
     return Found(rows, known.pairs, known.seconds)
 
 

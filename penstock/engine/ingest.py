@@ -98,6 +98,8 @@ class BatchPart:
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     patterns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """For each log with predicates, how many rows in time had each pattern of bits, also rows that nobody wants."""
+    holds: dict[str, list[int]] = field(default_factory=dict)
+    """For each log with predicates, how many of them satisfied each one."""
     times: list[dict[str, Any]] = field(default_factory=list)
     """The files of event times written for the stream's roll."""
 
@@ -155,7 +157,9 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
     if pattern is not None:
         accepted = np.asarray(query_sets(patterns, masks).any(axis=1))
         kept = keyed & accepted[pattern]
-        part.patterns[log.id] = _counts(patterns, pattern[batch.timely])
+        part.patterns[log.id], part.holds[log.id] = _counts(
+            patterns, pattern[batch.timely], len(log.predicates)
+        )
     if number == 0:
         part.no_key = int(batch.timely.sum() - keyed.sum())
         part.unwanted = int(keyed.sum() - kept.sum())
@@ -195,11 +199,17 @@ def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.
     return find_patterns(words)
 
 
-def _counts(patterns: Words, pattern: NDArray[np.int32]) -> list[tuple[int, int]]:
-    """Count the rows of each pattern, the most frequent first; beyond so many they are not told apart any more."""
+def _counts(
+    patterns: Words, pattern: NDArray[np.int32], predicates: int
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Count the rows of each pattern, the most frequent first, and those that satisfy each predicate."""
     rows = np.bincount(pattern, minlength=len(patterns))
     order = np.argsort(-rows, kind="stable")[:MOST_PATTERNS]
-    return [(from_words(patterns[place]), int(rows[place])) for place in order if rows[place]]
+    holds = [
+        int(rows[(patterns[:, bit // 64] >> np.uint64(bit % 64)) & np.uint64(1) != 0].sum())
+        for bit in range(predicates)
+    ]
+    return [(from_words(patterns[place]), int(rows[place])) for place in order if rows[place]], holds
 
 
 def _stored_columns(

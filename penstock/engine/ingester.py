@@ -198,9 +198,12 @@ def _traffic(
 ) -> dict[str, Any]:
     """Say what a batch was like for one log: rows in time, the event time they added, and their patterns of bits."""
     counts = Counter[int]()
+    holds = [0] * len(task.log.predicates)
     for part in parts:
         for bits, rows in part["patterns"].get(task.log.id, ()):
             counts[bits] += rows
+        for bit, rows in enumerate(part["holds"].get(task.log.id, ())):
+            holds[bit] += rows
     starts = [part["oldest"] for part in parts if part["oldest"] is not None]
     since = min(starts, default=0) if before.newest is None else before.newest
     return {
@@ -208,6 +211,7 @@ def _traffic(
         "rows": after.timely - before.timely,
         "micros": max(0, (after.newest or 0) - since) if after.newest is not None else 0,
         "patterns": [[bits, rows] for bits, rows in counts.most_common()],
+        "holds": holds,
     }
 
 

@@ -227,7 +227,8 @@ class Joiner(threading.Thread):
         horizon = sealed_until(group, ledger)
         known = ledger.groups[group.id].watermarks[0]
         task = self._unit_task(ledger, group, since, until, (known, horizon))
-        table = f"table/{group.id}/v{ledger.version}"
+        stored = ledger.table(group.id)
+        table = f"table/{group.id}/{stored['directory']}" if stored else ""
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
         output = _output_commit(group, unit, reports)
         self.store.commit(

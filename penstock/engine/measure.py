@@ -9,10 +9,14 @@ In:  a plan and a ledger.  Out: `Measured`, per signature.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from statistics import mean
 from typing import TYPE_CHECKING
 
-from penstock.plan.cost import chain_cost
-from penstock.plan.facts import Independent, Reader, Statistics
+from penstock.errors import InputError
+from penstock.plan.cost import chain_cost, isolated_cost
+from penstock.plan.facts import Independent, Reader, Statistics, age_bounds
 from penstock.plan.facts import Measured as Patterns
 from penstock.plan.optimize import mem_opt
 from penstock.plan.prices import Pace, Prices, updated
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.log.ledger import Ledger
-    from penstock.log.tally import Traffic
+    from penstock.log.tally import Effort, Traffic
     from penstock.plan.build import Plan
     from penstock.plan.facts import Selection
     from penstock.plan.group import Group
@@ -46,8 +50,11 @@ ASSUMED_ROW = 48.0
 ROWS_PER_UNIT = 100_000.0
 """Rows that a unit takes before one has run."""
 
-ENOUGH = 3
-"""Batches after which a stream counts as known; faded as `penstock.log.tally` fades them."""
+COVERED = 0.9
+"""The share of rows whose patterns must be told apart for patterns to be used; else conditions are counted singly."""
+
+ENOUGH = 2.5
+"""Units after which a stream counts as known; faded as `penstock.log.tally` fades them: three of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,8 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Measured:
     groups = [group for group in plan.groups if group.signature == signature]
     traffic = {side: _traffic(groups, ledger, side) for side in SIDES}
     rates = [_rate(traffic[side]) for side in SIDES]
-    readers = tuple(_reader(query, [each or ASSUMED_RATE for each in rates]) for query in queries)
+    far = longest_finite(queries)
+    readers = tuple(_reader(query, [each or ASSUMED_RATE for each in rates], far) for query in queries)
     selections = [_selection(_conditions(queries, side), _counted(groups, ledger, side)) for side in SIDES]
     known = Statistics(
         rates[0] or ASSUMED_RATE,
@@ -94,32 +102,58 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Measured:
         selections[1],
         _row_bytes(groups, ledger),
     )
-    effort = [ledger.groups[group.id].effort for group in groups if group.id in ledger.groups]
-    rows, pairs, took = (sum(getattr(each, name) for each in effort) for name in ("rows", "pairs", "seconds"))
-    units = sum(each.units for each in effort)
+    work = _work(ledger.groups[group.id].effort for group in groups if group.id in ledger.groups)
     both = known.left_rate + known.right_rate
-    pace = Pace(both, rows / units if units else ROWS_PER_UNIT)
-    found = pairs / rows * both if rows else 0.0
+    compared = _compared(readers, known, alone=plan.strategy == "isolated")
+    join = min(1.0, work.pairs / compared) if work.units and compared else ASSUMED_JOIN
     return Measured(
         readers,
-        replace(known, join=_join_share(found, readers, known) if rows else ASSUMED_JOIN),
-        pace,
+        replace(known, join=join),
+        Pace(both, both / work.units if work.units else ROWS_PER_UNIT),
         prices_of(ledger),
-        seen=all(rates) and units >= ENOUGH * 0.9,
-        pairs=found,
-        seconds=took / rows * both if rows else 0.0,
+        seen=all(rates) and work.seen >= ENOUGH,
+        pairs=work.pairs,
+        seconds=work.seconds,
     )
 
 
-def _reader(query: Query, rates: Sequence[float]) -> Reader:
-    """Take from a query what its cost depends on; a window without an end is priced as one of a day.
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What all joins of a signature do in a second of the streams; `units` are those of one join."""
+
+    units: float = 0.0
+    pairs: float = 0.0
+    seconds: float = 0.0
+    seen: float = 0.0
+
+
+def _work(efforts: Iterable[Effort]) -> _Work:
+    """Add up the joins of a signature, each over the event time that its own units have covered."""
+    known = [each for each in efforts if each.micros]
+    if not known:
+        return _Work()
+    return _Work(
+        units=mean(each.units / each.micros for each in known) * SECOND,
+        pairs=sum(each.pairs / each.micros for each in known) * SECOND,
+        seconds=sum(each.seconds / each.micros for each in known) * SECOND,
+        seen=min(each.units for each in known),
+    )
+
+
+def longest_finite(queries: Iterable[Query]) -> int:
+    """Say how long a window without an end is taken to be: a day, or twice the longest window that has one."""
+    ends = (abs(end) for query in queries for end in (query.window.lo, query.window.hi))
+    return max(86_400 * SECOND, 2 * max((end for end in ends if end < FOREVER - 1), default=0))
+
+
+def _reader(query: Query, rates: Sequence[float], far: int) -> Reader:
+    """Take from a query what its cost depends on; a window without an end is priced as one that is `far` long.
 
     A window that counts rows is as long as its stream takes to send so many.
     """
     window = query.window
-    day = 86_400 * SECOND
-    lo = -day if window.lo <= -FOREVER + 1 else window.lo
-    hi = day if window.hi >= FOREVER else window.hi
+    lo = -far if window.lo <= -FOREVER + 1 else window.lo
+    hi = far if window.hi >= FOREVER else window.hi
     if query.rows[0]:
         hi = max(1, int(hi * SECOND / rates[0]))
     if query.rows[1]:
@@ -166,20 +200,25 @@ def _selection(conditions: Mapping[str, frozenset[str]], counted: Iterable[Count
     """Say which conditions rows satisfy together: as counted in one log, else each by itself, else by assumption."""
     shares: dict[str, float] = dict.fromkeys(conditions, ASSUMED_SHARE)
     for predicates, traffic in counted:
+        mine = [each for each, needs in conditions.items() if traffic.rows and needs <= set(predicates)]
+        shares |= {each: _share(conditions[each], predicates, traffic) for each in mine}
         total = sum(rows for _, rows in traffic.patterns)
-        mine = [each for each, needs in conditions.items() if total and needs <= set(predicates)]
-        patterns = Patterns(
-            tuple(
-                (frozenset(each for each in mine if _holds(conditions[each], predicates, bits)), rows / total)
-                for bits, rows in traffic.patterns
+        if len(mine) == len(conditions) and total >= COVERED * traffic.rows:
+            return Patterns(
+                tuple(
+                    (
+                        frozenset(each for each in mine if _holds(conditions[each], predicates, bits)),
+                        rows / total,
+                    )
+                    for bits, rows in traffic.patterns
+                )
             )
-            if mine
-            else ()
-        )
-        if len(mine) == len(conditions):
-            return patterns
-        shares |= {each: patterns.any_of({each}) for each in mine}
     return Independent(shares)
+
+
+def _share(needs: Iterable[str], predicates: Sequence[str], traffic: Traffic) -> float:
+    """Give the share of rows that satisfy a condition, taking its predicates to know nothing of each other."""
+    return prod(traffic.holds[predicates.index(each)] / traffic.rows for each in needs)
 
 
 def _holds(needs: Iterable[str], predicates: Sequence[str], bits: int) -> bool:
@@ -194,8 +233,45 @@ def _row_bytes(groups: Iterable[Group], ledger: Ledger) -> float:
     return sum(each.bytes for each in segments) / rows if rows else ASSUMED_ROW
 
 
-def _join_share(pairs: float, readers: Sequence[Reader], known: Statistics) -> float:
-    """Give the share of the comparisons of nested loops that find a pair: the paper's S⋈."""
-    cuts = mem_opt(readers)
-    compared = chain_cost(readers, known, {"l": cuts.left, "r": cuts.right}).probe
-    return min(1.0, pairs / compared) if compared else ASSUMED_JOIN
+def _compared(readers: Sequence[Reader], known: Statistics, *, alone: bool) -> float:
+    """Count the comparisons, in a second, of rows that some query wants together: pairs over these is the paper's S⋈.
+
+    Queries that share nothing compare each for itself.
+    """
+    if alone:
+        return isolated_cost(readers, known).probe
+    try:
+        left, right = (_wanted_by(readers, known, side) for side in SIDES)
+    except InputError:  # too many conditions to tell all their combinations apart
+        cuts = mem_opt(readers)
+        return chain_cost(readers, known, {"l": cuts.left, "r": cuts.right}).probe
+    total = 0.0
+    for side in SIDES:
+        for start, end in pairwise(age_bounds(readers, side)):
+            here = sum(
+                1 << number
+                for number, each in enumerate(readers)
+                if (reach := each.reach(side)) and reach[0] < end and reach[1] > start
+            )
+            shares = (
+                mine * theirs
+                for one, mine in left.items()
+                for other, theirs in right.items()
+                if one & other & here
+            )
+            total += sum(shares) * (end - start) / SECOND
+    return total * known.left_rate * known.right_rate
+
+
+def _wanted_by(readers: Sequence[Reader], known: Statistics, side: Side) -> dict[int, float]:
+    """Divide one stream's rows by the set of queries, as bits, whose condition they satisfy."""
+    shares: dict[int, float] = {}
+    conditions = {each.condition(side) for each in readers}
+    for holds, share in known.selection(side).patterns(conditions):
+        queries = sum(
+            1 << number
+            for number, each in enumerate(readers)
+            if not each.condition(side) or each.condition(side) in holds
+        )
+        shares[queries] = shares.get(queries, 0.0) + share
+    return shares

@@ -7,7 +7,7 @@ Times are event times in microseconds; `lag_rows` counts rows that are ingested 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -16,7 +16,6 @@ from penstock.engine.change import current_plan
 from penstock.engine.claims import claim, in_time
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
-from penstock.log.keep import Horizon
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def _group(group: Group, ledger: Ledger, files: Files) -> GroupStatus:
         slices=slices,
         units=state.units,
         pairs=state.pairs,
-        state_rows=sum(_held(group, side, ledger, files) for side in SIDES),
+        state_rows=held_rows(group, ledger, files),
         stored_rows=sum(each.rows for each in segments),
         segments=len(segments),
         unshared_rows=sum(_alone(group, side, ledger, files) for side in SIDES),
@@ -208,6 +207,11 @@ def _slices(group: Group, side: Side, ledger: Ledger, files: Files) -> list[Slic
     ]
 
 
+def held_rows(group: Group, ledger: Ledger, files: Files) -> int:
+    """Count the rows that a group's join holds, of both sides."""
+    return sum(_held(group, side, ledger, files) for side in SIDES)
+
+
 def _held(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
     """Count one side's rows of use, also where no slice is on that side and rows only wait for partners behind."""
     return sum(
@@ -219,11 +223,16 @@ def _held(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
 def _alone(group: Group, side: Side, ledger: Ledger, files: Files) -> int:
     """Count the rows that the group's queries would hold on one side if each kept its own."""
     total = 0
+    merged = group.reaches(side)
+    own = merged if group.counts(side) else [member.reach(side) for member in group.members]
+    reaches = in_time(group, side, ledger, own)
     for layout, segments in by_layout(ledger, group.log(side).id):
+        masks = group.masks_under(side, layout.columns, layout.predicates)
         whole = claim(group, side, ledger, layout)
-        for mask, reach in zip(whole.masks, whole.reaches, strict=True):
-            alone = Horizon((mask,), (reach,), whole.watermark)
-            total += int(rows_per_slice(files, segments, alone, [_FAR]).sum())
+        for mask, reach in zip(masks, reaches, strict=True):
+            if mask is not None:
+                alone = replace(whole, masks=(mask,), reaches=(reach,))
+                total += int(rows_per_slice(files, segments, alone, [_FAR]).sum())
     return total
 
 

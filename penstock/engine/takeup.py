@@ -53,10 +53,20 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
 def refuse_loss(plan: Plan, ledger: Ledger, state: str) -> None:
     """Refuse a plan that loses results which nobody asked to lose."""
     before = current_plan(ledger) if ledger.plan else None
-    if lost := losses(find_change(before, plan), before, ledger):
+    if lost := losses(find_change(before, plan), before, plan, ledger):
         raise InputError(
             f"state {state} would lose results: {'; '.join(lost)}. Put things back as they were, use another state, "
             "or accept it (--accept-loss, start(accept_loss=True))"
+        )
+
+
+def refuse_move(plan: Plan, ledger: Ledger) -> None:
+    """Refuse to give running queries other state: they would miss pairs without anybody having accepted it."""
+    moved = find_change(current_plan(ledger), plan).moved if ledger.plan else ()
+    if moved:
+        raise InputError(
+            f"strategy cannot become {plan.strategy} while the engine runs: {', '.join(moved)} would go over to other "
+            "state and miss pairs. Stop the engine, set it in the script, and start with --accept-loss"
         )
 
 

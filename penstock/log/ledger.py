@@ -171,6 +171,11 @@ class Ledger:
         enrolled = (each for roll in self.rolls.values() for each in (*roll.pieces, *roll.waiting))
         return {each.name for segments in (*self.logs.values(), enrolled) for each in segments}
 
+    def table(self, group: str) -> Json | None:
+        """Say how the pairs are stored that a group finds now; None if nobody reads them from there."""
+        known = [each for each in self.tables.get(group, ()) if not each["directory"].endswith("-past")]
+        return known[-1] if known else None
+
     def layout(self, log: str) -> int:
         """Give the number of a log's current layout."""
         return len(self.layouts.get(log, ())) - 1
@@ -204,10 +209,11 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         else _group_state(each)
         for name, each in commit["groups"].items()
     }
-    tables = dict(ledger.tables)
-    for group, added in commit["tables"].items():
-        tables[group] = tables.get(group, ()) + tuple(added)
     started = {name: _query_state(each) for name, each in commit["queries"].items()}
+    queries = {
+        name: started.get(name, ledger.query(name))
+        for name in (each["name"] for each in commit["plan"]["queries"])
+    }
     kept = set(commit["logs"])
     logs = {log: segments for log, segments in ledger.logs.items() if log in kept}
     for log, (removed, added) in commit["upgrades"].items():
@@ -223,15 +229,27 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         births={log: each for log, each in {**ledger.births, **commit["births"]}.items() if log in kept},
         traffic={log: each for log, each in ledger.traffic.items() if log in kept},
         groups=groups,
-        tables=tables,
+        tables=_readable(ledger, commit, queries),
         rolls={
             stream: ledger.rolls.get(stream, Roll(since)) for stream, since in commit.get("rolls", {}).items()
         },
-        queries={
-            name: started.get(name, ledger.query(name))
-            for name in (each["name"] for each in commit["plan"]["queries"])
-        },
+        queries=queries,
     )
+
+
+def _readable(ledger: Ledger, commit: Json, queries: Mapping[str, QueryState]) -> dict[str, tuple[Json, ...]]:
+    """Add how pairs are stored from now on, and forget what no query can read any more: it has gone, or is another."""
+    tables: dict[str, tuple[Json, ...]] = {}
+    for group in {**ledger.tables, **commit["tables"]}:
+        known = ledger.tables.get(group, ()) + tuple(commit["tables"].get(group, ()))
+        kept = tuple(
+            each
+            for each in known
+            if any(name in queries and each["version"] >= queries[name].born for name in each["members"])
+        )
+        if kept:
+            tables[group] = kept
+    return tables
 
 
 def _changed(ledger: Ledger, commit: Json) -> Json:
@@ -322,6 +340,7 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
     """Advance a group's cursors, count results, and take note of the output to publish."""
     group = ledger.groups[commit["group"]]
     rows, pairs, seconds = commit.get("rows", 0), commit["pairs"], commit.get("seconds", 0.0)
+    micros = _advance(group.watermarks, commit["watermarks"])
     advanced = replace(
         group,
         cursors=tuple((int(i), int(j)) for i, j in commit["cursors"]),
@@ -329,11 +348,17 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
         spans=_spans(commit.get("spans", ((), ()))),
         units=group.units + 1,
         pairs=group.pairs + pairs,
-        effort=group.effort.then(rows, pairs, seconds),
+        effort=group.effort.then(micros, rows, pairs, seconds) if micros else group.effort,
     )
     fit = ledger.unit_fit.then((1, rows, pairs), seconds) if rows else ledger.unit_fit
     moved = replace(ledger, groups={**ledger.groups, commit["group"]: advanced}, unit_fit=fit)
     return _delivered(moved, commit)
+
+
+def _advance(before: Iterable[int | None], after: Iterable[int | None]) -> float:
+    """Give the event time (µs) by which a unit brought a group forward, 0 if that cannot be told."""
+    steps = [new - old for old, new in zip(before, after, strict=True) if old is not None and new is not None]
+    return sum(steps) / len(steps) if steps else 0.0
 
 
 def _rewrite(ledger: Ledger, commit: Json) -> Ledger:
@@ -440,7 +465,8 @@ def load(data: Json) -> Ledger:
 
 def _traffic(data: Json) -> Traffic:
     """Read one log's traffic."""
-    return Traffic(**{**data, "patterns": tuple((bits, rows) for bits, rows in data["patterns"])})
+    patterns = tuple((bits, rows) for bits, rows in data["patterns"])
+    return Traffic(**{**data, "patterns": patterns, "holds": tuple(data["holds"])})
 
 
 def _fit(data: Json) -> Fit:

@@ -26,43 +26,52 @@ MOST_PATTERNS = 64
 class Traffic:
     """A log's input lately: rows, the event time they span (µs), and how many had each pattern of predicate bits.
 
-    `layout` says what the bits mean; under another one counting begins anew.
+    `layout` says what the bits mean; under another one counting begins anew.  `holds` counts the rows that satisfy each
+    predicate, exactly, also where there are more patterns than are told apart.
     """
 
     layout: int
     rows: float = 0.0
     micros: float = 0.0
     patterns: tuple[tuple[int, float], ...] = ()
+    holds: tuple[float, ...] = ()
 
     def then(self, batch: Mapping[str, Any]) -> Traffic:
-        """Add a batch, given as in its commit: rows, micros, patterns."""
+        """Add a batch, given as in its commit: rows, micros, patterns, holds."""
         if batch["layout"] != self.layout:
             return Traffic(batch["layout"]).then(batch)
         counts = {bits: FADE * rows for bits, rows in self.patterns}
         for bits, rows in batch["patterns"]:
             counts[bits] = counts.get(bits, 0.0) + rows
+        before = self.holds or (0.0,) * len(batch["holds"])
         often = sorted(counts.items(), key=lambda each: -each[1])[:MOST_PATTERNS]
         return replace(
             self,
             rows=FADE * self.rows + batch["rows"],
             micros=FADE * self.micros + batch["micros"],
             patterns=tuple(often),
+            holds=tuple(FADE * old + new for old, new in zip(before, batch["holds"], strict=True)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a group's units did and took lately: input rows, pairs, and seconds; `units` is their faded number."""
+    """What a group's units did and took lately: event time (µs), input rows, pairs, and seconds.
+
+    `units` is their faded number.
+    """
 
     units: float = 0.0
+    micros: float = 0.0
     rows: float = 0.0
     pairs: float = 0.0
     seconds: float = 0.0
 
-    def then(self, rows: int, pairs: int, seconds: float) -> Effort:
+    def then(self, micros: float, rows: int, pairs: int, seconds: float) -> Effort:
         """Add a unit."""
         return Effort(
             FADE * self.units + 1,
+            FADE * self.micros + micros,
             FADE * self.rows + rows,
             FADE * self.pairs + pairs,
             FADE * self.seconds + seconds,
@@ -78,7 +87,8 @@ class Fit:
 
     squares: tuple[float, ...] = ()
     products: tuple[float, ...] = ()
-    seen: int = 0
+    seen: float = 0.0
+    """How many observations there are, faded like their sums."""
 
     def then(self, counts: Iterable[float], seconds: float) -> Fit:
         """Add an observation: so many of each thing took so many seconds."""
@@ -88,7 +98,7 @@ class Fit:
         return Fit(
             tuple(FADE * old + a * b for old, (a, b) in zip(squares, _pairs(mine), strict=True)),
             tuple(FADE * old + a * seconds for old, a in zip(products, mine, strict=True)),
-            self.seen + 1,
+            FADE * self.seen + 1,
         )
 
 

@@ -42,6 +42,8 @@ class Plan:
     def __post_init__(self) -> None:
         """Refuse a plan whose groups read a log that is not kept."""
         kept = {log.id for log in self.logs}
+        if len({group.id for group in self.groups}) < len(self.groups) or len(kept) < len(self.logs):
+            raise InputError("two groups or two logs of the plan have the same name: rename a query")
         for group in self.groups:
             for log in (group.left, group.right):
                 if log.id not in kept:

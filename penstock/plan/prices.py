@@ -113,8 +113,11 @@ def seconds(cost: Cost, known: Statistics, prices: Prices, pace: Pace, flow: Flo
     )
 
 
-TRUST = 0.1
-"""How much of an observation the price before counts, once there are some."""
+TRUST = 0.5
+"""How much of an observation the price before counts, beside the ten or so that have not faded."""
+
+LEAST = 0.01
+"""The share of the price before below which no fit brings a price."""
 
 
 def updated(prices: Prices, unit_fit: _Sums, rewrite_fit: _Sums) -> Prices:
@@ -133,22 +136,36 @@ class _Nothing:
 
     squares: tuple[float, ...] = ()
     products: tuple[float, ...] = ()
-    seen: int = 0
+    seen: float = 0.0
 
 
 def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
     """Fit prices to sums of observations; each unknown is drawn to the price before, the less the more was seen.
 
     Minimised is Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is a share of the average square
-    of that count.  A price that would come out negative stays as it was.
+    of that count.  No price falls below a hundredth of what it was: one that would is held there, and the others are
+    fitted again.
     """
     if not sums.seen:
         return tuple(before)
-    size = len(before)
+    size, known = len(before), np.array(before)
     squares = np.array(sums.squares).reshape(size, size)
     pull = np.diag(TRUST * squares.diagonal() / sums.seen + 1e-12)
-    fitted = np.linalg.solve(squares + pull, np.array(sums.products) + pull @ np.array(before))
-    return tuple(float(new) if new > 0 else old for new, old in zip(fitted, before, strict=True))
+    matrix, wanted = squares + pull, np.array(sums.products) + pull @ known
+    least, free = known * LEAST, np.ones(size, np.bool_)
+    fitted = known.copy()
+    for _ in range(size):
+        held = matrix[free][:, ~free] @ least[~free]
+        fitted[free] = np.linalg.solve(matrix[free][:, free], wanted[free] - held)
+        fitted[~free] = least[~free]
+        low = free & (fitted < least)
+        if not low.any():
+            break
+        free &= ~low
+        fitted[low] = least[low]
+        if not free.any():
+            break
+    return tuple(float(each) for each in fitted)
 
 
 if TYPE_CHECKING:
@@ -162,4 +179,4 @@ if TYPE_CHECKING:
         @property
         def products(self) -> tuple[float, ...]: ...
         @property
-        def seen(self) -> int: ...
+        def seen(self) -> float: ...

@@ -110,6 +110,11 @@ def _push_down(queries: Sequence[Query]) -> Iterator[Share]:
     """Make a share of each pair of parts that some query wants."""
     left = _parts([query.left_predicates for query in queries])
     right = _parts([query.right_predicates for query in queries])
+    if len(left) * len(right) > MOST_SHARES:
+        raise InputError(
+            f"push-down cannot divide the streams into {len(left)} and {len(right)} parts: that makes "
+            f"{len(left) * len(right)} joins, and {MOST_SHARES} is the most; choose mem-opt, cpu-opt or auto"
+        )
     for mine, theirs in product(left, right):
         served = tuple(
             query

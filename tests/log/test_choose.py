@@ -6,10 +6,11 @@ import pytest
 
 from penstock.engine.change import next_plan
 from penstock.engine.choose import PATIENCE, Chooser, starting_cuts
+from penstock.engine.explain import costs
 from penstock.engine.measure import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.log.tally import FADE, Effort, Fit, Traffic
 from penstock.plan.prices import Pace, Prices, updated
-from penstock.sql.query import SECOND, Range
+from penstock.sql.query import FOREVER, SECOND, Range
 from tests.log.world import Row, World, query
 
 STEP = SECOND // 10
@@ -182,14 +183,14 @@ def test_a_chain_whose_windows_stay_keeps_its_cuts_and_a_new_one_is_cut_by_what_
 
 
 def test_the_past_fades():
-    batch = {"layout": 0, "rows": 100, "micros": SECOND, "patterns": [[1, 40], [0, 60]]}
+    batch = {"layout": 0, "rows": 100, "micros": SECOND, "patterns": [[1, 40], [0, 60]], "holds": [40]}
     calm = Traffic(0)
     for _ in range(200):
         calm = calm.then(batch)
     assert calm.rows == pytest.approx(100 / (1 - FADE), rel=1e-6)
     burst = calm
     for _ in range(20):
-        burst = burst.then({**batch, "rows": 1000, "patterns": [[1, 1000]]})
+        burst = burst.then({**batch, "rows": 1000, "patterns": [[1, 1000]], "holds": [1000]})
     assert burst.rows / burst.micros * SECOND == pytest.approx(1000, rel=0.15)
     assert dict(burst.patterns)[1] / burst.rows == pytest.approx(1, rel=0.15)
     anew = burst.then({**batch, "layout": 1})
@@ -220,6 +221,111 @@ def test_calibrated_prices_are_what_the_ledger_says_until_units_say_otherwise(tm
 
 def test_units_and_pace():
     assert Pace(1000, 500).units == 2
-    assert Effort().then(10, 5, 2.0).then(10, 5, 2.0) == Effort(
-        1 + FADE, 10 + 10 * FADE, 5 + 5 * FADE, 2 + 2 * FADE
+    assert Effort().then(7, 10, 5, 2.0).then(7, 10, 5, 2.0) == Effort(
+        1 + FADE, 7 + 7 * FADE, 10 + 10 * FADE, 5 + 5 * FADE, 2 + 2 * FADE
     )
+
+
+# --- what is measured, whoever joins --------------------------------------------------------------------
+
+
+def test_rows_that_nobody_wants_do_not_spoil_what_is_measured(tmp_path):
+    world = World(tmp_path, [query("one", seconds(4), left=["p0"], right=["p0"])])
+    steady(world, 40, keys=5)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
+    assert known.known.join == pytest.approx(1 / 5, rel=0.4)
+    assert known.pairs == pytest.approx(world.ledger.groups[world.plan.groups[0].id].pairs / 40, rel=0.4)
+
+
+@pytest.mark.parametrize("strategy", ["mem-opt", "push-down", "isolated", "pull-up"])
+def test_every_strategy_measures_the_same_streams(tmp_path, strategy):
+    queries = [query(f"q{number}", seconds(4), left=["p0"] if number else []) for number in range(4)]
+    world = World(tmp_path, queries, strategy=strategy)
+    steady(world, 40, keys=5, share=0.5)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
+    found = sum(world.ledger.groups[group.id].pairs for group in world.plan.groups) / 40
+    assert known.pairs == pytest.approx(found, rel=0.3)
+    assert known.known.join == pytest.approx(1 / 5, rel=0.3)
+
+
+def test_pairs_that_no_single_query_wants_are_not_counted_as_compared(tmp_path):
+    queries = [
+        query(f"q{number}", seconds(4), left=[f"c{number}"], right=[f"c{number}"]) for number in range(8)
+    ]
+    world = World(tmp_path, queries)
+    source = random.Random(1)
+    for batch in range(30):
+        for stream in "AB":
+            rows = [
+                Row(
+                    batch * 100 + 2 * place + (stream == "B"),
+                    source.randrange(4),
+                    batch * SECOND + place * STEP,
+                    frozenset({f"c{source.randrange(8)}"}),
+                )
+                for place in range(10)
+            ]
+            world.ingest(stream, rows)
+        world.turn()
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
+    assert known.known.join == pytest.approx(1 / 4, rel=0.4)
+
+
+def test_more_patterns_than_are_told_apart_leave_the_shares_of_predicates_exact(tmp_path):
+    names = [f"c{number:02d}" for number in range(16)]
+    world = World(tmp_path, [query(name, seconds(4), left=[name]) for name in names])
+    source = random.Random(2)
+    for batch in range(10):
+        rows = [
+            Row(
+                batch * 1000 + place,
+                1,
+                batch * SECOND + place,
+                frozenset(each for each in names if source.random() < 0.3),
+            )
+            for place in range(400)
+        ]
+        world.ingest("A", rows)
+    known = measure(world.plan, world.ledger, world.plan.groups[0].signature).known
+    for name in names:
+        assert known.left.any_of({name}) == pytest.approx(0.3, abs=0.05)
+
+
+def test_a_steady_stream_does_not_lead_prices_astray():
+    source = random.Random(5)
+    true, fit = Prices(unit=0.12, row=3e-7, pair=4e-8), Fit()
+    for _ in range(3000):
+        rows = 100_000 + source.randrange(-500, 500)
+        pairs = 10 * rows + source.randrange(-3000, 3000)
+        took = (true.unit + rows * true.row + pairs * true.pair) * (1 + source.gauss(0, 0.2))
+        fit = fit.then((1, rows, pairs), max(took, 0.01))
+    said = updated(true, fit, Fit())
+    assert said.unit + 1e5 * said.row + 1e6 * said.pair == pytest.approx(0.19, rel=0.3)
+    assert said.pair == pytest.approx(true.pair, rel=0.5)
+
+
+def test_a_merged_chain_is_cut_apart_when_no_chain_fits_the_budget(tmp_path):
+    world, _ = chosen(tmp_path, "auto", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
+    assert len(world.plan.groups[0].chain.readers) == 2
+    why = reconsidered(world, Chooser(10.0), 60)
+    assert "is too small" in why
+    assert len(world.plan.groups[0].chain.readers) == 4
+
+
+def test_a_window_without_an_end_promises_no_gain_by_itself(tmp_path):
+    world = World(
+        tmp_path,
+        [query("short", seconds(2)), query("ever", Range(-FOREVER + 1, FOREVER), left=["p0"])],
+        strategy="cpu-opt",
+    )
+    steady(world, 20)
+    set_prices(world, rewrite=1e-9, pair=1.0)
+    assert reconsidered(world, Chooser(), 40) is None
+
+
+def test_costs_of_a_query_that_is_registered_and_not_yet_started_are_predicted(tmp_path):
+    one, other = query("one", seconds(2)), query("other", seconds(2), "AC")
+    world = World(tmp_path, [one])
+    steady(world, 10)
+    found = costs(next_plan(world.streams, [one, other], world.ledger), world.ledger, world.files)
+    assert [each.found is not None for each in found] == [True, False]

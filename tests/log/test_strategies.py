@@ -1,14 +1,17 @@
 """Every strategy gives every query the same results; what differs is what is held, and which join gives them (S9)."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.change import find_change, is_in_step, losses, next_plan
 from penstock.engine.status import take_status
 from penstock.errors import InputError
 from penstock.plan.share import MOST_SHARES, RIVALS, divide
+from penstock.sql.comparisons import Comparison
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges
@@ -129,3 +132,71 @@ def test_isolated_queries_share_no_row(tmp_path):
     assert len(world.plan.logs) == 4
     assert all(sum(each.rows for each in world.ledger.segments(log.id)) == 1 for log in world.plan.logs)
     assert {each.query.name for group in world.plan.groups for each in group.members} == {"one", "two"}
+
+
+# --- changes while joins are not equally far --------------------------------------------------------------
+
+
+def test_joins_that_divide_a_log_get_in_step_before_the_plan_changes(tmp_path):
+    """One join is ahead, and has let go of rows that the other still holds: a new query is promised neither."""
+    first, choosy = query("first", Range.window(10, 10)), query("choosy", Range.window(10, 10), left=["p0"])
+    world = World(tmp_path, [first, choosy], strategy="push-down")
+    world.ingest("A", [Row(0, 1, 100, frozenset({"p0"})), Row(1, 1, 100)])
+    world.ingest("B", [Row(10, 1, 100)])
+    world.turn()
+    world.ingest("B", [Row(11, 1, 120)])  # it arrives while the turn is between its two joins
+    world.advance(next(each for each in world.plan.groups if each.left_part.all_of))
+    wide = query("wide", Range.window(1000, 1000))
+    assert not is_in_step(world.plan, world.plan, world.ledger)
+    world.change([first, choosy, wide])
+    world.turn()
+    world.check_results()
+    assert len({world.ledger.groups[each.id].cursors for each in world.plan.groups}) == 1
+
+
+def test_a_query_that_gets_other_state_has_joined_all_that_came_before(tmp_path):
+    one = query("one", Range.window(10, 10))
+    world = World(tmp_path, [one], strategy="isolated")
+    world.ingest("A", [Row(0, 1, 0)])
+    world.ingest("B", [Row(1, 1, 0)])
+    world.share("mem-opt", random.Random(1))
+    world.turn()
+    assert world.results(one) == {(0, 1): 1}
+
+
+def test_leaving_the_states_table_is_a_loss_and_a_condition_worked_out_again_is_no_change(tmp_path):
+    one = query("one", Range.window(10, 10))
+    world = World(tmp_path, [one])
+    world.ingest("A", [Row(0, 1, 0)])
+    world.ingest("B", [Row(1, 1, 0)])
+    world.turn()
+    filed = next_plan(world.streams, [replace(one, sink=Sink("noop"))], world.ledger)
+    (said,) = losses(find_change(world.plan, filed), world.plan, filed, world.ledger)
+    assert "one would leave the state's table, and its 1 results" in said
+    derived = replace(one, comparisons=(Comparison("id", "id", 0, None, (None, None)),))
+    assert not find_change(world.plan, next_plan(world.streams, [derived], world.ledger))
+
+
+def test_what_nobody_can_read_any_more_is_forgotten(tmp_path):
+    queries = [query(f"q{number}", Range.window(5 + number, 5 + number)) for number in range(6)]
+    world = World(tmp_path, queries[:1], strategy="cpu-opt")
+    for number in range(2, 7):
+        world.change(queries[:number])
+    for number in range(5, 0, -1):
+        world.change(queries[:number])
+    many = sum(map(len, world.ledger.tables.values()))
+    for seed in range(10):
+        world.share("cpu-opt", random.Random(seed))
+    assert sum(map(len, world.ledger.tables.values())) == many, (
+        "where a chain is cut is no matter to its readers"
+    )
+    world.change([query("new", Range.window(3, 3))])
+    assert sum(map(len, world.ledger.tables.values())) == 1
+
+
+def test_push_down_counts_the_parts_of_both_streams():
+    queries = [
+        query(f"q{number}", Range(0, 5), left=[f"p{number}"], right=[f"r{number}"]) for number in range(4)
+    ]
+    with pytest.raises(InputError, match="into 16 and 16 parts: that makes 256 joins"):
+        divide(queries, "push-down")

@@ -189,7 +189,7 @@ class World:
     def _planned(self, queries: Sequence[Query]) -> Plan:
         """Commit a plan, and write down what it means for each query's life."""
         plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
-        if not self._in_step(plan):
+        if not is_in_step(plan, self.plan, self.ledger):
             self.turn()
             plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
         change = find_change(self.plan, plan, "at random")
@@ -209,14 +209,6 @@ class World:
                 floors = self.ledger.query(one.name).floors
                 self.lives.setdefault(one.name, []).append(Life(one, start, floors))
         return plan
-
-    def _in_step(self, plan: Plan) -> bool:
-        """Say whether the plan can be changed now, and whether each query's groups are equally far, as lives need."""
-        one_cursor = all(
-            len({self.ledger.groups[group.id].cursors for group, _, _ in self.plan.places(name)}) == 1
-            for name in self.lives
-        )
-        return one_cursor and is_in_step(plan, self.plan, self.ledger)
 
     def _cursor(self, one: Query, plan: Plan | None) -> tuple[int, int]:
         """Say how far a query's group is."""
