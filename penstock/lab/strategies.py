@@ -23,14 +23,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-import duckdb
 from matplotlib.figure import Figure as Picture
+from rich.table import Table
 
 from penstock.engine.engine import Engine
 from penstock.engine.sinks import noop
 from penstock.errors import RunError
-from penstock.lab.contestants import family_cpu_seconds
-from penstock.lab.workloads import QUERY_SETS
+from penstock.lab.contest import middle, steady_part
+from penstock.lab.family import family_cpu_seconds
 from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 
 SHOWN = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated")
 """The strategies that are compared, the one to beat first."""
-
-WARM = 0.3
-"""The share of the input that only warms up."""
-
-CHOOSY_FROM = 5.0
-"""Seconds of window above which the queries of N12f have a predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +94,8 @@ def trial(script: Path, strategy: str) -> Trial:
 
 def _steady_rate(marks: Sequence[tuple[float, int]], rows: int) -> float:
     """Give input rows per second after the warm-up, 0 if the run was over by then."""
-    warm = next((each for each in marks if each[1] >= WARM * rows), None)
-    if warm is None or marks[-1][0] <= warm[0]:
-        return 0.0
-    return (marks[-1][1] - warm[1]) / (marks[-1][0] - warm[0])
+    seconds, joined = steady_part(marks, rows)
+    return joined / seconds if seconds else 0.0
 
 
 def contest(
@@ -137,42 +129,21 @@ def _apart(script: Path, strategy: str) -> Trial:
     return Trial(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def n12f_script(data: Path) -> str:
-    """Write N12f over w1: twelve windows, those above five seconds with a predicate that keeps a fifth of ``a``."""
-    streams = "".join(
-        f"CREATE STREAM {name} (k BIGINT, v DOUBLE, ts TIMESTAMP) WITH (format = 'parquet', "
-        f"path = '{data / name}', time = 'ts', maxFilesPerTrigger = '1');\n"
-        for name in ("a", "b")
-    )
-    return streams + "".join(
-        f"CREATE QUERY q{number} AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
-        f"FROM a JOIN b ON a.k = b.k{' WHERE a.v > 80' if window > CHOOSY_FROM else ''} WINDOW {window} seconds;\n"
-        for number, window in enumerate(QUERY_SETS["N12"])
-    )
-
-
-def n12f_counts(data: Path) -> dict[str, int]:
-    """Let DuckDB count the results of N12f over w1."""
-    windows = QUERY_SETS["N12"]
-    widest = int(max(windows) * 1_000_000)
-    counts = ", ".join(
-        f"count(*) FILTER (WHERE abs(d) < {int(window * 1_000_000)}"
-        f"{' AND v > 80' if window > CHOOSY_FROM else ''})"
-        for window in windows
-    )
-    a, b = (
-        f"(SELECT k, v, epoch_us(ts) AS t FROM read_parquet('{data / each}/*.parquet'))"
-        for each in ("a", "b")
-    )
-    found = (
-        duckdb.connect()
-        .execute(
-            f"SELECT {counts} FROM (SELECT b.t - a.t AS d, a.v FROM {a} a JOIN {b} b ON a.k = b.k "
-            f"AND b.t > a.t - {widest} AND b.t < a.t + {widest})"
+def strategies_table(found: Mapping[str, Sequence[Trial]]) -> Table:
+    """Lay the strategies out for a terminal, each against the first."""
+    table = Table("strategy", "steady rows/s", "against mem-opt", "CPU s", "state rows", "pairs joined")
+    best = found[SHOWN[0]]
+    for strategy, mine in found.items():
+        shares = [one.steady_rate / other.steady_rate for one, other in zip(mine, best, strict=True)]
+        table.add_row(
+            strategy,
+            middle([each.steady_rate for each in mine]),
+            middle(shares),
+            middle([each.cpu_seconds for each in mine]),
+            f"{mine[0].state_rows:,}",
+            f"{mine[0].pairs:,}",
         )
-        .fetchone()
-    )
-    return {f"q{number}": count for number, count in enumerate(found or ())}
+    return table
 
 
 def picture(found: Mapping[str, Sequence[Trial]]) -> Picture:

@@ -1,19 +1,30 @@
-"""Workloads: streams made by a seed, the same for every engine, every test and every figure.
+"""Workloads: streams and query sets made by a seed, the same for every engine, every test and every figure.
 
-``w1`` is two streams of one million rows each, 10,000 rows a second of event time, 50,000 keys, written as Parquet
-files of 100,000 rows: one micro-batch of a run takes one file of each stream, 200,000 rows.
+| name      | streams                                                                                       |
+|-----------|-----------------------------------------------------------------------------------------------|
+| `w1`      | two of the same kind: a million rows each, 10,000 a second of event time, 50,000 keys at random |
+| `zipf`    | as `w1`, but the key of rank r is drawn in proportion to r^-0.5: the first 112 times the average |
+| `nexmark` | shaped as NEXMark's: 3 auctions to 46 bids, an auction's key its own, half of the bids on a hot one |
+
+A file holds ten seconds of event time: one micro-batch of a run takes one file of each stream, 200,000 rows in all.
+A query joins ``a`` and ``b`` on the key within a window, and may keep rows of ``a`` above a value only.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.errors import InputError, did_you_mean
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -21,12 +32,33 @@ if TYPE_CHECKING:
 EPOCH = 1_700_000_000_000_000
 """Event time of a workload's first row, microseconds."""
 
+STREAMS = ("a", "b")
+
+AUCTIONS_OF_NEXMARK = 3 / 49
+"""The share of auctions among auctions and bids."""
+
+OPEN_SECONDS = 40
+"""How long ago an auction of `nexmark` may have been opened to get a bid still."""
+
+HOT_EVERY = 100
+"""One auction of so many is hot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a stream in order of event time: keys, values from 0 to 100, microseconds since `EPOCH`."""
+
+    key: NDArray[np.int64]
+    value: NDArray[np.float64]
+    time: NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Two streams ``a`` and ``b`` with columns ``k bigint, v double, ts timestamp``.
 
-    `rate` is in rows per second of event time and stream; `rows_per_file` is what one micro-batch takes of a stream.
+    `rows` and `rate` (rows per second of event time) are those of one stream, or of both on average; `rows_per_file`
+    likewise is what one micro-batch takes of a stream.
     """
 
     rows: int = 1_000_000
@@ -34,44 +66,187 @@ class Workload:
     keys: int = 50_000
     rows_per_file: int = 100_000
     seed: int = 7
+    name: str = "w1"
+    skew: float = 0.5
+    """The exponent of `zipf`: with more, the pairs of the first few keys are all there is."""
+
+    def __post_init__(self) -> None:
+        """Refuse a name that is none."""
+        if self.name not in MAKERS:
+            raise InputError(f"there is no workload {self.name}: {did_you_mean(self.name, MAKERS)}")
 
     @property
     def batches(self) -> int:
         """Count the micro-batches of a run."""
         return -(-self.rows // self.rows_per_file)
 
-    def write(self, directory: Path) -> None:
-        """Write both streams, unless they are there already."""
-        done = directory / f"{self.rows}-{self.rate}-{self.keys}-{self.rows_per_file}-{self.seed}"
-        if done.exists():
-            return
-        random = np.random.default_rng(self.seed)
-        for stream in ("a", "b"):
-            self._write_stream(directory / stream, random)
-        done.touch()
+    @property
+    def span(self) -> int:
+        """Give the event time that the streams cover, microseconds."""
+        return self.rows * 1_000_000 // self.rate
 
-    def _write_stream(self, directory: Path, random: np.random.Generator) -> None:
-        """Write one stream as files in order of event time."""
-        directory.mkdir(parents=True, exist_ok=True)
-        span = self.rows * 1_000_000 // self.rate
-        time = np.sort(random.integers(0, span, self.rows)) + EPOCH
-        key = random.integers(0, self.keys, self.rows)
-        value = random.random(self.rows) * 100
-        for number in range(self.batches):
-            part = slice(number * self.rows_per_file, (number + 1) * self.rows_per_file)
-            _write_file(directory / f"{number:05d}.parquet", key[part], value[part], time[part])
+    def streams(self) -> Mapping[str, Rows]:
+        """Make both streams."""
+        return dict(zip(STREAMS, MAKERS[self.name](self, np.random.default_rng(self.seed)), strict=True))
 
+    @property
+    def label(self) -> str:
+        """Name the directory of the data: everything they depend on."""
+        return f"{self.name}-{self.rows}-{self.rate}-{self.keys}-{self.rows_per_file}-{self.seed}-{self.skew}"
 
-def _write_file(
-    path: Path, key: NDArray[np.int64], value: NDArray[np.float64], time: NDArray[np.int64]
-) -> None:
-    """Write one file of a stream."""
-    stamp = pa.array(time).cast(pa.timestamp("us", tz="UTC"))
-    pq.write_table(pa.table({"k": key, "v": value, "ts": stamp}), path)
+    def write(self, parent: Path) -> Path:
+        """Write both streams as files in order of event time, unless they are there already; give their directory."""
+        directory = (parent / self.label).resolve()
+        if (directory / "done").exists():
+            return directory
+        for name, rows in self.streams().items():
+            (directory / name).mkdir(parents=True, exist_ok=True)
+            bounds = np.linspace(0, len(rows.time), self.batches + 1).astype(np.int64)
+            for number, (start, end) in enumerate(pairwise(bounds)):
+                _write_file(directory / name / f"{number:05d}.parquet", rows, slice(start, end), number)
+        (directory / "done").touch()
+        return directory
 
 
-QUERY_SETS: dict[str, tuple[float, ...]] = {
-    "N1": (30.0,),
-    "N12": tuple(2.5 * (number + 1) for number in range(12)),
+def _write_file(path: Path, rows: Rows, part: slice, number: int) -> None:
+    """Write one file of a stream; its time of change is in order too, for sources that go by it."""
+    stamp = pa.array(rows.time[part] + EPOCH).cast(pa.timestamp("us", tz="UTC"))
+    pq.write_table(pa.table({"k": rows.key[part], "v": rows.value[part], "ts": stamp}), path)
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+Pair: TypeAlias = tuple[Rows, Rows]
+
+
+def _uniform(load: Workload, random: np.random.Generator) -> Pair:
+    """Draw keys that are all equally likely."""
+    return _alike(load, random), _alike(load, random)
+
+
+def _alike(load: Workload, random: np.random.Generator) -> Rows:
+    """Draw one stream of `w1`."""
+    time = np.sort(random.integers(0, load.span, load.rows))
+    key = random.integers(0, load.keys, load.rows)
+    return Rows(key, random.random(load.rows) * 100, time)
+
+
+def _zipf(load: Workload, random: np.random.Generator) -> Pair:
+    """Draw keys by Zipf's law, then shuffle their numbers so that likely keys are not neighbours."""
+    weight = np.arange(1, load.keys + 1) ** -load.skew
+    upto = np.cumsum(weight / weight.sum())
+    number = random.permutation(load.keys)
+
+    def stream() -> Rows:
+        rows = _alike(load, random)
+        rank = np.searchsorted(upto, random.random(load.rows), side="right")
+        return Rows(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time)
+
+    return stream(), stream()
+
+
+def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
+    """Open auctions one after the other, and bid on those opened in the last `OPEN_SECONDS`.
+
+    Every `HOT_EVERY`-th is a hot one; half of the bids go to the latest of these, as in NEXMark.  A bid's value is its
+    price, an auction's the reserve.
+    """
+    auctions = max(1, round(2 * load.rows * AUCTIONS_OF_NEXMARK))
+    bids = 2 * load.rows - auctions
+    opened = np.sort(random.integers(0, load.span, auctions))
+    bid_at = np.sort(random.integers(0, load.span, bids))
+    last = np.maximum(np.searchsorted(opened, bid_at, side="right") - 1, 0)
+    first = np.searchsorted(opened, bid_at - OPEN_SECONDS * 1_000_000)
+    cold = first + (random.random(bids) * (last - first + 1)).astype(np.int64)
+    chosen = np.where(random.random(bids) < 0.5, last - last % HOT_EVERY, cold)
+    return (
+        Rows(np.arange(auctions), random.random(auctions) * 100, opened),
+        Rows(chosen, random.random(bids) * 100, bid_at),
+    )
+
+
+MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
+    "w1": _uniform,
+    "nexmark": _auctions_and_bids,
+    "zipf": _zipf,
 }
-"""Windows, in seconds, of the query sets of the benchmark."""
+"""How each workload's streams are made, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowQuery:
+    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed.
+
+    >>> WindowQuery(2.5, above=80)
+    WindowQuery(window=2.5, above=80)
+    """
+
+    window: float
+    above: float | None = None
+
+    @property
+    def micros(self) -> int:
+        """Give the window in microseconds."""
+        return round(self.window * 1_000_000)
+
+    def condition(self, column: str) -> str:
+        """Write the predicate on a column as SQL that every engine reads; true if there is none.
+
+        >>> WindowQuery(2.5, above=80).condition("a.v")
+        'a.v > 80'
+        """
+        return "TRUE" if self.above is None else f"{column} > {self.above}"
+
+    @property
+    def where(self) -> str:
+        """Write the predicate as a clause, followed by a space; nothing if there is none."""
+        return "" if self.above is None else f"WHERE {self.condition('a.v')} "
+
+
+def _every(count: int, choosy_from: float = np.inf) -> tuple[WindowQuery, ...]:
+    """Spread windows evenly up to 30 s; above `choosy_from` seconds a predicate keeps a fifth of ``a``."""
+    windows = [round(30 * (number + 1) / count, 3) for number in range(count)]
+    return tuple(WindowQuery(each, 80 if each > choosy_from else None) for each in windows)
+
+
+def _at_random(count: int, seed: int) -> tuple[WindowQuery, ...]:
+    """Draw windows from 1 to 30 s; half of the queries have a predicate, whose bound is drawn too."""
+    random = np.random.default_rng(seed)
+    windows = random.integers(1_000, 30_001, count) / 1000
+    bounds = random.integers(1, 100, count)
+    choosy = random.random(count) < 0.5
+    return tuple(
+        WindowQuery(float(window), int(bound) if has else None)
+        for window, bound, has in zip(windows, bounds, choosy, strict=True)
+    )
+
+
+QUERY_SETS: dict[str, tuple[WindowQuery, ...]] = {
+    "N1": _every(1),
+    "N12": _every(12),
+    "N12f": _every(12, choosy_from=5.0),
+    "N36": _every(36),
+    "N200": _at_random(200, seed=200),
+}
+"""The query sets of the benchmark."""
+
+
+def query_sets(names: Iterable[str]) -> dict[str, tuple[WindowQuery, ...]]:
+    """Find query sets by their names."""
+    for name in (wanted := list(names)):
+        if name not in QUERY_SETS:
+            raise InputError(f"there is no query set {name}: {did_you_mean(name, QUERY_SETS)}")
+    return {name: QUERY_SETS[name] for name in wanted}
+
+
+def as_script(data: Path, queries: Sequence[WindowQuery], sink: str) -> str:
+    """Write queries over a workload's files as a Penstock script; they are named q0, q1 and so on."""
+    streams = "".join(
+        f"CREATE STREAM {name} (k BIGINT, v DOUBLE, ts TIMESTAMP) WITH (format = 'parquet', "
+        f"path = '{data / name}', time = 'ts', maxFilesPerTrigger = '1');\n"
+        for name in STREAMS
+    )
+    return streams + "".join(
+        f"CREATE QUERY q{number} WITH (sink = '{sink}') AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
+        f"FROM a JOIN b ON a.k = b.k {query.where}WINDOW {query.window} seconds;\n"
+        for number, query in enumerate(queries)
+    )
