@@ -5,23 +5,26 @@ In:  arguments.  Out: tables on the terminal; pictures and JSON lines in a direc
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from penstock.errors import InputError, RunError
 from penstock.lab.contest import Contest, middle, ratios
+from penstock.lab.latency import ENGINES, SHARES, measure
 from penstock.lab.oracle import true_counts
 from penstock.lab.peers import PEERS
 from penstock.lab.report import fill_in, markdown_of, picture_of, table_of, targets_table, versions_of
-from penstock.lab.results import append, grouped, machine, new_series, read
+from penstock.lab.results import append, append_line, grouped, machine, new_series, read
 from penstock.lab.scale import more_queries, more_state
 from penstock.lab.strategies import SHOWN, contest, picture, strategies_table
 from penstock.lab.targets import MORE_QUERIES, MORE_STATE, judge
-from penstock.lab.workloads import MAKERS, QUERY_SETS, Workload, as_script, query_sets
+from penstock.lab.workloads import MAKERS, NOOP, QUERY_SETS, Workload, as_script, query_sets
 
 if TYPE_CHECKING:
     from penstock.lab.contest import Outcome
@@ -150,6 +153,43 @@ def scale(
         console.print(f"{title}: {middle(times)} times, at most {bound:g} wanted", highlight=False)
 
 
+@bench.command("latency")
+def latency(
+    *,
+    seconds: Annotated[float, typer.Option(help="how long each engine is fed at each rate")] = 90.0,
+    rows: Rows = 1_000_000,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="the sustainable rate, input rows a second; else measured first", show_default=False
+        ),
+    ] = None,
+    directory: Home = Path(".bench"),
+) -> None:
+    """Time from a row's arrival in the source to its result in the sink, at three loads, against Spark at its best."""
+    console = Console()
+    directory.mkdir(parents=True, exist_ok=True)
+    rates = dict.fromkeys(ENGINES, rate) if rate else _sustainable(rows, directory, console)
+    table = Table("engine", "load", "input rows/s", "results", "median s", "99 % within s")
+    for share in SHARES:
+        for engine, sustainable in rates.items():
+            console.log(f"{PEERS[engine].title} at {share:.0%} of {sustainable:,.0f} rows/s")
+            found = measure(engine, share, sustainable, seconds)
+            append_line(directory / "latency.jsonl", asdict(found))
+            figures = (f"{found.rate:,.0f}", f"{found.results:,}", f"{found.median:.2f}", f"{found.p99:.2f}")
+            table.add_row(PEERS[engine].title, f"{share:.0%}", *figures)
+    console.print(table)
+
+
+def _sustainable(rows: int, directory: Path, console: Console) -> dict[str, float]:
+    """Measure the steady throughput of the engines whose latency is compared."""
+    one = _measure(Contest(_workload("w1", rows), ENGINES, query_sets(["N1"]), 1, directory), console)[0]
+    for engine, runs in one.runs.items():
+        if not runs[0].has_figures:
+            raise RunError(f"the rate that {engine} sustains is not known: {runs[0].verdict}")
+    return {engine: runs[0].steady_rate for engine, runs in one.runs.items()}
+
+
 @bench.command("strategies")
 def side_by_side(
     script: Annotated[
@@ -167,7 +207,7 @@ def side_by_side(
         data, queries = Workload().write(directory), QUERY_SETS["N12f"]
         expected = {f"q{number}": count for number, count in enumerate(true_counts(data, queries).results)}
         script = directory / "n12f.sql"
-        script.write_text(as_script(data, queries, "noop"), encoding="utf-8")
+        script.write_text(as_script(data, queries, NOOP), encoding="utf-8")
     found = contest(script, rounds, console.log, expected)
     console.print(strategies_table(found))
     judge_of_all = "DuckDB's" if expected else "each other's"

@@ -162,8 +162,8 @@ def judged(peer: Peer, report: Report, truth: Truth, warm: float = WARM) -> Outc
         peak_bytes=report.peak_bytes,
         state_rows=done.get("state_rows"),
         state_bytes=done.get("state_bytes"),
-        versions=done.get("versions", {}),
-        settings=done.get("settings", {}),
+        versions=report.about.get("versions", {}),
+        settings=report.about.get("settings", {}),
     )
 
 
@@ -181,6 +181,10 @@ def middle(values: Sequence[float], digits: int = 2) -> str:
 
     >>> middle([1.0, 3.0, 2.0])
     '2.00 (1.00 to 3.00)'
+    >>> middle([12_345.6], 0)
+    '12,346'
     """
+    if len(values) == 1:
+        return f"{values[0]:,.{digits}f}"
     low, mid, high = min(values), statistics.median(values), max(values)
     return f"{mid:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"

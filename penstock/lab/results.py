@@ -40,10 +40,14 @@ def new_series() -> str:
 
 
 def append(path: Path, series: str, workload: str, outcome: Outcome) -> None:
-    """Add one run."""
-    line = {"series": series, "workload": workload, **asdict(outcome), "machine": machine()}
+    """Add one run of a contest."""
+    append_line(path, {"series": series, "workload": workload, **asdict(outcome)})
+
+
+def append_line(path: Path, what: Mapping[str, Any]) -> None:
+    """Add one line, with the machine it was measured on."""
     with path.open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(line) + "\n")
+        lines.write(json.dumps({**what, "machine": machine()}) + "\n")
 
 
 def read(path: Path) -> list[Measured]:

@@ -34,6 +34,9 @@ EPOCH = 1_700_000_000_000_000
 
 STREAMS = ("a", "b")
 
+NOOP = "sink = 'noop'"
+"""The clause of a query whose results are only counted."""
+
 AUCTIONS_OF_NEXMARK = 3 / 49
 """The share of auctions among auctions and bids."""
 
@@ -238,15 +241,19 @@ def query_sets(names: Iterable[str]) -> dict[str, tuple[WindowQuery, ...]]:
     return {name: QUERY_SETS[name] for name in wanted}
 
 
-def as_script(data: Path, queries: Sequence[WindowQuery], sink: str) -> str:
-    """Write queries over a workload's files as a Penstock script; they are named q0, q1 and so on."""
+def as_script(data: Path, queries: Sequence[WindowQuery], sink: str, files: int | None = 1) -> str:
+    """Write queries over a workload's files as a Penstock script; they are named q0, q1 and so on.
+
+    `sink` is the clause that says where results go; `files` of a stream are a micro-batch, or all that are there.
+    """
+    pace = "" if files is None else f", maxFilesPerTrigger = '{files}'"
     streams = "".join(
         f"CREATE STREAM {name} (k BIGINT, v DOUBLE, ts TIMESTAMP) WITH (format = 'parquet', "
-        f"path = '{data / name}', time = 'ts', maxFilesPerTrigger = '1');\n"
+        f"path = '{data / name}', time = 'ts'{pace});\n"
         for name in STREAMS
     )
     return streams + "".join(
-        f"CREATE QUERY q{number} WITH (sink = '{sink}') AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
+        f"CREATE QUERY q{number} WITH ({sink}) AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
         f"FROM a JOIN b ON a.k = b.k {query.where}WINDOW {query.window} seconds;\n"
         for number, query in enumerate(queries)
     )

@@ -71,7 +71,14 @@ def test_a_process_that_is_gone_has_no_family():
 
 
 def test_a_run_is_heard_to_its_end():
-    report = watched(speaking({"mark": [1.0, 500]}, {"mark": [2.0, 1000]}, {"done": {"results": [7, 3]}}), 30)
+    lines = (
+        {"about": {"versions": {}}},
+        {"mark": [1.0, 500]},
+        {"mark": [2.0, 1000]},
+        {"done": {"results": [7, 3]}},
+    )
+    report = watched(speaking(*lines), 30)
+    assert report.about == {"versions": {}}
     assert report.marks == ((1.0, 500), (2.0, 1000))
     assert report.done == {"results": [7, 3]}
     assert report.failure is None
@@ -101,7 +108,7 @@ def test_a_log_line_is_no_part_of_a_run():
 
 
 def report(done: dict[str, object] | None, *marks: tuple[float, float]) -> Report:
-    return Report(marks, done, None, cpu_seconds=3.0, peak_bytes=5)
+    return Report({}, marks, done, None, cpu_seconds=3.0, peak_bytes=5)
 
 
 def test_warm_up_is_told_apart():
@@ -155,7 +162,7 @@ def pretended(monkeypatch, tmp_path):
         truth = contests.true_counts(job.data, job.queries)
         counts = {"results": list(truth.results), "pairs": truth.pairs, "seconds": 2.0}
         rows = truth.rows
-        return Report(((1.0, rows // 2), (2.0, rows)), {**counts, **(answer or {})}, None, 1.0, MEBIBYTE)
+        return Report({}, ((1.0, rows // 2), (2.0, rows)), {**counts, **(answer or {})}, None, 1.0, MEBIBYTE)
 
     monkeypatch.setattr(contests, "run_peer", pretend)
 
@@ -311,7 +318,7 @@ def test_ten_times_the_state_gives_as_many_results():
 def test_a_table_shows_no_time_of_a_run_without_figures():
     runs = [run_of("penstock", 400), run_of("spark", 100), run_of("flink", 0, verdict="not here: no network")]
     rows = rows_of(grouped("1", "w1", runs)[0])
-    assert rows[1][3] == "4.00 (4.00 to 4.00)"
+    assert rows[1][3] == "4.00"
     assert rows[2][1:] == ["-"] * 6 + ["not here: no network"]
     assert ratios(runs[:1], runs[2:]) == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.lab.oracle import true_counts
-from penstock.lab.workloads import EPOCH, QUERY_SETS, WindowQuery, Workload, as_script, query_sets
+from penstock.lab.workloads import EPOCH, NOOP, QUERY_SETS, WindowQuery, Workload, as_script, query_sets
 from penstock.sql.script import parse_script
 
 
@@ -119,5 +119,5 @@ def test_a_pair_exactly_one_window_apart_is_no_result(tmp_path):
 
 @pytest.mark.parametrize("name", list(QUERY_SETS))
 def test_every_query_set_is_a_script_that_penstock_reads(name, tmp_path):
-    queries = parse_script(as_script(tmp_path, QUERY_SETS[name], "noop")).queries
+    queries = parse_script(as_script(tmp_path, QUERY_SETS[name], NOOP)).queries
     assert [each.name for each in queries] == [f"q{number}" for number in range(len(QUERY_SETS[name]))]

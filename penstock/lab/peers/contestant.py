@@ -14,19 +14,20 @@ import time
 from importlib.metadata import version
 
 from penstock.lab.oracle import pairs_of
-from penstock.lab.peers.peer import Job, tell_done, tell_mark
+from penstock.lab.peers.peer import Job, tell_about, tell_done, tell_mark
 from penstock.lab.peers.spark_joins import run_spark, run_spark_best, run_spark_widest
-from penstock.lab.workloads import as_script
+from penstock.lab.workloads import NOOP, as_script
 
 
 def run_penstock(job: Job) -> None:
     """Run the queries as one shared plan."""
     from penstock.engine.engine import Engine  # noqa: PLC0415 - the other contestants do without
 
+    tell_about({"penstock": version("penstock"), "pyspark": version("pyspark")}, {})
     state = tempfile.mkdtemp(prefix="penstock-bench-")
     try:
         with Engine(state=state) as engine:
-            engine.script(as_script(job.data, job.queries, "noop"))
+            engine.script(as_script(job.data, job.queries, NOOP))
             started = time.monotonic()
             engine.watch(lambda unit: tell_mark(time.monotonic() - started, unit.rows))
             engine.start(once=True)
@@ -37,7 +38,6 @@ def run_penstock(job: Job) -> None:
                 seconds=seconds,
                 results=[each.results for each in status.queries],
                 state_rows=sum(group.state_rows for group in status.groups),
-                versions={"penstock": version("penstock"), "pyspark": version("pyspark")},
             )
     finally:
         shutil.rmtree(state)
@@ -47,13 +47,14 @@ def run_duckdb(job: Job) -> None:
     """Join the whole input at the widest window as one batch, and read every column of it as Arrow."""
     import duckdb  # noqa: PLC0415 - see `run_penstock`
 
+    tell_about({"duckdb": version("duckdb")}, {})
     connection = duckdb.connect(config={"threads": job.cores})
     started = time.monotonic()
     reader = connection.sql(pairs_of(job.data, job.widest.micros)).to_arrow_reader(1 << 17)
     pairs = sum(batch.num_rows for batch in reader)
     seconds = time.monotonic() - started
     tell_mark(seconds, job.rows)
-    tell_done(seconds=seconds, pairs=pairs, versions={"duckdb": version("duckdb")})
+    tell_done(seconds=seconds, pairs=pairs)
 
 
 RUNS = {

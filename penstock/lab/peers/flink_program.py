@@ -42,6 +42,12 @@ def main() -> None:
         "rest.port": str(free_port()),
         "pipeline.jars": os.environ["FLINK_JARS"],
     }
+    shown = {name: settings[name] for name in ("state.backend.type", "pipeline.object-reuse")}
+    tell(
+        "about",
+        versions={"apache-flink": version("apache-flink")},
+        settings={**shown, "heap": os.environ["JVM_ARGS"]},
+    )
     tables = environment(settings, data)
     statements = tables.create_statement_set()
     sinks = write_each(tables, statements, job) if way == "each" else write_widest(tables, statements, job)
@@ -49,12 +55,9 @@ def main() -> None:
     client = statements.execute().get_job_client()
     watch = Watch(f"http://localhost:{settings['rest.port']}/jobs/{client.get_job_id()}")
     counts = watch.until_all(job["rows"], sinks, started)
-    shown = {name: settings[name] for name in ("state.backend.type", "pipeline.object-reuse")}
     tell(
         "done",
         seconds=watch.seconds,
-        versions={"apache-flink": version("apache-flink")},
-        settings={**shown, "heap": os.environ["JVM_ARGS"]},
         **(
             {"pairs": counts[0]}
             if sinks == 1 and way == "widest" and not job["checking"]

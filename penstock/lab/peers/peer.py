@@ -1,10 +1,11 @@
 """What a peer is, and how a run of it talks.
 
-A run is a process that gets a `Job` as JSON, prints a line as it goes on and one at the end, and then waits until its
-standard input is closed, so that whoever started it can see what it has used::
+A run is a process that gets a `Job` as JSON, prints a line when it begins, some as it goes on and one at the end, and
+then waits until its standard input is closed, so that whoever started it can see what it has used::
 
+    {"about": {"versions": {…}, "settings": {…}}}
     {"mark": [seconds since the start, input rows joined so far]}
-    {"done": {"seconds": …, "results": [… per query], "state_rows": …, "versions": {…}, …}}
+    {"done": {"seconds": …, "results": [… per query], "state_rows": …}}
 
 Other lines are somebody's log and mean nothing.
 """
@@ -102,6 +103,11 @@ def contestant(name: str) -> Callable[[Job], Launch]:
         return Launch((sys.executable, "-m", "penstock.lab.peers.contestant", name, job.to_json()))
 
     return launch
+
+
+def tell_about(versions: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Say what is being run."""
+    print(json.dumps({"about": {"versions": versions, "settings": settings}}), flush=True)
 
 
 def tell_mark(seconds: float, rows: float) -> None:

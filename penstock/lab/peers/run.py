@@ -33,6 +33,7 @@ Mark = tuple[float, float]
 class Report:
     """What a run said and used.  `done` is None if it was stopped or failed; then `failure` is why it failed."""
 
+    about: dict[str, Any]
     marks: tuple[Mark, ...]
     done: dict[str, Any] | None
     failure: str | None
@@ -48,6 +49,7 @@ def run_peer(peer: Peer, job: Job, limit: float) -> Report:
 def watched(launch: Launch, limit: float) -> Report:
     """Start a run, listen to it, and end it."""
     marks: list[Mark] = []
+    about: dict[str, Any] = {}
     done, stopped = None, False
     with tempfile.TemporaryFile("w+") as complaints:
         process = subprocess.Popen(
@@ -62,7 +64,9 @@ def watched(launch: Launch, limit: float) -> Report:
         try:
             with MemoryWatch(process.pid) as memory:
                 for said in listener.until(time.monotonic() + limit):
-                    if "mark" in said:
+                    if "about" in said:
+                        about = said["about"]
+                    elif "mark" in said:
                         marks.append((said["mark"][0], said["mark"][1]))
                     else:
                         done = said["done"]
@@ -70,11 +74,11 @@ def watched(launch: Launch, limit: float) -> Report:
                 cpu = family_cpu_seconds(process.pid)
                 stopped = done is None and not listener.closed
         finally:
-            _end(process, patience=20 if done is not None else 0)
+            end_run(process, patience=20 if done is not None else 0)
             listener.join()
         complaints.seek(0)
         failure = None if done is not None or stopped else _last_words(complaints)
-    return Report(tuple(marks), done, failure, cpu, memory.peak)
+    return Report(about, tuple(marks), done, failure, cpu, memory.peak)
 
 
 class Listener(threading.Thread):
@@ -108,13 +112,13 @@ class Listener(threading.Thread):
 
 def _parsed(line: str) -> dict[str, Any]:
     """Read a line of the run; of somebody's log, nothing."""
-    if not line.startswith(('{"mark"', '{"done"')):
+    if not line.startswith(('{"about"', '{"mark"', '{"done"')):
         return {}
     found: dict[str, Any] = json.loads(line)
     return found
 
 
-def _end(process: subprocess.Popen[str], patience: float) -> None:
+def end_run(process: subprocess.Popen[str], patience: float) -> None:
     """Let a run go that has said it is done, for so many seconds; then end whatever of its family is still there."""
     family = set(family_of(process.pid))
     assert process.stdin is not None  # noqa: S101 - it was asked for

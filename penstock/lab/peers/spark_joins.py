@@ -19,10 +19,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.engine.session import embedded_session
-from penstock.lab.peers.peer import tell_done, tell_mark
+from penstock.lab.peers.peer import tell_about, tell_done, tell_mark
+from penstock.lab.workloads import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -75,6 +77,7 @@ def _run(
     used = {**settings, "heap": f"{heap} MiB"}
     if best:
         used["spark.sql.streaming.join.stateFormatVersion"] = str(newest_state_format(spark))
+    tell_about({"pyspark": version("pyspark")}, used)
     place = tempfile.mkdtemp(prefix="spark-bench-")
     progress = Progress(len(joins))
     spark.streams.addListener(progress)
@@ -84,7 +87,7 @@ def _run(
             spark.sparkContext.setLocalProperty(
                 "spark.scheduler.pool", f"pool-{number}" if best else "default"
             )
-            writer = counted(joined(spark, job, join, number), served).writeStream.format("noop")
+            writer = counted(joined(spark, job.data, join, number), served).writeStream.format("noop")
             writer = writer.option("checkpointLocation", f"{place}/{number}").queryName(str(number))
             running.append(writer.trigger(availableNow=True).start())
         for query in running:
@@ -95,8 +98,6 @@ def _run(
             results=progress.results([len(served) for served, _ in joins]),
             state_rows=None if best else progress.held("numRowsTotal"),
             state_bytes=progress.held("memoryUsedBytes"),
-            versions={"pyspark": version("pyspark")},
-            settings=used,
         )
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -113,12 +114,16 @@ def newest_state_format(spark: SparkSession) -> int:
     return 1
 
 
-def joined(spark: SparkSession, job: Job, query: WindowQuery, number: int) -> DataFrame:
-    """Write a join as a Spark user does, its predicate before the join."""
-    for name in ("a", "b"):
-        spark.readStream.schema("k bigint, v double, ts timestamp").option("maxFilesPerTrigger", "1").parquet(
-            str(job.data / name)
-        ).withWatermark("ts", "0 seconds").createOrReplaceTempView(f"{name}{number}")
+def joined(
+    spark: SparkSession, data: Path, query: WindowQuery, number: int, files: int | None = 1
+) -> DataFrame:
+    """Write a join as a Spark user does, its predicate before the join; `files` of a stream are a micro-batch."""
+    for name in STREAMS:
+        reader = spark.readStream.schema("k bigint, v double, ts timestamp")
+        if files is not None:
+            reader = reader.option("maxFilesPerTrigger", str(files))
+        stream = reader.parquet(str(data / name)).withWatermark("ts", "0 seconds")
+        stream.createOrReplaceTempView(f"{name}{number}")
     span = f"INTERVAL {query.micros} MICROSECONDS"
     return spark.sql(
         f"SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts FROM a{number} a JOIN b{number} b ON a.k = b.k "
