@@ -125,6 +125,12 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
         and plan.find(name)[2].query.sink.kind != "table"
         and (count := ledger.query(name).results)
     ]
+    lost += [
+        f"query {name} is not among the queries any more, and {held:,} results that are held until it is their turn "
+        "would never be delivered"
+        for name in change.dropped
+        if (held := ledger.hold(name).rows)
+    ]
     if change.moved:
         lost.append(
             f"{', '.join(change.moved)} would go over to other state ({change.strategy}), and miss the pairs of rows "
@@ -219,6 +225,11 @@ def plan_commit(
         },
         "groups": groups,
         "queries": starts,
+        "ordered": {
+            query.name: ledger.version + 1 if query.name in starts else ledger.hold(query.name).era
+            for query in plan.queries
+            if query.ordered
+        },
         "tables": {group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
     }
 
@@ -239,6 +250,11 @@ def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) ->
     if set(lacking) & {member.query.name for member in group.members}:
         now.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
     return [each for each in now if each["members"]]
+
+
+def _in_table(query: Query) -> bool:
+    """Say whether a query reads its results from its group's table; those in order have files of their own."""
+    return query.sink.kind == "table" and not query.ordered
 
 
 def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
@@ -423,6 +439,6 @@ def _table(group: Group, plan: Plan, version: int, suffix: str) -> dict[str, Any
                 "residual": list(member.query.residual),
             }
             for number, member in enumerate(group.members)
-            if member.query.sink.kind == "table"
+            if _in_table(member.query)
         },
     }

@@ -7,6 +7,9 @@ Runs inside a unit's tasks, on Arrow record batches of pairs with these columns:
     s0, s1 …  bigint, the set of queries that want it (only where some query has a predicate)
     o0, o1 …  struct of a query's own output, computed by Spark SQL (only where the query has an expression or a
               residual condition); null where the pair is not one of its results
+    tl, tr    bigint, the event times of the two rows (only where some query wants its results in order)
+
+Results that are wanted in order do not go to a sink yet: they are held (`penstock.log.hold`).
 
 A file is written under ``_staging`` of its sink, where no reader looks, and becomes visible only after the journal
 holds the commit that names it.  A pair goes to the group's table once, however many queries read it there.
@@ -17,20 +20,24 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
+from penstock.log.hold import MOST_ROWS, TIMES, sort_by_time, write_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+
+    from penstock.log.hold import Held
 
 ROWS_PER_WRITE = 1 << 17
 """Rows gathered before they are handed to a Parquet writer: the size of a row group."""
@@ -52,6 +59,8 @@ class Target:
     computed: bool = False
     in_table: bool = False
     compression: str = "snappy"
+    hold: str = ""
+    """Where its results are held until it is their turn, empty if they need not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +72,11 @@ class Delivery:
     targets: tuple[Target, ...]
     table_root: str = ""
     """Where the group's table is, empty if no query reads it."""
+    state: str = ""
+    """Where the state is, which hold files are named from."""
 
 
-class _File:
+class OutputFile:
     """A Parquet file being written under ``_staging``; opened with the first rows."""
 
     def __init__(self, root: str, final: str, compression: str) -> None:
@@ -104,50 +115,102 @@ class _File:
         self._flush()
         self._stack.close()
 
+    def report(self, query: str) -> dict[str, Any]:
+        """Say what was written, and for which query."""
+        return {
+            "root": self.root,
+            "staged": self.staged,
+            "final": self.final,
+            "query": query,
+            "rows": self.rows,
+        }
+
+
+class _HoldRuns:
+    """A query's results of one task that wait for their turn, written a run at a time."""
+
+    def __init__(self, state: str, folder: str) -> None:
+        """Say where the runs go; nothing is created yet."""
+        self._files, self._folder = open_files(state, sync=False), folder
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self.made: list[Held] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some results with their times."""
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        if self._waiting_rows >= MOST_ROWS:
+            self.close()
+
+    def close(self) -> None:
+        """Write what was taken as one run."""
+        if self._waiting and (made := write_hold(self._files, self._folder, [sort_by_time(self._waiting)])):
+            self.made.append(made)
+        self._waiting, self._waiting_rows = [], 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a task makes: files by query, runs of results to be held by query, and the number of results of each."""
+
+    files: dict[str, OutputFile]
+    holds: dict[str, _HoldRuns]
+    counts: NDArray[np.int64]
+
 
 def run_delivery(
     delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Route all pairs of one task, and report files and counts as one line of JSON."""
-    files: dict[str, _File] = {}
-    counts = np.zeros(delivery.queries, np.int64)
+    made = _Made(
+        {},
+        {each.query: _HoldRuns(delivery.state, each.hold) for each in delivery.targets if each.hold},
+        np.zeros(delivery.queries, np.int64),
+    )
     pairs = 0
     for batch in batches:
         if batch.num_rows:
             pairs += batch.num_rows
-            _route(delivery, part, batch, files, counts)
-    for file in files.values():
+            _route(delivery, part, batch, made)
+    for file in made.files.values():
         file.close()
-    written = [
-        {"root": f.root, "staged": f.staged, "final": f.final, "query": query, "rows": f.rows}
-        for query, f in files.items()
-        if f.rows
-    ]
-    summary: dict[str, Any] = {"pairs": pairs, "results": counts.tolist(), "files": written}
+    for runs in made.holds.values():
+        runs.close()
+    summary: dict[str, Any] = {
+        "pairs": pairs,
+        "results": made.counts.tolist(),
+        "files": [file.report(query) for query, file in made.files.items() if file.rows],
+        "held": {
+            query: [asdict(run) for run in runs.made] for query, runs in made.holds.items() if runs.made
+        },
+    }
     yield pa.RecordBatch.from_pydict({"summary": [json.dumps(summary)]})
 
 
-def _route(
-    delivery: Delivery, part: int, batch: pa.RecordBatch, files: dict[str, _File], counts: NDArray[np.int64]
-) -> None:
+def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) -> None:
     """Send one batch of pairs where it is wanted, and count what each query gets."""
     level = batch.column("level").to_numpy()
     sets = _sets(batch)
-    counts += _count_plain(delivery, level, sets)
+    made.counts[:] += _count_plain(delivery, level, sets)
     tabled = _tabled(delivery, level, sets)
     for target in delivery.targets:
-        if not (target.root or target.computed):
+        if not (target.root or target.computed or target.hold):
             continue
         mine = _mask(batch, target, level, sets)
+        if target.hold:
+            if mine.any():
+                made.holds[target.query].write(_output(batch, target, mine))
+            continue
         if target.computed:
-            counts[target.number] += int(mine.sum())
+            made.counts[target.number] += int(mine.sum())
         if target.in_table:
             tabled |= mine
         elif target.root and mine.any():
             rows = _output(batch, target, mine)
-            _file(files, delivery, part, target).write(rows)
+            _file(made.files, delivery, part, target).write(rows)
     if tabled.any():
-        _write_table(delivery, part, batch, tabled, files)
+        _write_table(delivery, part, batch, tabled, made.files)
 
 
 def _tabled(
@@ -175,7 +238,7 @@ def _sets(batch: pa.RecordBatch) -> NDArray[np.uint64] | None:
 def _count_plain(
     delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
 ) -> NDArray[np.int64]:
-    """Count the results of every query that takes each pair of its set; computed ones are counted apart."""
+    """Count the results of every query that takes each pair of its set; those computed or held are counted apart."""
     if sets is not None:
         counts = count_members(sets, delivery.queries)
     else:
@@ -185,7 +248,7 @@ def _count_plain(
             first, last = (min(end, upto.size - 1) for end in target.levels)
             counts[target.number] = upto[last] - upto[first]
     for target in delivery.targets:
-        if target.computed:
+        if target.computed or target.hold:
             counts[target.number] = 0
     return counts
 
@@ -203,7 +266,7 @@ def _mask(
 
 
 def _output(batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Make a query's own rows: the columns of its SELECT, for the pairs it gets."""
+    """Make a query's own rows: the columns of its SELECT, for the pairs it gets; with their times if they are held."""
     if target.computed:
         column = batch.column(f"o{target.number}")
         names = [column.type.field(place).name for place in range(column.type.num_fields)]
@@ -211,27 +274,34 @@ def _output(batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_]) -> p
     else:
         names = [name for name, _, _ in target.columns]
         arrays = [batch.column(side).field(column) for _, side, column in target.columns]
+    if target.hold:
+        left, right = batch.column("tl"), batch.column("tr")
+        names, arrays = [*TIMES, *names], [pc.max_element_wise(left, right), left, right, *arrays]
     if not mine.all():
         keep = pa.array(mine)
         arrays = [array.filter(keep) for array in arrays]
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _file(files: dict[str, _File], delivery: Delivery, part: int, target: Target) -> _File:
+def _file(files: dict[str, OutputFile], delivery: Delivery, part: int, target: Target) -> OutputFile:
     """Open (once) the file for a query's rows of this task."""
     if target.query not in files:
         final = f"part-{delivery.unit}-{part:04d}.parquet"
-        files[target.query] = _File(target.root, final, target.compression)
+        files[target.query] = OutputFile(target.root, final, target.compression)
     return files[target.query]
 
 
 def _write_table(
-    delivery: Delivery, part: int, batch: pa.RecordBatch, mine: NDArray[np.bool_], files: dict[str, _File]
+    delivery: Delivery,
+    part: int,
+    batch: pa.RecordBatch,
+    mine: NDArray[np.bool_],
+    files: dict[str, OutputFile],
 ) -> None:
     """Write the pairs that some reader of the group's table wants, each once."""
     if "" not in files:
-        files[""] = _File(delivery.table_root, f"part-{delivery.unit}-{part:04d}.parquet", "snappy")
-    kept = [name for name in batch.schema.names if not name.startswith("o")]
+        files[""] = OutputFile(delivery.table_root, f"part-{delivery.unit}-{part:04d}.parquet", "snappy")
+    kept = [name for name in batch.schema.names if not name.startswith(("o", "t"))]
     rows = batch.select(kept)
     files[""].write(rows if mine.all() else rows.filter(pa.array(mine)))
 

@@ -26,9 +26,9 @@ from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
-from penstock.engine.results import read_late, read_results, write_empty_results
+from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session
-from penstock.engine.sinks import check_empty, check_sinks, clear_staging, sink_root
+from penstock.engine.sinks import check_empty, check_sinks, clear_staging, ordered_folder, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
@@ -332,17 +332,19 @@ class Engine:
 
     def _roots(self, plan: Plan) -> list[str]:
         """List the directories that tasks write output to."""
-        own = [root for query in plan.queries if (root := sink_root(query, self._store.files))]
+        files = self._store.files
+        own = {root for query in plan.queries if (root := sink_root(query, files))}
+        own |= {files.path(ordered_folder(name)) for name in files.list("ordered")}
         tables = [
-            self._store.files.path(f"table/{group}/{each['directory']}")
+            files.path(f"table/{group}/{each['directory']}")
             for group, known in self._store.ledger.tables.items()
             for each in known
         ]
-        return own + tables
+        return [*own, *tables]
 
     def _hand_over(self, publication: Publication) -> None:
-        """Give a unit's results to a console or callback."""
-        rows = self.spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
+        """Give a unit's or a release's results to a console or callback."""
+        rows = read_output(self.spark, publication)
         query = next((each for each in self.plan.queries if each.name == publication.query), None)
         handler = self._workload.handlers.get(publication.query)
         if query is not None and query.sink.kind == "console":
@@ -350,21 +352,22 @@ class Engine:
             rows.show(truncate=False)
         elif handler is not None:
             handler(rows, publication.unit)
-        elif query is not None:
+        elif query is not None and query.sink.kind == "callback":
             raise InputError(
                 f"query {publication.query} delivers to a callback: register it again with its function"
             )
-        # else it was dropped before its last results were handed over, and nobody is there to take them
+        # else it, or its sink, was dropped before the last results were handed over, and nobody is there to take them
 
     def wait(self) -> None:
         """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered.
 
-        Then windows that count rows wait for no more of them: all that is there is all there is.
+        Then nothing is waited for any more: windows that count rows take all that is there as complete, and what is held
+        until it is its turn is released.
         """
         for ingester in self._ingesters:
             self._await(ingester)
         if self._joiner is not None and self._once:
-            self._joiner.seal_everything()
+            self._joiner.finish_input()
         self._drain()
 
     def _await(self, ingester: Ingester) -> None:
@@ -379,7 +382,10 @@ class Engine:
         self.check_running()
 
     def process_available(self) -> None:
-        """Join and deliver all input that is there; windows that count rows, as far as the watermarks have passed."""
+        """Join all input that is there and deliver its results.
+
+        Windows that count rows, and results in order, come as far as the watermarks have passed.
+        """
         if self._joiner is None:
             raise InputError("process_available: the engine is not started; call start() first")
         if threading.current_thread() is self._joiner:

@@ -16,6 +16,7 @@ from pyspark import TaskContext
 
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import SUMMARY, run_ingest
+from penstock.engine.release import run_release
 from penstock.engine.unit import run_probe
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import seal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.deliver import Delivery
     from penstock.engine.ingest import BatchTask
+    from penstock.engine.release import Release
     from penstock.engine.unit import UnitTask
     from penstock.log.files import Files
     from penstock.log.keep import Horizon
@@ -104,6 +106,19 @@ def _segments(reports: list[dict[str, Any]]) -> list[Segment | None]:
     """Read the segments that numbered tasks made, in the order of their numbers."""
     made = [each["segment"] for each in sorted(reports, key=lambda each: int(each["number"]))]
     return [Segment.from_json(each) if each else None for each in made]
+
+
+def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[dict[str, Any]]:
+    """Put the results that are due in order, query by query."""
+
+    def work(batches: Batches) -> Batches:
+        for number in _numbers(batches):
+            report = {"number": number, **run_release(files, releases[number])}
+            yield pa.RecordBatch.from_pydict({"summary": [json.dumps(report)]})
+
+    tasks = min(len(releases), spark.sparkContext.defaultParallelism)
+    reports = _summaries(spark.range(0, len(releases), 1, tasks), work)
+    return sorted(reports, key=lambda each: int(each["number"]))
 
 
 def _summaries(rows: DataFrame, work: Work) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ Beside it, Structured Streaming ingests in threads of its own; the two meet only
 
     where windows count rows:            seal what the watermarks have passed ──▶ commit
     for each group behind its streams:   run a unit  ──▶ commit ──▶ publish
+    where order was asked for:           release what nothing can come before any more ──▶ commit ──▶ publish
     for each log:                        drop what has ended, rewrite what is worth it ──▶ commit ──▶ delete files
 
 A turn reads the ledger once per step and changes nothing but by commits, so it may be cut off anywhere.
@@ -23,13 +24,15 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.claims import claims_on, passed, settled_segments
 from penstock.engine.counting import Counting, sealed_until, spans
 from penstock.engine.deliver import Delivery, Target
-from penstock.engine.jobs import rewrite_job, seal_job, unit_job
+from penstock.engine.jobs import release_job, rewrite_job, seal_job, unit_job
 from penstock.engine.pairs import computed_column, is_computed
+from penstock.engine.release import choose_releases, is_due, last_releases, release_commit
 from penstock.engine.sealing import choose_sealings, seal_commit
-from penstock.engine.shape import pair_columns, pair_schema
+from penstock.engine.shape import carries_times, pair_columns, unit_schema
 from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
 from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask
+from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import publication_to_json, spans_to_json
 from penstock.plan.group import subgroup
@@ -87,7 +90,7 @@ class Joiner(threading.Thread):
         self._turning = threading.Lock()
         self._changing = 0
         self._stopping = False
-        self._sealing_all = False
+        self._all_in = False
         self._news = True
 
     def notify(self) -> None:
@@ -96,9 +99,9 @@ class Joiner(threading.Thread):
             self._news = True
             self._wake.notify_all()
 
-    def seal_everything(self) -> None:
-        """Wait for no more rows: windows that count rows take all that is there as complete."""
-        self._sealing_all = True
+    def finish_input(self) -> None:
+        """Wait for no more rows: what is there is all, for windows that count rows and for results in order."""
+        self._all_in = True
         self.notify()
 
     def finish(self) -> None:
@@ -151,12 +154,12 @@ class Joiner(threading.Thread):
     def _behind(self) -> bool:
         """Say whether some batch is not joined, some query lacks its past, or some output is not published."""
         ledger = self.store.ledger
-        return (
-            self._news
-            or bool(ledger.pending)
-            or bool(choose_sealings(self.plan, ledger, everything=self._sealing_all))
-            or any(self._lacking(ledger, group) for group in self.plan.groups)
-            or any(_is_behind(ledger, group) for group in self.plan.groups)
+        return self._news or bool(ledger.pending) or is_due(self.plan, ledger) or self._is_joining(ledger)
+
+    def _is_joining(self, ledger: Ledger) -> bool:
+        """Say whether some row is not counted, some batch not joined, or some query lacks its past."""
+        return bool(choose_sealings(self.plan, ledger, everything=self._all_in)) or any(
+            self._lacking(ledger, group) or _is_behind(ledger, group) for group in self.plan.groups
         )
 
     def _turn(self) -> None:
@@ -164,6 +167,7 @@ class Joiner(threading.Thread):
         with self._turning:
             self._seal()
             self.bring_up(self.plan.groups)
+            self.release()
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
@@ -171,7 +175,7 @@ class Joiner(threading.Thread):
 
     def _seal(self) -> None:
         """Give the rows that the watermarks have passed their final positions, where windows count rows."""
-        sealings = choose_sealings(self.plan, self.store.ledger, everything=self._sealing_all)
+        sealings = choose_sealings(self.plan, self.store.ledger, everything=self._all_in)
         if not sealings:
             return
         some = any(each.waiting for each in sealings)
@@ -187,6 +191,17 @@ class Joiner(threading.Thread):
         for group in groups:
             if _is_behind(self.store.ledger, group):
                 self._advance(group)
+
+    def release(self) -> None:
+        """Release the results whose turn it is; at the end of the input, once all of it is joined, everything."""
+        ledger, files = self.store.ledger, self.store.files
+        last = self._all_in and not self._is_joining(ledger)
+        releases = (last_releases if last else choose_releases)(self.plan, ledger, files)
+        if not releases:
+            return
+        self.store.commit(release_commit(ledger, releases, release_job(self.spark, files, releases)))
+        for name in ledger.files() - self.store.ledger.files():
+            files.delete(name)
 
     def _lacking(self, ledger: Ledger, group: Group) -> list[str]:
         """List the queries of a group that have not got the pairs that were there before them."""
@@ -262,7 +277,7 @@ class Joiner(threading.Thread):
             if target.computed
         ]
         left, right = (self.plan.stream(group.log(side).stream) for side in SIDES)
-        return unit_job(self.spark, task, delivery, pair_schema(group, left, right), computed)
+        return unit_job(self.spark, task, delivery, unit_schema(group, left, right), computed)
 
     def _unit_task(
         self,
@@ -291,6 +306,7 @@ class Joiner(threading.Thread):
             keyed=bool(group.signature.keys),
             comparisons=tuple(group.comparisons().items()),
             counting=counting,
+            timed=carries_times(group),
         )
 
     def _side_task(
@@ -327,7 +343,7 @@ class Joiner(threading.Thread):
             for number, member in enumerate(group.members)
         )
         root = self.store.files.path(table) if any(each.in_table for each in targets) else ""
-        return Delivery(unit, len(group.members), targets, root)
+        return Delivery(unit, len(group.members), targets, root, self.store.files.root)
 
     def publish_pending(self) -> None:
         """Bring committed output to its sinks, then forget it."""
@@ -400,7 +416,7 @@ def _watermarks(ledger: Ledger, group: Group) -> list[int | None]:
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:
     """Describe one query's delivery."""
-    in_table = query.sink.kind == "table"
+    in_table = query.sink.kind == "table" and not query.ordered
     return Target(
         number=number,
         query=query.name,
@@ -410,11 +426,12 @@ def _query_target(number: int, query: Query, levels: tuple[int, int], root: str)
         computed=bool(query.residual) if in_table else is_computed(query),
         in_table=in_table,
         compression=query.sink.option("compression", "snappy"),
+        hold=hold_folder(query.name) if query.ordered else "",
     )
 
 
 def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """Say what output a unit made: pairs, results, and files to publish."""
+    """Say what output a unit made: pairs, results, files to publish, and files of results that are held."""
     spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
     files = [file for report in reports for file in report["files"]]
     results = {
@@ -426,14 +443,26 @@ def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> di
         "pairs": sum(report["pairs"] for report in reports),
         "results": results,
         "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],
+        "held": _held_together(report["held"] for report in reports),
     }
 
 
 def _together(outputs: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Make one of the output of several units; a query may have got something from each."""
-    pairs, results, files = 0, Counter[str](), []
-    for output in outputs:
-        pairs += output["pairs"]
-        results.update(output["results"])
-        files += output["publish"]
-    return {"pairs": pairs, "results": dict(results), "publish": files}
+    known = list(outputs)
+    results = sum((Counter(each["results"]) for each in known), Counter[str]())
+    return {
+        "pairs": sum(each["pairs"] for each in known),
+        "results": dict(results),
+        "publish": [file for each in known for file in each["publish"]],
+        "held": _held_together(each["held"] for each in known),
+    }
+
+
+def _held_together(parts: Iterable[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
+    """Bring together the hold files of each query."""
+    held: dict[str, list[Any]] = {}
+    for part in parts:
+        for query, files in part.items():
+            held.setdefault(query, []).extend(files)
+    return held

@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.pairs import output_columns, wanted_pairs
+from penstock.engine.pairs import output_columns, view, wanted_pairs
+from penstock.engine.places import in_order, placed, unplaced
+from penstock.engine.release import RELEASE
+from penstock.engine.shape import pair_schema
+from penstock.engine.sinks import ordered_folder
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
 from penstock.log.files import open_files
+from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
+    from penstock.log.ledger import Ledger, Publication
     from penstock.plan.build import Plan
     from penstock.sql.query import Stream
 
@@ -31,19 +36,56 @@ _EMPTY = "part-00000000-schema.parquet"
 
 
 def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
-    """Read a query's committed results from its sink."""
+    """Read a query's committed results from its sink, in order if it asks for that."""
     query = plan.find(name)[2].query
     if query.sink.kind == "parquet":
-        return spark.read.parquet(query.sink.option("path"))
+        rows = spark.read.parquet(query.sink.option("path"))
+        return in_order(placed(rows)) if query.ordered else rows
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
-    rows = [
-        _read_table(spark, files, f"table/{group}/{table['directory']}", table, table["members"][query.name])
+    born = ledger.query(query.name).born
+    tables = [
+        (
+            table["version"],
+            _read_table(
+                spark, files, f"table/{group}/{table['directory']}", table, table["members"][query.name]
+            ),
+        )
         for group, tables in ledger.tables.items()
         for table in tables
-        if query.name in table["members"] and table["version"] >= ledger.query(query.name).born
+        if query.name in table["members"] and table["version"] >= born
     ]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
+    released = _read_released(spark, files, query.name, born)
+    if not (released or query.ordered):
+        return _together(rows for _, rows in tables)
+    nothing = unplaced(_empty(spark, plan, query.name))
+    eras = [unplaced(rows, version) for version, rows in tables] + released
+    return in_order(_together([nothing, *eras]))
+
+
+def _together(parts: Iterable[DataFrame]) -> DataFrame:
+    """Lay results end to end; a column that a definition of the query did not have is null there."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+
+def _read_released(spark: SparkSession, files: Files, query: str, born: int) -> list[DataFrame]:
+    """Read the results that the state keeps in order, definition by definition, with the place of each row."""
+    folder = ordered_folder(query)
+    eras = {int(each[1:]): f"{folder}/{each}" for each in files.list(folder) if each.startswith("v")}
+    return [placed(spark.read.parquet(files.path(eras[era])), era) for era in sorted(eras) if era >= born]
+
+
+def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
+    """Give the result of a query before its first row."""
+    group, number, member = plan.find(name)
+    left, right = (plan.stream(group.log(side).stream) for side in SIDES)
+    return view(spark.createDataFrame([], pair_schema(group, left, right)), group, number, member)
+
+
+def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
+    """Read what is to be handed over; the results of a release in their order."""
+    rows = spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
+    return in_order(placed(rows)) if publication.unit.startswith(RELEASE) else rows
 
 
 def _read_table(

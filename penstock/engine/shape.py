@@ -31,6 +31,16 @@ def pair_schema(group: Group, left: Stream, right: Stream) -> str:
     )
 
 
+def unit_schema(group: Group, left: Stream, right: Stream) -> str:
+    """Write the schema of the pairs that a unit hands on, with the rows' times where some query orders by them."""
+    return pair_schema(group, left, right) + (", tl bigint, tr bigint" if carries_times(group) else "")
+
+
+def carries_times(group: Group) -> bool:
+    """Say whether some query of a group wants its results in order."""
+    return any(member.query.ordered for member in group.members)
+
+
 def _struct(stream: Stream, names: tuple[str, ...]) -> str:
     """Write some columns of a stream as a struct type."""
     fields = (column for column in stream.columns if column.name in names)

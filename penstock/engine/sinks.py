@@ -11,6 +11,9 @@ holds committed results only, and after a crash the next start publishes what wa
 | callback  | in the DataFrame of one call ``fn(df, unit_id)``         | the last unit may come again, by its id |
 | console   | printed                                                  | as for a callback        |
 | noop      | counted                                                  | counted exactly once     |
+
+A query that wants its results in order gets them by releases (`penstock.engine.release`) instead of units: a parquet
+sink as files whose names ascend, a table as such files of its own in the state, a callback or console call by call.
 """
 
 from __future__ import annotations
@@ -85,7 +88,14 @@ def sink_root(query: Query, files: Files) -> str:
         return query.sink.option("path")
     if query.sink.kind in SPOOLED:
         return files.path(f"spool/{query.name.lower()}")
+    if query.sink.kind == "table" and query.ordered:
+        return files.path(ordered_folder(query.name))
     return ""
+
+
+def ordered_folder(query: str) -> str:
+    """Say where the state keeps the results of a query with the table sink that wants them in order."""
+    return f"ordered/{query.lower()}"
 
 
 def check_sinks(queries: Iterable[Query]) -> None:

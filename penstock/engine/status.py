@@ -66,7 +66,10 @@ class SliceStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One query: its (first) group, its results so far, and how many ingested rows it has not seen yet."""
+    """One query: its (first) group, its results so far, and how many ingested rows it has not seen yet.
+
+    `held` counts results that wait for their turn, because the query wants them in order.
+    """
 
     name: str
     group: str
@@ -74,6 +77,7 @@ class QueryStatus:
     results: int
     lag_rows: int
     complete_from: int | None = None
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
                 ledger.query(query.name).results,
                 max(lag_rows(group, ledger) for group, _, _ in plan.places(query.name)),
                 ledger.query(query.name).complete_from,
+                ledger.hold(query.name).rows,
             )
             for query in plan.queries
         ),

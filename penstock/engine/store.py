@@ -5,6 +5,8 @@
     checkpoint/   how far Spark has read each source
     late/         rows that came too late, by stream and batch
     table/        pairs, stored once per group, read through views
+    hold/         results that wait for their turn, where order was asked for
+    ordered/      results in order of queries with the table sink
     spool/        results on their way to a console or a callback
     lock          held by the one engine that may write
 
@@ -56,13 +58,14 @@ class Store:
         self._lock.release()
 
     def _remove_leftovers(self) -> None:
-        """Delete segment files that no commit names: written by tasks whose commit never came."""
+        """Delete segments and hold files that no commit names: written by tasks whose commit never came."""
         known = self.ledger.files()
         stray = [
             name
-            for log in self.files.list("log")
-            for file in self.files.list(f"log/{log}")
-            if (name := f"log/{log}/{file}") not in known
+            for kind in ("log", "hold")
+            for folder in self.files.list(kind)
+            for file in self.files.list(f"{kind}/{folder}")
+            if (name := f"{kind}/{folder}/{file}") not in known
         ]
         if stray:
             # Where there is no lock (object stores), this commit fences an engine that is still running, so that it

@@ -18,6 +18,8 @@ from penstock.engine.change import (
     plan_commit,
     upgraded,
 )
+from penstock.engine.jobs import release_job
+from penstock.engine.release import last_releases, release_commit
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
@@ -44,7 +46,11 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     then = upgraded(ledger, plan, upgrades)
     cuts = {group.id: group.chain.cuts for group in plan.groups}
     plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then, plan.strategy, cuts)
-    store.commit(plan_commit(plan, before, change, ledger, upgrades))
+    commit = plan_commit(plan, before, change, ledger, upgrades)
+    if before is not None and (last := last_releases(before, ledger, store.files, only=change.altered)):
+        # In the same commit: a query that kept its old definition after a crash must not have got them early.
+        commit["release"] = release_commit(ledger, last, release_job(spark, store.files, last))
+    store.commit(commit)
     for name in ledger.files() - store.ledger.files():
         store.files.delete(name)
     return plan

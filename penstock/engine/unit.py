@@ -90,6 +90,8 @@ class UnitTask:
     """Comparisons of columns, each with the set of queries that want no pair that fails it."""
     counting: Counting | None = None
     """Set where windows count rows."""
+    timed: bool = False
+    """Whether pairs carry their rows' event times, because some query wants its results in order."""
 
     def axis(self) -> TimeAxis | CountAxis:
         """Give the cuts of the chain, and the queries that read each slice, as the probe takes them."""
@@ -234,6 +236,8 @@ def _record_batch(
     }
     if found.sets is not None:
         columns |= set_columns(found.sets)
+    if task.timed:
+        columns |= {"tl": pa.array(left.rows.t[left_rows]), "tr": pa.array(right.rows.t[right_rows])}
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 

@@ -1,6 +1,6 @@
 """All that the engine knows, as a fold over the journal.
 
-Eight kinds of commit, each making one thing true::
+Ten kinds of commit, each making one thing true::
 
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
@@ -8,6 +8,7 @@ Eight kinds of commit, each making one thing true::
     seal       rows below a horizon have their final positions         (join, where windows count rows)
     unit       slices advanced; this output is committed               (join)
     backfill   a query has got the pairs that were there before it      (join)
+    release    these results were held, and it is their turn           (join, where order was asked for)
     rewrite    these segments are replaced by that one, or gone        (merge, retention)
     published  output of these units has reached its sinks             (deliver)
     prices     this is what the engine's work costs here               (calibrate)
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
+from penstock.log.hold import Held, Hold
 from penstock.log.roll import Roll
 from penstock.log.segment import Segment
 from penstock.log.tally import Effort, Fit, Traffic
@@ -143,6 +145,10 @@ class Ledger:
     rolls: Mapping[str, Roll] = field(default_factory=dict)
     """The streams whose rows are counted."""
     pending: tuple[Publication, ...] = ()
+    holds: Mapping[str, Hold] = field(default_factory=dict)
+    """For each query that wants its results in order, what is held of them."""
+    releases: int = 0
+    """How often results were released; the number is in the names of their files."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     """For each log, what its input was like lately."""
     unit_fit: Fit = field(default_factory=Fit)
@@ -162,14 +168,19 @@ class Ledger:
         """Give a query's state, the empty one before its first result."""
         return self.queries.get(name, QueryState())
 
+    def hold(self, name: str) -> Hold:
+        """Give what is held of a query's results."""
+        return self.holds.get(name, Hold())
+
     def roll(self, stream: str) -> Roll:
         """Give how far a stream is counted."""
         return self.rolls.get(stream, Roll())
 
     def files(self) -> set[str]:
-        """Name every file of rows or times that is in use."""
+        """Name every file of rows, times or results that is in use."""
         enrolled = (each for roll in self.rolls.values() for each in (*roll.pieces, *roll.waiting))
-        return {each.name for segments in (*self.logs.values(), enrolled) for each in segments}
+        held = {each.name for hold in self.holds.values() for each in hold.files}
+        return {each.name for segments in (*self.logs.values(), enrolled) for each in segments} | held
 
     def table(self, group: str) -> Json | None:
         """Say how the pairs are stored that a group finds now; None if nobody reads them from there."""
@@ -199,7 +210,11 @@ def _opened(ledger: Ledger, _commit: Json) -> Ledger:
 
 
 def _plan(ledger: Ledger, commit: Json) -> Ledger:
-    """Take up a new plan: its chains at the given cursors, its logs' layouts, and what each query starts with."""
+    """Take up a new plan: its chains at the given cursors, its logs' layouts, and what each query starts with.
+
+    What is held of a query that is defined anew is released by the same commit.
+    """
+    ledger = _release(ledger, commit["release"]) if "release" in commit else ledger
     layouts = dict(ledger.layouts)
     for log, (columns, predicates) in commit["layouts"].items():
         layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
@@ -234,6 +249,7 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
             stream: ledger.rolls.get(stream, Roll(since)) for stream, since in commit.get("rolls", {}).items()
         },
         queries=queries,
+        holds={name: replace(ledger.hold(name), era=era) for name, era in commit.get("ordered", {}).items()},
     )
 
 
@@ -297,12 +313,28 @@ def _backfill(ledger: Ledger, commit: Json) -> Ledger:
 
 
 def _delivered(ledger: Ledger, commit: Json) -> Ledger:
-    """Count results, and take note of the output to publish."""
-    queries = dict(ledger.queries)
+    """Count results, and take note of the output to publish and of what is held."""
+    queries, holds = dict(ledger.queries), dict(ledger.holds)
     for name, count in commit["results"].items():
         queries[name] = replace(ledger.query(name), results=ledger.query(name).results + count)
+    for name, added in commit.get("held", {}).items():
+        holds[name] = replace(ledger.hold(name), files=ledger.hold(name).files + _held(added))
     pending = ledger.pending + tuple(publication_from_json(each) for each in commit["publish"])
-    return replace(ledger, queries=queries, pending=pending)
+    return replace(ledger, queries=queries, pending=pending, holds=holds)
+
+
+def _release(ledger: Ledger, commit: Json) -> Ledger:
+    """Let go of hold files whose results are all released or elsewhere now, and count what was released."""
+    holds = dict(ledger.holds)
+    for name, gone in commit["gone"].items():
+        kept = tuple(each for each in ledger.hold(name).files if each.name not in set(gone))
+        holds[name] = replace(ledger.hold(name), files=kept)
+    return _delivered(replace(ledger, holds=holds, releases=ledger.releases + 1), commit)
+
+
+def _held(data: Iterable[Json]) -> tuple[Held, ...]:
+    """Read hold files."""
+    return tuple(Held(**each) for each in data)
 
 
 def _batch(ledger: Ledger, commit: Json) -> Ledger:
@@ -390,6 +422,7 @@ _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "seal": _seal,
     "unit": _unit,
     "backfill": _backfill,
+    "release": _release,
     "rewrite": _rewrite,
     "published": _published,
     "prices": _prices,
@@ -430,6 +463,8 @@ def dump(ledger: Ledger) -> Json:
         "queries": {name: asdict(state) for name, state in ledger.queries.items()},
         "rolls": {stream: asdict(roll) for stream, roll in ledger.rolls.items()},
         "pending": [publication_to_json(each) for each in ledger.pending],
+        "holds": {name: asdict(hold) for name, hold in ledger.holds.items()},
+        "releases": ledger.releases,
         "traffic": {log: asdict(each) for log, each in ledger.traffic.items()},
         "unit_fit": asdict(ledger.unit_fit),
         "rewrite_fit": asdict(ledger.rewrite_fit),
@@ -455,6 +490,8 @@ def load(data: Json) -> Ledger:
         queries={name: _query_state(each) for name, each in data["queries"].items()},
         rolls={stream: _roll(each) for stream, each in data.get("rolls", {}).items()},
         pending=tuple(publication_from_json(each) for each in data["pending"]),
+        holds={name: Hold(each["era"], _held(each["files"])) for name, each in data.get("holds", {}).items()},
+        releases=data.get("releases", 0),
         traffic={log: _traffic(each) for log, each in data.get("traffic", {}).items()},
         unit_fit=_fit(data.get("unit_fit", {})),
         rewrite_fit=_fit(data.get("rewrite_fit", {})),

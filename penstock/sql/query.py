@@ -210,3 +210,8 @@ class Query:
     def signature(self) -> Signature:
         """Say what this query can share with others."""
         return Signature(self.left, self.right, self.keys, self.rows)
+
+    @property
+    def ordered(self) -> bool:
+        """Say whether this query wants its results in the order of their times."""
+        return dict(self.options).get("order", "none") != "none"

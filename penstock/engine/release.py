@@ -1,0 +1,164 @@
+"""Release: give results their turn, where a query wants them in order.
+
+The time of a pair is the later of its two rows' event times.  A pair still to be found has a row still to be joined,
+which is not older than its stream's watermark at the group's cursor.  So below the *horizon*, the lower of the two,
+every pair is there: those are released, sorted, and the rest stays held (`penstock.log.hold`)::
+
+    watermarks     left ----------------------o 40
+                   right ---------------o 31                  H = 31
+    pairs          ...  22  25  27  30 |  33  38  41          released | held
+
+The sequence that a query gets is therefore that of its sorted result, whatever the batches, the chain and the other
+queries.  Two things end a sequence early and begin a new one: the end of a run over all input that is there, and a new
+definition of the query; what is held is released then, since nothing would be waited for any more.
+
+In:  the plan and the ledger.  Out: `Release`, one task each, and the ``release`` commit made of what they report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.deliver import OutputFile
+from penstock.engine.sinks import SPOOLED, publications, sink_root
+from penstock.log.hold import TIMES, choose_merges, hold_folder, in_order, read_hold, rest_of, write_hold
+from penstock.log.ledger import publication_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from penstock.log.files import Files
+    from penstock.log.hold import Held
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query
+
+
+RELEASE = "release-"
+"""How the id of a release begins, by which a callback gets it; a unit's begins with its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What one task is told: which hold files of a query have results below `until`, and which to merge of the rest."""
+
+    query: str
+    until: int
+    due: tuple[Held, ...]
+    merges: tuple[tuple[Held, ...], ...]
+    root: str
+    """Where the results go, empty if they are only counted."""
+    final: str
+    compression: str
+    spooled: bool
+
+
+def horizon(plan: Plan, ledger: Ledger, query: str) -> int | None:
+    """Give the time below which a query has all its pairs, whichever groups they come from; None if there is none."""
+    states = [ledger.groups.get(group.id) for group, _, _ in plan.places(query)]
+    marks = [mark for state in states for mark in (state.watermarks if state else (None,))]
+    return None if None in marks else min(mark for mark in marks if mark is not None)
+
+
+def choose_releases(plan: Plan, ledger: Ledger, files: Files) -> list[Release]:
+    """List what can be released, or should be merged, by now."""
+    found = []
+    for query in plan.queries:
+        held = ledger.hold(query.name).files
+        if held:
+            until = horizon(plan, ledger, query.name)
+            until = min(each.min_t for each in held) if until is None else until
+            found.append(_release(query, ledger, files, until))
+    return [each for each in found if each.due or each.merges]
+
+
+def last_releases(
+    plan: Plan, ledger: Ledger, files: Files, only: Container[str] | None = None
+) -> list[Release]:
+    """List everything that is held, of all queries or of some: their sequences end here."""
+    return [
+        _release(query, ledger, files, 1 + max(each.max_t for each in held))
+        for query in plan.queries
+        if (held := ledger.hold(query.name).files) and (only is None or query.name in only)
+    ]
+
+
+def is_due(plan: Plan, ledger: Ledger) -> bool:
+    """Say whether something is held whose turn it is."""
+    return any(
+        each.min_t < until
+        for query in plan.queries
+        if (held := ledger.hold(query.name).files)
+        and (until := horizon(plan, ledger, query.name)) is not None
+        for each in held
+    )
+
+
+def _release(query: Query, ledger: Ledger, files: Files, until: int) -> Release:
+    """Describe one query's release."""
+    hold = ledger.hold(query.name)
+    final = f"released-{ledger.releases:012d}.parquet"
+    return Release(
+        query=query.name,
+        until=until,
+        due=tuple(each for each in hold.files if each.min_t < until),
+        merges=tuple(choose_merges(each for each in hold.files if each.max_t >= until)),
+        root=sink_root(query, files),
+        final=f"v{hold.era:06d}/{final}" if query.sink.kind == "table" else final,
+        compression=query.sink.option("compression", "snappy"),
+        spooled=query.sink.kind in SPOOLED,
+    )
+
+
+def run_release(files: Files, release: Release) -> dict[str, Any]:
+    """Write a query's results whose turn it is, in order, and what is still held of the files they were in."""
+    merged = [
+        write_hold(
+            files,
+            hold_folder(release.query),
+            in_order(files, run, release.until, 1 + max(each.max_t for each in run)),
+            run[0].generation + 1,
+        )
+        for run in release.merges
+    ]
+    gone = {each.name for each in release.due} | {each.name for run in release.merges for each in run}
+    moved = {each.name for run in release.merges for each in run}
+    kept = [rest_of(files, each, release.until) for each in release.due if each.name not in moved]
+    return {
+        **_write_due(files, release),
+        "gone": sorted(gone),
+        "held": [asdict(each) for each in (*merged, *kept) if each],
+    }
+
+
+def _write_due(files: Files, release: Release) -> dict[str, Any]:
+    """Write what is due as one file in order, or only count it."""
+    first = min((each.min_t for each in release.due), default=release.until)
+    if not release.root:
+        due = (run for each in release.due for run in read_hold(files, each, first, release.until))
+        return {"results": sum(run.num_rows for run in due), "files": []}
+    out = OutputFile(release.root, release.final, release.compression)
+    for table in in_order(files, release.due, first, release.until):
+        for batch in table.drop_columns(list(TIMES)).to_batches():
+            out.write(batch)
+    out.close()
+    return {"results": out.rows, "files": [out.report(release.query)] if out.rows else []}
+
+
+def release_commit(
+    ledger: Ledger, releases: Sequence[Release], reports: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Say what was released, what is still held, and what there is to publish."""
+    unit = f"{RELEASE}{ledger.releases:012d}"
+    output = [file for report in reports for file in report["files"]]
+    spooled = {each.query for each in releases if each.spooled}
+    done = [(each.query, report) for each, report in zip(releases, reports, strict=True)]
+    return {
+        "kind": "release",
+        "until": {each.query: each.until for each in releases},
+        "results": {query: report["results"] for query, report in done if report["results"]},
+        "gone": {query: report["gone"] for query, report in done},
+        "held": {query: report["held"] for query, report in done},
+        "publish": [publication_to_json(each) for each in publications(unit, output, spooled)],
+    }

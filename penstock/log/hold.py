@@ -1,0 +1,189 @@
+"""Results that wait for their turn: hold files, in the order of the pairs' times.
+
+A query that wants its results in order has them joined at once and *held* until nothing still to come can go before
+them.  A pair's time is the later of its two event times; below the horizon H no pair is still to come::
+
+    time of a pair     10   12   15 |  17   21         one hold file
+                       ============ |  ---------
+                         released   H  held            from now on the file counts from 17; it is not rewritten
+
+A hold file is Arrow IPC, sorted by the pairs' times and mapped: a release reads the rows that it releases and finds
+them by binary search.  Files of many small units are merged, `FAN` of a generation into one of the next, so that their
+number grows with the logarithm of what is held, and so does the number of times that a result is written.  Columns:
+
+    penstock.t, penstock.l, penstock.r   int64   the pair's time, and those of its left and right row
+    the query's output                           under its own names
+
+In:  batches of a query's results with their times.  Out: `Held`, what the journal remembers, and sorted tables.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.join.keys import Ints
+    from penstock.log.files import Files
+
+TIME, LEFT, RIGHT = "penstock.t", "penstock.l", "penstock.r"
+TIMES = (TIME, LEFT, RIGHT)
+
+FAN = 8
+"""How many hold files of one generation become one of the next."""
+
+MOST_ROWS = 1 << 20
+"""About how many results are sorted in one go, which bounds the memory; those of one instant stay together."""
+
+_BATCH_ROWS = 1 << 16
+_SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the journal knows of a hold file: the rows from `min_t` on are held, those before it were released."""
+
+    name: str
+    rows: int
+    min_t: int
+    max_t: int
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """All that is held of a query.  `era` is the version of the plan that brought its present definition."""
+
+    era: int = 0
+    files: tuple[Held, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Count the results that are held."""
+        return sum(each.rows for each in self.files)
+
+
+def hold_folder(query: str) -> str:
+    """Say where the hold files of a query are."""
+    return f"hold/{query.lower()}"
+
+
+def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Put results in the order of their times; those of one instant stay as they are."""
+    table = pa.Table.from_batches(batches)
+    return table.take(pa.array(np.argsort(table.column(TIME).to_numpy(), kind="stable")))
+
+
+def write_hold(files: Files, folder: str, tables: Iterable[pa.Table], generation: int = 0) -> Held | None:
+    """Write tables, in order within and among themselves, as a hold file; None if there is nothing in them."""
+    name, rows, times = f"{folder}/{uuid.uuid4().hex}.arrow", 0, (0, 0)
+    with ExitStack() as stack:
+        out: pa.RecordBatchFileWriter | None = None
+        for table in tables:
+            first, last = (table.column(TIME)[place].as_py() for place in (0, -1))
+            if out is None:
+                sink = stack.enter_context(files.writer(name))
+                out = stack.enter_context(pa.ipc.new_file(sink, table.schema))
+            out.write_table(table, max_chunksize=_BATCH_ROWS)
+            times = times[0] if rows else first, last
+            rows += table.num_rows
+    return Held(name, rows, *times, generation) if rows else None
+
+
+def read_hold(files: Files, held: Held, since: int, until: int) -> Iterator[pa.RecordBatch]:
+    """Map the results that a file holds of the times ``since <= t < until``."""
+    reader = pa.ipc.open_file(files.memory_map(held.name))
+    for number in range(reader.num_record_batches):
+        batch = reader.get_batch(number)
+        first, last = np.searchsorted(_times(batch), (max(since, held.min_t), until))
+        if first < last:
+            yield batch.slice(first, last - first)
+
+
+def rest_of(files: Files, held: Held, since: int) -> Held | None:
+    """Say what a file still holds when all before a time is released; None if nothing."""
+    batches = list(read_hold(files, held, since, held.max_t + 1))
+    if not batches:
+        return None
+    return replace(
+        held, rows=sum(each.num_rows for each in batches), min_t=batches[0].column(TIME)[0].as_py()
+    )
+
+
+def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Iterator[pa.Table]:
+    """Merge what some files hold of the times ``since <= t < until``, a bounded number of rows at a time.
+
+    The order is by the pair's time, then the left and the right row's, then the output columns from first to last,
+    nulls after all else.  Columns that have no order (arrays, maps, structs) do not count.
+    """
+    runs = [run for each in holds for run in read_hold(files, each, since, until)]
+    if not runs:
+        return
+    schema = runs[0].schema
+    keys = [(each.name, "ascending") for each in schema if _has_order(each.type)]
+    for pieces in _stretches(runs):
+        # A session with another time zone writes the same times under another type.
+        table = pa.Table.from_batches([each.cast(schema) for each in pieces]).combine_chunks()
+        yield table.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def choose_merges(holds: Iterable[Held]) -> list[tuple[Held, ...]]:
+    """Choose the hold files that become one: all of a generation that has enough of them.
+
+    >>> choose_merges([Held("old", 9, 0, 5, 1), Held("new", 1, 0, 5)])
+    []
+    """
+    generations: dict[int, list[Held]] = {}
+    for each in holds:
+        generations.setdefault(each.generation, []).append(each)
+    return [tuple(mine) for _, mine in sorted(generations.items()) if len(mine) >= FAN]
+
+
+def _times(batch: pa.RecordBatch) -> Ints:
+    """Give the times of a batch of results, without copying."""
+    times: Ints = batch.column(TIME).to_numpy()
+    return times
+
+
+def _stretches(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Cut sorted runs at the same times, into stretches of about `MOST_ROWS` rows in all."""
+    times = [_times(run) for run in runs]
+    cuts = _cuts(times) if sum(map(len, times)) > MOST_ROWS else np.empty(0, np.int64)
+    edges = [(0, *np.searchsorted(each, cuts), len(each)) for each in times]
+    for place in range(len(cuts) + 1):
+        pieces = [
+            run.slice(edge[place], edge[place + 1] - edge[place])
+            for run, edge in zip(runs, edges, strict=True)
+            if edge[place] < edge[place + 1]
+        ]
+        if pieces:
+            yield pieces
+
+
+def _cuts(times: Sequence[Ints]) -> Ints:
+    """Find instants with about `MOST_ROWS` results between them, by a sample of sorted runs."""
+    step = max(1, MOST_ROWS // _SAMPLES)
+    every = MOST_ROWS // step
+    sample = np.sort(np.concatenate([each[::step] for each in times]))
+    return np.unique(sample[every::every])
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    """Say whether values of a type can be sorted."""
+    types = pa.types
+    return bool(
+        types.is_primitive(kind)  # numbers, booleans, dates, times
+        or types.is_decimal(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    ) and not types.is_interval(kind)
