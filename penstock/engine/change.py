@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.claims import in_time
 from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
-from penstock.log.ledger import Layout, spans_to_json
+from penstock.log.ledger import Layout, fold, spans_to_json
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.group import Group, subgroup
@@ -192,11 +192,22 @@ def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
 
 
 def plan_commit(
-    plan: Plan, before: Plan | None, change: Change, ledger: Ledger, upgrades: Upgrades | None = None
+    plan: Plan,
+    before: Plan | None,
+    change: Change,
+    ledger: Ledger,
+    upgrades: Upgrades | None = None,
+    *,
+    release: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write the commit that makes a plan true."""
+    """Write the commit that makes a plan true.
+
+    `release` ends the sequences of queries that are defined anew.  It becomes true with the plan or not at all:
+    a query that keeps its old definition after a crash must not have got anything early.
+    """
     if before is not None:
         _refuse_repeats(plan, before, change, ledger)
+    ledger = ledger if release is None else fold(ledger, release)
     then = upgraded(ledger, plan, upgrades or {})
     groups = {group.id: _group_state(group, ledger, before) for group in plan.groups}
     starts = {
@@ -225,6 +236,7 @@ def plan_commit(
         },
         "groups": groups,
         "queries": starts,
+        **({} if release is None else {"release": release}),
         "ordered": {
             query.name: ledger.version + 1 if query.name in starts else ledger.hold(query.name).era
             for query in plan.queries

@@ -361,8 +361,8 @@ class Engine:
     def wait(self) -> None:
         """Wait until ingest ends by itself (`start(once=True)`) and every result is delivered.
 
-        Then nothing is waited for any more: windows that count rows take all that is there as complete, and what is held
-        until it is its turn is released.
+        Then nothing is waited for any more: windows that count rows take all that is there as complete, and results
+        that are held until it is their turn are released.
         """
         for ingester in self._ingesters:
             self._await(ingester)

@@ -1,7 +1,7 @@
 """Rows of output files in the order in which they were written.
 
-Spark reads files and parts of files in an order of its own.  So each row is given its *place*: the version of the plan by
-which its query was defined then, the name of its file (names ascend), and its number there; and rows are sorted by that.
+Spark reads files and parts of files in an order of its own.  So each row is given its *place*, and rows are sorted by
+that: the version of the plan that its query was defined by, the name of its file (names ascend), its number there.
 
 In:  DataFrames over output files.  Out: the same rows in order.
 """

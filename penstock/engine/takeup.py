@@ -6,7 +6,7 @@ Called while no unit and no batch is on its way, so the ledger does not move und
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
     Change,
@@ -46,11 +46,8 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     then = upgraded(ledger, plan, upgrades)
     cuts = {group.id: group.chain.cuts for group in plan.groups}
     plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then, plan.strategy, cuts)
-    commit = plan_commit(plan, before, change, ledger, upgrades)
-    if before is not None and (last := last_releases(before, ledger, store.files, only=change.altered)):
-        # In the same commit: a query that kept its old definition after a crash must not have got them early.
-        commit["release"] = release_commit(ledger, last, release_job(spark, store.files, last))
-    store.commit(commit)
+    release = _last_release(store, spark, before, change)
+    store.commit(plan_commit(plan, before, change, ledger, upgrades, release=release))
     for name in ledger.files() - store.ledger.files():
         store.files.delete(name)
     return plan
@@ -85,6 +82,15 @@ def _change(store: Store, before: Plan | None, plan: Plan, why: str) -> Change:
             "Declare the stream as it was, or give a new directory (--state)"
         )
     return find_change(before, plan, why)
+
+
+def _last_release(
+    store: Store, spark: SparkSession, before: Plan | None, change: Change
+) -> dict[str, Any] | None:
+    """Write out what is held of queries that are defined anew: their sequences end here."""
+    ledger, files = store.ledger, store.files
+    last = last_releases(before, ledger, files, only=change.altered) if before else []
+    return release_commit(ledger, last, release_job(spark, files, last)) if last else None
 
 
 def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:

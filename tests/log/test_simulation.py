@@ -63,6 +63,7 @@ def workloads(draw):
                 left=[*left, *(MANY if left and draw(st.booleans()) else ())],
                 right=right,
                 sink=draw(st.sampled_from((Sink("table"), Sink("table"), Sink("parquet"), Sink("noop")))),
+                order=draw(st.sampled_from(("none", "none", "filter-order"))),
             )
         )
     return queries
@@ -109,6 +110,7 @@ def run(world, seed, steps, change=None):
     world.turn()
     world.check_state()
     world.check_results()
+    world.check_order()
     event("some pairs" if any(each.results for each in world.ledger.queries.values()) else "no pair")
     event("rewritten" if world.rewritten else "never rewritten")
     event("late rows" if any(each.late for each in world.sources.values()) else "no late row")

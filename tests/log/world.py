@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,14 @@ from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import BatchTask, LogTask, run_ingest
 from penstock.engine.ingester import _advanced, _as_json, _traffic
 from penstock.engine.joiner import Joiner
+from penstock.engine.release import horizon, last_releases, release_commit, run_release
 from penstock.engine.sources import bit_names, key_names
 from penstock.engine.unit import run_probe
 from penstock.join.reference import Event, nested_loop_join
 from penstock.log import ledger as books
 from penstock.log.census import rows_per_slice
 from penstock.log.files import open_files
+from penstock.log.hold import read_hold
 from penstock.log.keep import live_rows
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import roll_folder, seal
@@ -74,6 +77,7 @@ def query(
     left: Iterable[str] = (),
     right: Iterable[str] = (),
     sink: Sink | None = None,
+    order: str = "none",
 ) -> Query:
     """Make a query that selects the numbers of both rows and the time of the left one."""
     outputs = (
@@ -85,6 +89,7 @@ def query(
         name, *streams, keys, window, outputs,
         left_predicates=tuple(sorted(left)), right_predicates=tuple(sorted(right)),
         left_columns=frozenset({"id", "ts"}), right_columns=frozenset({"id"}), sink=sink or Sink("table"),
+        options=(("order", order),),
     )  # fmt: skip
 
 
@@ -152,13 +157,18 @@ class World:
         self.files = open_files(str(folder), sync=False)
         self.ledger = books.Ledger()
         self.rewritten = Counter[str]()
+        self.handed: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        """What callbacks got, by query and unit: one that comes again after a crash counts once."""
+        self.breaks: dict[str, list[int]] = {}
+        """After how many results a query's sequence began anew."""
+        self.times: dict[int, int] = {}
         self.plan: Plan | None = None
         self.plan = self._planned(queries)
         self.joiner = Joiner(
             SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=parts)),  # type: ignore[arg-type]
             self._store(),
             self.plan,
-            lambda _publication: None,
+            self._hand_over,
         )
         self.joiner.arrow_types = lambda _stream: TYPES
 
@@ -199,10 +209,16 @@ class World:
             self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
         for name in change.dropped:
             self._check_query(name, self.lives.pop(name))
+            self.handed.pop(name, None)
+            self.breaks.pop(name, None)
         waiting = {name for name in change.altered + change.moved if self.ledger.query(name).backfill}
         for name in waiting:  # it has got nothing yet, and will get its past by its new definition
             del self.lives[name]
-        self._commit(plan_commit(plan, self.plan, change, self.ledger))
+        last = last_releases(self.plan, self.ledger, self.files, change.altered) if self.plan else []
+        release = release_commit(self.ledger, last, _release_job(None, self.files, last)) if last else None
+        self._commit(plan_commit(plan, self.plan, change, self.ledger, release=release))
+        for name in change.altered:
+            self.breaks.setdefault(name, []).append(self.ledger.query(name).results)
         for one in plan.queries:
             if one.name in change.added + change.altered + change.moved:
                 start = None if one.name in change.added or one.name in waiting else self._cursor(one, plan)
@@ -276,6 +292,7 @@ class World:
             }
         )
         self.sources[stream].take(rows, horizon)
+        self.times |= {row.id: row.time for row in rows}
 
     def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
         """Compute what Spark SQL would: time, keys and bits, beside the source's own columns."""
@@ -314,10 +331,29 @@ class World:
             for log in self.plan.logs:
                 self.joiner._tidy(log.id)
 
+    def end(self) -> None:
+        """Take what is there for all there is, as a run to the end of the input does."""
+        self.joiner._all_in = True
+        self.turn()
+        self.joiner._all_in = False
+        for one in self.plan.queries:
+            self.breaks.setdefault(one.name, []).append(self.ledger.query(one.name).results)
+
     def _without_spark(self) -> Any:
         """Run jobs as loops."""
-        jobs = {"unit_job": _unit_job, "rewrite_job": self._rewrite_job, "seal_job": _seal_job}
+        jobs = {
+            "unit_job": _unit_job,
+            "rewrite_job": self._rewrite_job,
+            "seal_job": _seal_job,
+            "release_job": _release_job,
+        }
         return patch.multiple(joiner_module, **jobs)
+
+    def _hand_over(self, publication: books.Publication) -> None:
+        """Be every query's callback."""
+        files = [Path(f"{move.root}/{move.final}".removeprefix("file://")) for move in publication.moves]
+        mine = self.handed.setdefault(publication.query, {})
+        mine[publication.unit] = [row for file in files for row in _rows(file)]
 
     def restart(self) -> None:
         """Forget everything but a snapshot, and register the same queries in another order."""
@@ -354,11 +390,58 @@ class World:
         )
         return Counter({(a.name.id, b.name.id): count for (a, b), count in pairs.items()})  # type: ignore[union-attr]
 
+    def sequence(self, one: Query) -> list[tuple[int, int]]:
+        """Read what a query has got in files of its own, or by calls, in their order."""
+        rows = [row for rows in self.handed.get(one.name, {}).values() for row in rows]
+        if one.sink.kind == "parquet":
+            rows = _parquet(one.sink.option("path"))
+        elif one.sink.kind == "table":
+            folder, born = f"ordered/{one.name}", self.ledger.query(one.name).born
+            eras = [each for each in self.files.list(folder) if each[0] == "v" and int(each[1:]) >= born]
+            places = [self.files.path(f"{folder}/{each}").removeprefix("file://") for each in eras]
+            rows = [row for place in places for row in _parquet(place)]
+        return [(row["a"], row["b"]) for row in rows]
+
+    def held(self, one: Query) -> list[tuple[int, int]]:
+        """Read what waits for its turn."""
+        return [
+            (row["a"], row["b"])
+            for each in self.ledger.hold(one.name).files
+            for batch in read_hold(self.files, each, each.min_t, each.max_t + 1)
+            for row in batch.to_pylist()
+        ]
+
+    def place(self, pair: tuple[int, int]) -> tuple[int, ...]:
+        """Say where a pair of row numbers belongs in the order of results."""
+        left, right = (self.times[each] for each in pair)
+        return max(left, right), left, right, *pair
+
+    def check_order(self) -> None:
+        """Every sequence ascends, up to the horizon; what is held lies beyond it.  To be asked after a turn."""
+        for one in self.plan.queries:
+            if one.ordered and one.sink.kind != "noop":
+                self._check_order(one)
+
+    def _check_order(self, one: Query) -> None:
+        """Look at one query's sequence, piece by piece."""
+        got, breaks = self.sequence(one), self.breaks.get(one.name, [])
+        for start, end in pairwise((0, *breaks, len(got))):
+            piece = got[start:end]
+            assert piece == sorted(piece, key=self.place), f"{one.name} is out of order"
+        until, held = horizon(self.plan, self.ledger, one.name), self.held(one)
+        assert len(held) == self.ledger.hold(one.name).rows
+        last = got[breaks[-1] if breaks else 0 :]
+        if until is None:
+            assert not last
+        else:
+            assert all(self.place(pair)[0] < until for pair in last)
+            assert all(self.place(pair)[0] >= until for pair in held)
+
     def results(self, one: Query) -> Counter[tuple[int, int]]:
         """Read what a query has got: from its own files, or from the groups' tables as its views would."""
-        if one.sink.kind == "parquet":
-            return Counter((row["a"], row["b"]) for row in _parquet(one.sink.option("path")))
-        got = Counter[tuple[int, int]]()
+        got = Counter(self.sequence(one))
+        if one.sink.kind != "table":
+            return got
         for group, tables in self.ledger.tables.items():
             for table in tables:
                 if one.name not in table["members"] or table["version"] < self.ledger.query(one.name).born:
@@ -393,11 +476,13 @@ class World:
             before = self.expected(life.query, life.start) if life.start else Counter()
             least += self.expected(life.query, end, life.floors) - before
             most += self.expected(life.query, end) - before
-        assert least.total() <= self.ledger.query(name).results <= most.total(), f"count of {name}"
+        held = self.ledger.hold(name).rows
+        assert least.total() <= self.ledger.query(name).results + held <= most.total(), f"count of {name}"
         if lives[-1].query.sink.kind == "noop" or self.ledger.pending:
             return
         got = self.results(lives[-1].query)
         assert got.total() == self.ledger.query(name).results, f"count of {name}"
+        got.update(self.held(lives[-1].query))
         assert least <= got <= most, name
         last = lives[-1]
         promised = self.expected(
@@ -474,6 +559,11 @@ def _unit_job(_spark: Any, task: Any, delivery: Any, _schema: str, computed: Seq
 def _seal_job(_spark: Any, files: Any, sealings: Any) -> list[Any]:
     """Seal one stream after the other."""
     return [seal(files, each) for each in sealings]
+
+
+def _release_job(_spark: Any, files: Any, releases: Any) -> list[Any]:
+    """Release one query's results after the other."""
+    return [run_release(files, each) for each in releases]
 
 
 def _summary(batches: Iterable[pa.RecordBatch]) -> Any:
