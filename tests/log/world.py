@@ -161,7 +161,7 @@ class World:
         """What callbacks got, by query and unit: one that comes again after a crash counts once."""
         self.breaks: dict[str, list[int]] = {}
         """After how many results a query's sequence began anew."""
-        self.times: dict[int, int] = {}
+        self.row_times: dict[int, int] = {}
         self.plan: Plan | None = None
         self.plan = self._planned(queries)
         self.joiner = Joiner(
@@ -292,7 +292,7 @@ class World:
             }
         )
         self.sources[stream].take(rows, horizon)
-        self.times |= {row.id: row.time for row in rows}
+        self.row_times |= {row.id: row.time for row in rows}
 
     def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
         """Compute what Spark SQL would: time, keys and bits, beside the source's own columns."""
@@ -413,7 +413,7 @@ class World:
 
     def place(self, pair: tuple[int, int]) -> tuple[int, ...]:
         """Say where a pair of row numbers belongs in the order of results."""
-        left, right = (self.times[each] for each in pair)
+        left, right = (self.row_times[each] for each in pair)
         return max(left, right), left, right, *pair
 
     def check_order(self) -> None:
