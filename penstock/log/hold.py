@@ -106,16 +106,17 @@ def read_hold(files: Files, held: Held, since: int, until: int) -> Iterator[pa.R
         first, last = np.searchsorted(_times(batch), (max(since, held.min_t), until))
         if first < last:
             yield batch.slice(first, last - first)
+        if last < batch.num_rows:
+            return  # all that follow are later
 
 
 def rest_of(files: Files, held: Held, since: int) -> Held | None:
     """Say what a file still holds when all before a time is released; None if nothing."""
-    batches = list(read_hold(files, held, since, held.max_t + 1))
-    if not batches:
+    first = next(read_hold(files, held, since, held.max_t + 1), None)
+    if first is None:
         return None
-    return replace(
-        held, rows=sum(each.num_rows for each in batches), min_t=batches[0].column(TIME)[0].as_py()
-    )
+    released = sum(each.num_rows for each in read_hold(files, held, held.min_t, since))
+    return replace(held, rows=held.rows - released, min_t=int(_times(first)[0]))
 
 
 def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Iterator[pa.Table]:
