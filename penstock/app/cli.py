@@ -288,7 +288,7 @@ def results(
     form: Annotated[RowFormat, typer.Option("--format", help="How to write rows.")] = RowFormat.table,
     count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
 ) -> None:
-    """Print a query's committed results, in no set order; also while it runs."""
+    """Print a query's committed results, in order if it asks for that; also while it runs."""
     from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
     from penstock.app.rows import write_rows  # noqa: PLC0415
 

@@ -104,6 +104,7 @@ def check_sources(plan: Plan) -> None:
             )
 
 
+_HELD_ALIKE = frozenset({"sync-filter", "adaptive"})
 _UNUSED = "this version does not use it; results are the same"
 
 
@@ -123,7 +124,7 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
 def _query_notices(query: Query) -> Iterator[str]:
     """Go through one query's options."""
     for name, value in query.options:
-        if name == "order" and value != "none":
-            yield f"order = {value} of {query.name}: this version delivers the same rows in no set order"
+        if name == "order" and value in _HELD_ALIKE:
+            yield f"order = {value} of {query.name}: this version holds results as filter-order does; they are the same"
         elif name != "order":
             yield f"{name} = {value} of {query.name}: {_UNUSED}"

@@ -77,7 +77,7 @@ class State:
         return self.ledger().query(self.query(name).name).results
 
     def results(self, name: str, limit: int | None, *, debug: bool = False) -> pa.Table:
-        """Read a query's committed results, in no set order, at most `limit` of them."""
+        """Read a query's committed results, in order if it asks for that, at most `limit` of them."""
         query = self.query(name)
         if query.sink.kind == "parquet":
             return _read_files(query.sink.option("path"), limit)

@@ -111,15 +111,17 @@ def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
 
 
 def query_table(plan: Plan, status: Status) -> Table:
-    """Show what each query got, and how many rows it has not seen yet."""
+    """Show what each query got, how many results wait for their turn if some query has an order, and what is behind."""
+    ordered = any(query.ordered for query in plan.queries)
     table = _table("query")
     table.add_column("window")
-    table.add_column("results", justify="right")
-    table.add_column("rows behind", justify="right")
+    for title in ("results", *(["held"] if ordered else []), "rows behind"):
+        table.add_column(title, justify="right")
     for query in status.queries:
         group, _, _ = plan.find(query.name)
         window = show_window(group, query.name).removeprefix("WINDOW ")
-        table.add_row(query.name, window, f"{query.results:,}", f"{query.lag_rows:,}")
+        counts = (query.results, *([query.held] if ordered else []), query.lag_rows)
+        table.add_row(query.name, window, *(f"{count:,}" for count in counts))
     return table
 
 

@@ -118,14 +118,15 @@ def test_doctor_fails_when_a_check_fails(monkeypatch, capfd):
 def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp_path):
     text = Path(EXAMPLE).read_text(encoding="utf-8")
     script = tmp_path / "job.sql"
-    script.write_text(text + "SET strategy = 'auto'; SET memory = '2 GiB';")
+    wanted = text.replace("path = 'out/ice'", "path = 'out/ice', order = 'filter-order'")
+    script.write_text(wanted + "SET strategy = 'auto'; SET memory = '2 GiB';")
     assert load(script).notices == ()
     changed = text.replace("path = 'out/ice'", "path = 'out/ice', order = 'adaptive'")
     script.write_text(changed + "SET memory = '2 GiB'; SET strategy = 'cpu-opt'; SET scheduler = 'mqt';")
     assert load(script).notices == (
         "memory = 2 gib: it is for strategy = 'auto', and the strategy is another",
         "scheduler = mqt: this version advances all slices together; results are the same",
-        "order = adaptive of ice: this version delivers the same rows in no set order",
+        "order = adaptive of ice: this version holds results as filter-order does; they are the same",
     )
 
 

@@ -65,6 +65,17 @@ def test_slices_of_the_same_ages_stand_in_one_line(plan):
     assert ["R", "400", "0", "0", "1", "-"] in lines
 
 
+def test_results_that_wait_for_their_turn_are_counted_where_some_query_has_an_order(tmp_path):
+    (tmp_path / "job.sql").write_text(SCRIPT.replace("far AS", "far WITH (order = 'filter-order') AS"))
+    near, far = STATUS.queries
+    status = replace(STATUS, queries=(near, replace(far, held=1200)))
+    lines = shown(status_view(load(tmp_path / "job.sql").plan, status))
+    ends = [line[-3:] for line in lines]
+    assert ["300", "0", "7"] in ends
+    assert ["900", "1,200", "7"] in ends
+    assert status.to_json()["queries"][1]["held"] == 1200
+
+
 def test_what_sharing_saves_is_said_in_numbers():
     held, pairs = (line.plain for line in savings(STATUS))
     assert held == "state  100 rows held; the queries one by one would hold 250 (2.5 times as many)"
