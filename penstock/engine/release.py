@@ -122,12 +122,11 @@ def run_release(files: Files, release: Release) -> dict[str, Any]:
         )
         for run in release.merges
     ]
-    gone = {each.name for each in release.due} | {each.name for run in release.merges for each in run}
     moved = {each.name for run in release.merges for each in run}
     kept = [rest_of(files, each, release.until) for each in release.due if each.name not in moved]
     return {
         **_write_due(files, release),
-        "gone": sorted(gone),
+        "gone": sorted({each.name for each in release.due} | moved),
         "held": [asdict(each) for each in (*merged, *kept) if each],
     }
 
