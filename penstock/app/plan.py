@@ -85,7 +85,13 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
         old, new = (plan.find(name)[0] for plan in (before, after) if plan)
         yield f"  ~ {name:<12} {show_window(old, name)} -> {show_window(new, name)}, from here on"
     for name in change.dropped:
-        yield f"  - {name:<12} its results stay where they are"
+        kept = before is None or before.find(name)[2].query.sink.kind != "table"
+        said = (
+            "stay where they are"
+            if kept
+            else "are in the state's table, where nobody could read them any more"
+        )
+        yield f"  - {name:<12} its results {said}"
 
 
 def _since(then: Ledger, name: str) -> str:

@@ -111,17 +111,23 @@ def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
 
 
 def query_table(plan: Plan, status: Status) -> Table:
-    """Show what each query got, how many results wait for their turn if some query has an order, and what is behind."""
+    """Show what each query got, how many results wait for their turn, what is behind, and from when it is complete."""
     ordered = any(query.ordered for query in plan.queries)
+    late = any(query.complete_from is not None for query in status.queries)
     table = _table("query")
     table.add_column("window")
     for title in ("results", *(["held"] if ordered else []), "rows behind"):
         table.add_column(title, justify="right")
+    if late:
+        table.add_column("complete from")
     for query in status.queries:
         group, _, _ = plan.find(query.name)
         window = show_window(group, query.name).removeprefix("WINDOW ")
         counts = (query.results, *([query.held] if ordered else []), query.lag_rows)
-        table.add_row(query.name, window, *(f"{count:,}" for count in counts))
+        since = (
+            [] if not late else [show_time(query.complete_from) if query.complete_from else "the beginning"]
+        )
+        table.add_row(query.name, window, *(f"{count:,}" for count in counts), *since)
     return table
 
 

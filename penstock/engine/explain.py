@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query, Side, Signature
 
 
+MOST_NAMES = 4
+"""Queries that are named in a heading."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What was measured of one signature: rows held by its joins, pairs and seconds of work a second."""
@@ -48,6 +52,7 @@ class Costs:
 
     left: str
     right: str
+    queries: str
     strategy: str
     known: Measured
     shares: dict[Side, dict[str, float]]
@@ -66,6 +71,7 @@ class Costs:
         return {
             "left": self.left,
             "right": self.right,
+            "queries": self.queries,
             "strategy": self.strategy,
             "measured": self.known.seen,
             "rates": [known.left_rate, known.right_rate],
@@ -100,11 +106,21 @@ def _costs(
     return Costs(
         signature.left,
         signature.right,
+        _named([query.name for query in signatures(plan)[signature]]),
         plan.strategy,
         known,
         shares,
         offers,
         _found(plan, ledger, files, signature, known) if files is not None and known.pairs else None,
+    )
+
+
+def _named(names: list[str]) -> str:
+    """Name a few queries, count many."""
+    return (
+        ", ".join(names)
+        if len(names) <= MOST_NAMES
+        else f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     )
 
 
@@ -133,7 +149,7 @@ def cost_lines(found: Iterable[Costs], *, compare: bool = False) -> Iterator[str
     """Write the costs; with `compare`, also where each chain would be cut, and what it saves (Eq. 4)."""
     for each in found:
         yield ""
-        yield f"Costs of {each.left} l ⋈ {each.right} r, strategy {each.strategy}"
+        yield f"Costs of {each.left} l ⋈ {each.right} r ({each.queries}), strategy {each.strategy}"
         yield from _known_lines(each)
         yield from _offer_lines(each)
         if compare:

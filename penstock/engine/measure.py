@@ -89,7 +89,7 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Measured:
     """Say what is known of one signature's streams."""
     queries = signatures(plan)[signature]
     groups = [group for group in plan.groups if group.signature == signature]
-    traffic = {side: _traffic(groups, ledger, side) for side in SIDES}
+    traffic = {side: _traffic(plan, groups, ledger, side) for side in SIDES}
     rates = [_rate(traffic[side]) for side in SIDES]
     far = longest_finite(queries)
     readers = tuple(_reader(query, [each or ASSUMED_RATE for each in rates], far) for query in queries)
@@ -161,10 +161,12 @@ def _reader(query: Query, rates: Sequence[float], far: int) -> Reader:
     return replace(Reader.of(query), window=Range(lo, hi))
 
 
-def _traffic(groups: Iterable[Group], ledger: Ledger, side: Side) -> Traffic | None:
-    """Find what was counted of one side's stream: any of the group's logs sees all its rows."""
-    for group in groups:
-        if known := ledger.traffic.get(group.log(side).id):
+def _traffic(plan: Plan, groups: Iterable[Group], ledger: Ledger, side: Side) -> Traffic | None:
+    """Find what was counted of one side's stream: any log of the stream has seen all its rows."""
+    logs = [group.log(side) for group in groups]
+    streams = {log.stream for log in logs}
+    for log in [*logs, *(each for each in plan.logs if each.stream in streams)]:
+        if known := ledger.traffic.get(log.id):
             return known
     return None
 

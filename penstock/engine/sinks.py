@@ -121,8 +121,9 @@ def check_empty(queries: Iterable[Query]) -> None:
         found = [name for name in open_files(path).list("") if name.endswith(".parquet")]
         if found:
             raise InputError(
-                f"path {path!r} of query {query.name} already holds results ({found[0]}) that this state did not "
-                "write: remove them, choose another path, or go on with the state they belong to (--state)"
+                f"path {path!r} of query {query.name} already holds results ({found[0]}), of another state or of a "
+                "query that was dropped, and a new query does not add to them: move them away, choose another path, or "
+                "go on with the state they belong to (--state)"
             )
 
 
