@@ -48,13 +48,12 @@ def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> Horizon:
 def in_time(group: Group, side: Side, ledger: Ledger, reaches: Sequence[int]) -> list[int]:
     """Give how far back some ages of one side reach, in microseconds.
 
-    Where they count rows, that is as the last unit found it.  What it did not look up reaches back no farther than the
-    next larger number of rows that it did; where there is none, for ever.
+    Where they count rows, that is as the last unit found it; what it did not look up reaches back for ever.
     """
     if not group.counts(side):
         return list(reaches)
     spans = ledger.groups[group.id].spans[SIDES.index(side)]
-    return [min((far for rows, far in spans.items() if rows >= each), default=FOREVER) for each in reaches]
+    return [spans.get(each, FOREVER) for each in reaches]
 
 
 def roll_claims(plan: Plan, stream: str, ledger: Ledger) -> list[Horizon]:

@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 
 
 def rows_per_slice(files: Files, segments: Iterable[Segment], claim: Horizon, ends: Sequence[int]) -> Ints:
-    """Count a side's rows of use by slice; `ends` are the far ends of the slices' ages, ascending."""
+    """Count a side's rows of use by slice; `ends` are the far ends of the slices' ages.
+
+    Where an end is not known yet (a new number of rows), it is no farther than the next one that is, and rows that are
+    held to be safe are in the last slice.
+    """
     counts = np.zeros(len(ends), np.int64)
+    known = np.minimum.accumulate(np.asarray(ends)[::-1])[::-1]
     for segment in segments:
         rows = read_segment(files, segment.name)
         live = live_rows(rows, [claim])
@@ -41,6 +46,6 @@ def rows_per_slice(files: Files, segments: Iterable[Segment], claim: Horizon, en
             counts[0] += int(live.sum())
             continue
         ages = claim.watermark - rows.rows.t[live]
-        place = np.searchsorted(np.asarray(ends), ages, "right")
-        counts += np.bincount(place, minlength=len(ends))[: len(ends)]
+        place = np.minimum(np.searchsorted(known, ages, "right"), len(ends) - 1)
+        counts += np.bincount(place, minlength=len(ends))
     return counts
