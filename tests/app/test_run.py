@@ -147,7 +147,9 @@ def test_plan_says_what_an_edited_script_would_change_and_changes_nothing(here, 
     said = printed(capfd, "plan", "edited.sql", "--state", STATE, "--accept-loss")
     assert re.search(r"\+ weather +WINDOW 10 s +complete from 2024-01-01 \d\d:\d\d:\d\d UTC", said)
     assert "~ mould        WINDOW 1 min -> WINDOW 2 min, from here on" in said
-    assert "- climate      its results stay where they are" in said
+    assert (
+        "- climate      its results are in the state's table, where nobody could read them any more" in said
+    )
     assert "split at r - l = 2 min" in said
     assert "merged at r - l = 1 min" in said
     assert re.search(r"state: \d+ rows are held, \d+ of them would be kept", said)
