@@ -15,8 +15,8 @@ from rich.table import Table
 
 from penstock.app.show import console
 from penstock.app.spark_talk import quiet_spark
-from penstock.engine.change import current_plan, next_plan
-from penstock.engine.choose import starting_cuts
+from penstock.engine.change import standing_plan
+from penstock.engine.choose import plan_over
 from penstock.engine.explain import cost_lines, costs
 from penstock.engine.sinks import settled
 from penstock.engine.status import undisturbed
@@ -25,7 +25,7 @@ from penstock.log.files import open_files
 from penstock.log.ledger import Ledger
 from penstock.plan.prices import Prices
 from penstock.plan.show import plan_json, plan_text
-from penstock.sql.options import check_size
+from penstock.sql.options import budget_of
 
 if TYPE_CHECKING:
     from penstock.app.load import Loaded
@@ -47,25 +47,16 @@ def _plan_and_costs(loaded: Loaded, state: str) -> tuple[Plan, list[Costs]]:
     files = open_files(state)
     ledger = peek(state) if files.list("journal") else Ledger()
     plan = planned(loaded, ledger)
-    before = {group.id for group in current_plan(ledger).groups} if ledger.plan else set()
-    runs = before >= {group.id for group in plan.groups} if before else False
-    return plan, costs(plan, ledger, files if runs else None, memory_budget(loaded))
+    before = standing_plan(ledger)
+    runs = before is not None and before.cuts.keys() >= plan.cuts.keys()
+    return plan, costs(plan, ledger, files if runs else None, budget_of(loaded.script.settings))
 
 
 def planned(loaded: Loaded, ledger: Ledger) -> Plan:
     """Plan a script over what a state stores and knows."""
     script = loaded.script
     queries = [replace(query, sink=settled(query.sink)) for query in script.queries]
-    strategy = script.settings.get("strategy", "mem-opt")
-    everywhere = next_plan(script.streams, queries, ledger, strategy)
-    cuts = starting_cuts(everywhere, ledger, memory_budget(loaded))
-    return next_plan(script.streams, queries, ledger, strategy, cuts) if cuts else everywhere
-
-
-def memory_budget(loaded: Loaded) -> float | None:
-    """Read the budget that a script sets for its state."""
-    text = loaded.script.settings.get("memory")
-    return check_size("memory", text) if text else None
+    return plan_over(script.streams, queries, ledger, script.settings)
 
 
 def calibrate(state: str | None, *, debug: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, did_you_mean
 from penstock.log.files import open_files
 from penstock.plan.build import build_plan
+from penstock.sql.options import strategy_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
 from penstock.sql.streams import FILE_FORMATS
 
@@ -55,7 +56,7 @@ def load(path: Path) -> Loaded:
     try:
         script = parse_script(text)
         _check_queries(script)
-        plan = build_plan(script.streams, script.queries, strategy=script.settings.get("strategy", "mem-opt"))
+        plan = build_plan(script.streams, script.queries, strategy=strategy_of(script.settings))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     return Loaded(text, script, plan)

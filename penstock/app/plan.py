@@ -12,8 +12,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.app.explain import memory_budget, planned
-from penstock.engine.change import current_plan, find_change, losses, plan_commit
+from penstock.app.explain import planned
+from penstock.engine.change import find_change, losses, plan_commit, standing_plan
 from penstock.engine.explain import costs
 from penstock.engine.status import take_status
 from penstock.engine.store import peek
@@ -21,6 +21,7 @@ from penstock.engine.takeup import refuse_loss
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger, fold
 from penstock.plan.show import show_cut, show_window
+from penstock.sql.options import budget_of
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
     """Say what running a script on a state would change; refuse, at the end, what would lose results."""
     files = open_files(state)
     ledger = peek(state) if files.list("journal") else Ledger()
-    before = current_plan(ledger) if ledger.plan else None
+    before = standing_plan(ledger)
     after = planned(loaded, ledger)
     change = find_change(before, after)
     if before is None:
@@ -53,10 +54,11 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
         now, later = take_status(before, ledger, files), take_status(after, then, files)
         held, kept = (sum(group.state_rows for group in each.groups) for each in (now, later))
         yield f"state: {held:,} rows are held, {min(held, kept):,} of them would be kept"
-    yield from _cost_lines(before, after, ledger, memory_budget(loaded))
+    yield from _cost_lines(before, after, ledger, budget_of(loaded.script.settings))
+    lost = losses(change, before, after, ledger)
     if not accept_loss:
-        refuse_loss(after, ledger, state)
-    for loss in losses(change, before, after, ledger):
+        refuse_loss(lost, state)
+    for loss in lost:
         yield f"lost: {loss}"
     yield "nothing was changed: `penstock run` does it"
 

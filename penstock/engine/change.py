@@ -161,6 +161,11 @@ def current_plan(ledger: Ledger) -> Plan:
     )
 
 
+def standing_plan(ledger: Ledger) -> Plan | None:
+    """Give the plan that is true, None before the first one."""
+    return current_plan(ledger) if ledger.plan else None
+
+
 def _stored(ledger: Ledger) -> dict[str, Shape]:
     """Say what each log stores now."""
     return {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
@@ -224,7 +229,7 @@ def plan_commit(
         "plan": {
             **workload_to_json(plan.streams, plan.queries),
             "strategy": plan.strategy,
-            "cuts": {group.id: list(group.chain.cuts) for group in plan.groups},
+            "cuts": {group: list(cuts) for group, cuts in plan.cuts.items()},
         },
         "logs": [log.id for log in plan.logs],
         "rolls": {stream: _after(stream, ledger) for stream in plan.counted},

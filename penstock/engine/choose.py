@@ -14,22 +14,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import current_plan
+from penstock.engine.change import next_plan, standing_plan
 from penstock.engine.measure import longest_finite, measure
 from penstock.errors import InputError
 from penstock.plan.compare import chosen_cuts
 from penstock.plan.optimize import Cuts, mem_opt, priced
 from penstock.plan.prices import Flow, seconds
 from penstock.plan.share import CHOSEN
+from penstock.sql.options import budget_of, strategy_of
 from penstock.sql.query import SIDES
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from penstock.engine.measure import Measured
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.optimize import Choice
+    from penstock.sql.query import Query, Stream
 
 EVERY = 2
 """Turns from one look to the next, for each eight queries: finding the best chain takes time that grows with them."""
@@ -47,6 +51,16 @@ PATIENCE = 3
 """Looks in a row at which it has to."""
 
 
+def plan_over(
+    streams: Mapping[str, Stream], queries: Iterable[Query], ledger: Ledger, settings: Mapping[str, str]
+) -> Plan:
+    """Plan queries over what a state stores and knows, shared and cut as the settings say."""
+    asked, strategy = tuple(queries), strategy_of(settings)
+    everywhere = next_plan(streams, asked, ledger, strategy)
+    cuts = starting_cuts(everywhere, ledger, budget_of(settings))
+    return next_plan(streams, asked, ledger, strategy, cuts) if cuts else everywhere
+
+
 def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str, tuple[int, ...]]:
     """Choose the cuts of a plan to come: as they are where no window has changed, else by what is known by now.
 
@@ -54,7 +68,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
     """
     if plan.strategy not in CHOSEN:
         return {}
-    before = current_plan(ledger) if ledger.plan else None
+    before = standing_plan(ledger)
     kept = {
         group.id: group.chain
         for group in (before.groups if before and before.strategy == plan.strategy else ())
@@ -87,7 +101,7 @@ class Chooser:
         if plan.strategy not in CHOSEN or self._turns % (EVERY * (1 + len(plan.queries) // 8)):
             return None
         reasons = []
-        cuts = {group.id: group.chain.cuts for group in plan.groups}
+        cuts = dict(plan.cuts)
         for group in plan.groups:
             found = self._consider(plan, ledger, group)
             if found is not None:

@@ -18,7 +18,14 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import current_plan, is_in_step, next_plan
+from penstock.engine.change import (
+    current_plan,
+    find_change,
+    is_in_step,
+    losses,
+    next_plan,
+    standing_plan,
+)
 from penstock.engine.choose import Chooser
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.explain import cost_lines, costs
@@ -188,7 +195,10 @@ class Engine:
         self._once = once
         plan = self.plan
         if not accept_loss:
-            refuse_loss(plan, self._store.ledger, self._store.files.root)
+            ledger = self._store.ledger
+            before = standing_plan(ledger)
+            lost = losses(find_change(before, plan), before, plan, ledger)
+            refuse_loss(lost, self._store.files.root)
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
@@ -294,7 +304,7 @@ class Engine:
     def _get_in_step(self, plan: Plan) -> None:
         """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
         ledger = self._store.ledger
-        before = current_plan(ledger) if ledger.plan else None
+        before = standing_plan(ledger)
         if before is not None and not is_in_step(plan, before, ledger):
             Joiner(self.spark, self._store, before, self._hand_over).bring_up(before.groups)
 
@@ -316,7 +326,8 @@ class Engine:
         """
         check_sinks(plan.queries)
         ledger = self._store.ledger
-        known = {query.name for query in current_plan(ledger).queries} if ledger.plan else set()
+        before = standing_plan(ledger)
+        known = {query.name for query in before.queries} if before else set()
         check_empty(query for query in plan.queries if query.name not in known)
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))

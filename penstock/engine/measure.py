@@ -190,11 +190,9 @@ def _rate(traffic: Traffic | None) -> float:
 def _conditions(queries: Iterable[Query], side: Side) -> dict[str, frozenset[str]]:
     """List the distinct conditions on one side, by the text a `Reader` knows them by, with their predicates."""
     return {
-        Reader.of(query).condition(side): frozenset(
-            query.left_predicates if side == "l" else query.right_predicates
-        )
+        Reader.of(query).condition(side): frozenset(query.predicates(side))
         for query in queries
-        if (query.left_predicates if side == "l" else query.right_predicates)
+        if query.predicates(side)
     }
 
 

@@ -18,7 +18,7 @@ def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
     """List the columns of one side that some query's output or residual reads."""
     wanted: set[str] = set()
     for member in group.members:
-        wanted |= member.query.left_columns if side == "l" else member.query.right_columns
+        wanted |= member.query.columns(side)
     return tuple(name for name in group.log(side).columns if name in wanted)
 
 

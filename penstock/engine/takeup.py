@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
     Change,
-    current_plan,
     find_change,
-    losses,
     new_layouts,
     next_plan,
     plan_commit,
+    standing_plan,
     upgraded,
 )
 from penstock.engine.jobs import release_job
@@ -25,6 +24,8 @@ from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from penstock.engine.store import Store
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Plan:
     """Go over to a plan, unless it is the one that is true already; `why` its chains are cut where they are."""
     ledger = store.ledger
-    before = current_plan(ledger) if ledger.plan else None
+    before = standing_plan(ledger)
     change = _change(store, before, plan, why)
     if before is not None and not change:
         return (
@@ -44,8 +45,8 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
         )
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
-    cuts = {group.id: group.chain.cuts for group in plan.groups}
-    plan = next_plan({each.name: each for each in plan.streams}, plan.queries, then, plan.strategy, cuts)
+    streams = {each.name: each for each in plan.streams}
+    plan = next_plan(streams, plan.queries, then, plan.strategy, plan.cuts)
     release = _last_release(store, spark, before, change)
     store.commit(plan_commit(plan, before, change, ledger, upgrades, release=release))
     for name in ledger.files() - store.ledger.files():
@@ -53,10 +54,9 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     return plan
 
 
-def refuse_loss(plan: Plan, ledger: Ledger, state: str) -> None:
-    """Refuse a plan that loses results which nobody asked to lose."""
-    before = current_plan(ledger) if ledger.plan else None
-    if lost := losses(find_change(before, plan), before, plan, ledger):
+def refuse_loss(lost: Sequence[str], state: str) -> None:
+    """Refuse a change by which results would be lost (`penstock.engine.change.losses`) that nobody asked to lose."""
+    if lost:
         raise InputError(
             f"state {state} would lose results: {'; '.join(lost)}. Put things back as they were, use another state, "
             "or accept it (--accept-loss, start(accept_loss=True))"
@@ -65,8 +65,7 @@ def refuse_loss(plan: Plan, ledger: Ledger, state: str) -> None:
 
 def refuse_move(plan: Plan, ledger: Ledger) -> None:
     """Refuse to give running queries other state: they would miss pairs without anybody having accepted it."""
-    moved = find_change(current_plan(ledger), plan).moved if ledger.plan else ()
-    if moved:
+    if moved := find_change(standing_plan(ledger), plan).moved:
         raise InputError(
             f"strategy cannot become {plan.strategy} while the engine runs: {', '.join(moved)} would go over to other "
             "state and miss pairs. Stop the engine, set it in the script, and start with --accept-loss"

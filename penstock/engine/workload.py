@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import next_plan
-from penstock.engine.choose import starting_cuts
+from penstock.engine.choose import plan_over
 from penstock.engine.key_types import with_key_types
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind import bind_query
-from penstock.sql.options import check_duration, check_size
+from penstock.sql.options import budget_of, check_duration
 from penstock.sql.query import Column, Query, Sink, Stream
 from penstock.sql.script import (
     AlterQuery,
@@ -157,14 +156,9 @@ class Workload:
         self.queries[found] = self._typed(again)
 
     @property
-    def strategy(self) -> str:
-        """Give the way in which queries share."""
-        return self.settings.get("strategy", "mem-opt").lower()
-
-    @property
     def budget(self) -> float | None:
         """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
-        return check_size("memory", self.settings["memory"]) if "memory" in self.settings else None
+        return budget_of(self.settings)
 
     def _typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
@@ -176,11 +170,7 @@ class Workload:
             raise InputError(
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
             )
-        everywhere = next_plan(self.streams, self.queries.values(), ledger, self.strategy)
-        cuts = starting_cuts(everywhere, ledger, self.budget)
-        if not cuts:
-            return everywhere
-        return next_plan(self.streams, self.queries.values(), ledger, self.strategy, cuts)
+        return plan_over(self.streams, self.queries.values(), ledger, self.settings)
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:

@@ -49,6 +49,11 @@ class Plan:
                 if log.id not in kept:
                     raise InputError(f"group {group.id} reads log {log.id}, which the plan does not keep")
 
+    @property
+    def cuts(self) -> dict[str, tuple[int, ...]]:
+        """Say where each group's chain is cut."""
+        return {group.id: group.chain.cuts for group in self.groups}
+
     def stream(self, name: str) -> Stream:
         """Find a stream by name."""
         return next(each for each in self.streams if each.name == name)

@@ -44,15 +44,14 @@ class Member:
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates this query has on one side."""
-        return self.query.left_predicates if side == "l" else self.query.right_predicates
+        return self.query.predicates(side)
 
     def reads_under(self, side: Side, columns: Collection[str], predicates: Collection[str]) -> bool:
         """Say whether a segment of some other layout has all that this query reads.
 
         A row stored before the query came may lack a column it reads, or the answer to one of its predicates.
         """
-        reads = self.query.left_columns if side == "l" else self.query.right_columns
-        return reads <= set(columns) and set(self.predicates(side)) <= set(predicates)
+        return self.query.columns(side) <= set(columns) and set(self.predicates(side)) <= set(predicates)
 
     def reach(self, side: Side) -> int:
         """Say how long this query's own window needs a row of one side."""
@@ -125,10 +124,6 @@ class Group:
         choosy = any(each.left_mask or each.right_mask or each.query.comparisons for each in self.members)
         divided = any(self.part(side) != WHOLE for side in SIDES)
         return self.mixed or choosy or divided or not all(self.level_sets())
-
-    def masks(self, side: Side) -> list[int]:
-        """List the predicate bits each query needs on one side."""
-        return [member.mask(side) for member in self.members]
 
     def masks_under(
         self, side: Side, columns: Collection[str], predicates: Sequence[str]

@@ -121,22 +121,10 @@ LEAST = 0.01
 
 
 def updated(prices: Prices, unit_fit: _Sums, rewrite_fit: _Sums) -> Prices:
-    """Follow what units and rewrites really took: a least-squares fit that leans on the prices known before.
-
-    >>> updated(Prices(), _Nothing(), _Nothing()) == Prices()
-    True
-    """
+    """Follow what units and rewrites really took: a least-squares fit that leans on the prices known before."""
     unit, row, pair = _solve(unit_fit, (prices.unit, prices.row, prices.pair))
     _, rewrite = _solve(rewrite_fit, (prices.unit, prices.rewrite))
     return replace(prices, unit=unit, row=row, pair=pair, rewrite=rewrite)
-
-
-class _Nothing:
-    """Sums of no observation."""
-
-    squares: tuple[float, ...] = ()
-    products: tuple[float, ...] = ()
-    seen: float = 0.0
 
 
 def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
@@ -153,18 +141,15 @@ def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
     pull = np.diag(TRUST * squares.diagonal() / sums.seen + 1e-12)
     matrix, wanted = squares + pull, np.array(sums.products) + pull @ known
     least, free = known * LEAST, np.ones(size, np.bool_)
-    fitted = known.copy()
-    for _ in range(size):
+    fitted = least.copy()
+    while free.any():
         held = matrix[free][:, ~free] @ least[~free]
         fitted[free] = np.linalg.solve(matrix[free][:, free], wanted[free] - held)
-        fitted[~free] = least[~free]
         low = free & (fitted < least)
         if not low.any():
             break
-        free &= ~low
         fitted[low] = least[low]
-        if not free.any():
-            break
+        free &= ~low
     return tuple(float(each) for each in fitted)
 
 

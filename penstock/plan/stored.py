@@ -151,9 +151,8 @@ def plan_log(
     predicates: dict[str, None] = {}
     columns: set[str] = set()
     for query, side in readers:
-        left = side == "l"
-        predicates |= dict.fromkeys(query.left_predicates if left else query.right_predicates)
-        columns |= query.left_columns if left else query.right_columns
+        predicates |= dict.fromkeys(query.predicates(side))
+        columns |= query.columns(side)
     everything = retention(stream) is not None
     stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
     name = log_id(stream.name, key, owner, counted=counted)

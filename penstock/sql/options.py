@@ -151,6 +151,16 @@ def check_value(name: str, value: str) -> None:
         check_duration(name, value)
 
 
+def strategy_of(settings: Mapping[str, str]) -> str:
+    """Give the way in which queries share."""
+    return settings.get("strategy", "mem-opt").lower()
+
+
+def budget_of(settings: Mapping[str, str]) -> float | None:
+    """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
+    return check_size("memory", settings["memory"]) if "memory" in settings else None
+
+
 def check_size(name: str, value: str) -> int:
     """Read a setting that is an amount of memory, in bytes."""
     try:

@@ -206,6 +206,14 @@ class Query:
     text: str = ""
     """The SELECT as the user wrote it, for showing only."""
 
+    def predicates(self, side: Side) -> tuple[str, ...]:
+        """List the predicates on one side."""
+        return self.left_predicates if side == "l" else self.right_predicates
+
+    def columns(self, side: Side) -> frozenset[str]:
+        """List the columns of one side that outputs and residual read."""
+        return self.left_columns if side == "l" else self.right_columns
+
     @property
     def signature(self) -> Signature:
         """Say what this query can share with others."""

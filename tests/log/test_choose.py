@@ -219,6 +219,10 @@ def test_calibrated_prices_are_what_the_ledger_says_until_units_say_otherwise(tm
     assert prices_of(world.ledger).unit < 5.0, "units took less than five seconds here"
 
 
+def test_without_an_observation_prices_stay_what_they_are():
+    assert updated(Prices(), Fit(), Fit()) == Prices()
+
+
 def test_units_and_pace():
     assert Pace(1000, 500).units == 2
     assert Effort().then(7, 10, 5, 2.0).then(7, 10, 5, 2.0) == Effort(

@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 
 import duckdb
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,17 @@ from penstock.log.roll import LONG_AGO
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import FOREVER, SIDES, Range, Sink
 from tests.join.drawn import examples
-from tests.log.test_simulation import PREDICATES, eager, folders, in_folder, pairs, random_batches, run, some
+from tests.log.test_simulation import (
+    as_table,
+    eager,
+    feed,
+    folders,
+    in_folder,
+    pairs,
+    random_batches,
+    run,
+    some,
+)
 from tests.log.world import DIGEST, NONE, WHOLE, Row, World, query
 
 
@@ -225,20 +234,11 @@ def test_the_results_are_those_of_duckdb_which_counts_rows_by_a_window_function(
     source = random.Random(7)
     with folders() as folder:
         world = CountWorld(folder / "state", in_folder(WORKLOAD, folder), lateness=1000)
-        taken = {name: [] for name in "AB"}
-        for batches in zip(*(random_batches(source, 12, 12, step=40) for _ in "AB"), strict=True):
-            for name, batch in zip("AB", batches, strict=True):
-                taken[name] += batch
-                world.ingest(name, batch)
-            world.turn()
+        taken = feed(world, source, "AB", 12)
         world.finish()
         with duckdb.connect() as connection:
             for name, listed in taken.items():
-                rows = [
-                    (row.id, row.key, row.time, *(each in row.holds for each in PREDICATES)) for row in listed
-                ]
-                columns = dict(zip(("id", "k", "t", *PREDICATES), zip(*rows, strict=True), strict=True))
-                connection.register(f"{name}_all", pa.table(columns))
+                connection.register(f"{name}_all", as_table(listed))
                 connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {name}_all WHERE t IS NOT NULL")
                 connection.execute(  # the last of equal times: RANGE counts them all
                     f"CREATE TABLE n{name} AS SELECT DISTINCT t, count(*) OVER (ORDER BY t) AS n FROM {name}"

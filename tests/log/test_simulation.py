@@ -203,34 +203,38 @@ def test_a_long_run_is_exact_and_its_logs_stay_short():
         assert world.ledger.stream("A").late > 0, "some rows were late, and were counted"
 
 
+def feed(world, source, names, rows):
+    """Let every stream send twelve batches in step, joined one after the other; give what each has sent."""
+    taken = {name: [] for name in names}
+    for batches in zip(*(random_batches(source, 12, rows, step=40) for _ in names), strict=True):
+        for name, batch in zip(names, batches, strict=True):
+            taken[name] += batch
+            world.ingest(name, batch)
+        world.turn()
+    return taken
+
+
+def as_table(rows):
+    """Lay out what a stream has sent for DuckDB: number, key, time, and a column for each predicate."""
+    return pa.table(
+        {
+            "id": [row.id for row in rows],
+            "k": pa.array([row.key for row in rows], pa.int64()),
+            "t": pa.array([row.time for row in rows], pa.int64()),
+            **{each: [each in row.holds for row in rows] for each in PREDICATES},
+        }
+    )
+
+
 def test_the_results_are_those_of_duckdb():
     """An engine that shares no code with ours, on the same rows and the conditions as SQL."""
     source = random.Random(7)
     with folders() as folder:
         world = World(folder / "state", in_folder(WORKLOAD, folder), lateness=1000)
-        taken = {name: [] for name in "ABC"}
-        for batches in zip(*(random_batches(source, 12, 8, step=40) for _ in "ABC"), strict=True):
-            for name, batch in zip("ABC", batches, strict=True):
-                taken[name] += batch
-                world.ingest(name, batch)
-            world.turn()
+        taken = feed(world, source, "ABC", 8)
         with duckdb.connect() as connection:
             for name, listed in taken.items():
-                columns = {"id": [], "k": [], "t": [], **{each: [] for each in PREDICATES}}
-                for row in listed:
-                    columns["id"].append(row.id)
-                    columns["k"].append(row.key)
-                    columns["t"].append(row.time)
-                    for each in PREDICATES:
-                        columns[each].append(each in row.holds)
-                table = pa.table(
-                    {
-                        **columns,
-                        "k": pa.array(columns["k"], pa.int64()),
-                        "t": pa.array(columns["t"], pa.int64()),
-                    }
-                )
-                connection.register(name, table)
+                connection.register(name, as_table(listed))
             for one in world.plan.queries:
                 conditions = [f"r.t - l.t >= {one.window.lo}", f"r.t - l.t < {one.window.hi}"]
                 conditions += ["l.k = r.k"] if one.keys else []
