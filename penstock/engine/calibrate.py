@@ -31,7 +31,7 @@ import pyarrow as pa
 from penstock.engine.deliver import Delivery, Target
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job, unit_job
-from penstock.engine.sources import with_ingest_columns
+from penstock.engine.sources import ingest_columns_of
 from penstock.engine.unit import SideTask, Stretch, UnitTask
 from penstock.join.keys import mix
 from penstock.join.probe import Wanted, probe
@@ -149,7 +149,7 @@ class Bench:
         )
         logs = (LogTask(_LOG, (0,)),)
         task = BatchTask(self.files, 0, logs, "ts", None, None)
-        return ingest_job(with_ingest_columns(rows, _STREAM, (_LOG,)), task, self._cores)
+        return ingest_job(ingest_columns_of(rows, _STREAM, (_LOG,), task.columns()), task, self._cores)
 
 
 def _timed(job: Callable[[], object]) -> float:

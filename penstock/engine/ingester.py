@@ -22,20 +22,46 @@ from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
-from penstock.engine.sources import ROW_TIME, arrow_time_type, source_files, with_ingest_columns
+from penstock.engine.sources import (
+    ROW_TIME,
+    arrow_time_type,
+    ingest_columns_of,
+    source_files,
+    with_ingest_columns,
+)
 from penstock.errors import RunError
 from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.engine.store import Store
     from penstock.log.ledger import StreamState
     from penstock.plan.build import Plan
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+
+
+FIXED = frozenset(
+    {
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+    }
+)
+"""Types whose values have a few bytes each: so many rows as Spark puts in an Arrow batch are never too much."""
+
+_NO_LIMIT = str(2**31 - 1)
 
 
 class Ingester:
@@ -56,6 +82,7 @@ class Ingester:
         self._checked: set[str] = set()
         self._logs: tuple[LogTask, ...] = ()
         self._counted = False
+        self._prepared = False
         self.closed = False
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
@@ -103,13 +130,14 @@ class Ingester:
         before = self.store.ledger.stream(self.stream.name)
         if batch_id <= before.source_batch:
             return
-        source.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", "ingest")
-        rows = with_ingest_columns(source, self.stream, tuple(task.log for task in self._logs))
-        parts = ingest_job(rows, self._task(before), self._tasks)
+        self._prepare(source.sparkSession)
+        task = self._task(before)
+        rows = ingest_columns_of(source, self.stream, self._log_plans, task.columns())
+        parts = ingest_job(rows, task, self._tasks)
         self._check_files(parts)
         after = _advanced(before, batch_id, parts, self.stream.lateness)
         if after.late + after.no_time > before.late + before.no_time:
-            self._keep_aside(rows, before)
+            self._keep_aside(source, before)
         segments: dict[str, list[Any]] = {}
         for part in parts:
             for log, made in part["segments"].items():
@@ -125,6 +153,14 @@ class Ingester:
             }
         )
 
+    def _prepare(self, spark: SparkSession) -> None:
+        """Set up Spark for a batch: its pool, and no look at the size of Arrow batches where rows cannot be large."""
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "ingest")
+        if not self._prepared:
+            if all(column.type in FIXED for column in self.stream.columns):
+                spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _NO_LIMIT)
+            self._prepared = True
+
     def _task(self, before: StreamState) -> BatchTask:
         """Describe the batch to its tasks."""
         return BatchTask(
@@ -139,8 +175,14 @@ class Ingester:
             horizon=self.store.ledger.roll(self.stream.name).horizon if self._counted else None,
         )
 
-    def _keep_aside(self, rows: DataFrame, before: StreamState) -> None:
+    @property
+    def _log_plans(self) -> tuple[LogPlan, ...]:
+        """List the logs that a batch goes into."""
+        return tuple(task.log for task in self._logs)
+
+    def _keep_aside(self, source: DataFrame, before: StreamState) -> None:
         """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
+        rows = with_ingest_columns(source, self.stream, ())
         late = F.col(ROW_TIME).isNull()
         if before.watermark is not None:
             late |= F.col(ROW_TIME) < before.watermark

@@ -8,68 +8,68 @@ In:  frozen task descriptions.  Out: what the tasks report, for one commit.
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import SUMMARY, run_ingest
 from penstock.engine.release import run_release
 from penstock.engine.unit import run_probe
+from penstock.engine.work import computed, do_work, numbered, numbers, report, run_work
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import seal
 from penstock.log.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.deliver import Delivery
     from penstock.engine.ingest import BatchTask
     from penstock.engine.release import Release
     from penstock.engine.unit import UnitTask
+    from penstock.engine.work import Batches
     from penstock.log.files import Files
     from penstock.log.keep import Horizon
     from penstock.log.roll import Sealing
 
-    Batches = Iterator[pa.RecordBatch]
-    Work = Callable[[Batches], Batches]
-
 
 def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[dict[str, Any]]:
-    """Write a batch's segments: one per task and log."""
-
-    def work(batches: Batches) -> Batches:
-        return run_ingest(task, batches)
-
-    return _summaries(rows.select(*task.columns()).coalesce(most_tasks), work)
+    """Write a batch's segments: one per task and log.  The rows have the columns that the task reads."""
+    return run_work(rows.coalesce(most_tasks).mapInArrow(do_work, SUMMARY), partial(run_ingest, task))
 
 
 def unit_job(
-    spark: SparkSession, task: UnitTask, delivery: Delivery, schema: str, computed: Sequence[Column]
+    spark: SparkSession, task: UnitTask, delivery: Delivery, schema: str, outputs: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Join and deliver.
 
     Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task.  Else the
     pairs pass through Spark, which computes those queries' outputs, and are delivered from there.
     """
+    if not outputs:
+        return run_work(numbered(spark, task.parts), partial(_find_and_deliver, task, delivery))
+    rows = computed(spark, task.parts, schema, tuple(outputs))
+    return run_work(rows, partial(_deliver, delivery), first=partial(_find, task))
 
-    def find(batches: Batches) -> Batches:
-        return run_probe(task, _numbers(batches))
 
-    def deliver(batches: Batches) -> Batches:
-        return run_delivery(delivery, _partition(), batches)
+def _find(task: UnitTask, batches: Batches) -> Batches:
+    """Find a task's pairs."""
+    return run_probe(task, numbers(batches))
 
-    def find_and_deliver(batches: Batches) -> Batches:
-        return deliver(find(batches))
 
-    ranges = spark.range(0, task.parts, 1, task.parts)
-    if not computed:
-        return _summaries(ranges, find_and_deliver)
-    return _summaries(ranges.mapInArrow(find, schema).select("*", *computed), deliver)
+def _deliver(delivery: Delivery, batches: Batches) -> Batches:
+    """Deliver a task's pairs, under the number that tells its files from those of its siblings."""
+    context = TaskContext.get()
+    return run_delivery(delivery, context.partitionId() if context else 0, batches)
+
+
+def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
+    """Do both in one go."""
+    return _deliver(delivery, _find(task, batches))
 
 
 def rewrite_job(
@@ -80,26 +80,29 @@ def rewrite_job(
     claims: Sequence[Horizon],
 ) -> list[Segment | None]:
     """Rewrite runs of segments, one task each; None where no row was left."""
+    work = partial(_rewrite, files, log, tuple(runs), tuple(claims))
+    return _segments(run_work(numbered(spark, len(runs)), work))
 
-    def work(batches: Batches) -> Batches:
-        for number in _numbers(batches):
-            made = rewrite_segments(files, log, runs[number], claims)
-            report = {"number": number, "segment": made.to_json() if made else None}
-            yield pa.RecordBatch.from_pydict({"summary": [json.dumps(report)]})
 
-    return _segments(_summaries(spark.range(0, len(runs), 1, len(runs)), work))
+def _rewrite(
+    files: Files, log: str, runs: Sequence[tuple[Segment, ...]], claims: Sequence[Horizon], batches: Batches
+) -> Batches:
+    """Rewrite the runs of a task."""
+    for number in numbers(batches):
+        made = rewrite_segments(files, log, runs[number], claims)
+        yield report({"number": number, "segment": made.to_json() if made else None})
 
 
 def seal_job(spark: SparkSession, files: Files, sealings: Sequence[Sealing]) -> list[Segment | None]:
     """Put the times of some streams in order, one task each; None where there are none."""
+    return _segments(run_work(numbered(spark, len(sealings)), partial(_seal, files, tuple(sealings))))
 
-    def work(batches: Batches) -> Batches:
-        for number in _numbers(batches):
-            made = seal(files, sealings[number])
-            report = {"number": number, "segment": made.to_json() if made else None}
-            yield pa.RecordBatch.from_pydict({"summary": [json.dumps(report)]})
 
-    return _segments(_summaries(spark.range(0, len(sealings), 1, len(sealings)), work))
+def _seal(files: Files, sealings: Sequence[Sealing], batches: Batches) -> Batches:
+    """Seal the streams of a task."""
+    for number in numbers(batches):
+        made = seal(files, sealings[number])
+        yield report({"number": number, "segment": made.to_json() if made else None})
 
 
 def _segments(reports: list[dict[str, Any]]) -> list[Segment | None]:
@@ -110,29 +113,13 @@ def _segments(reports: list[dict[str, Any]]) -> list[Segment | None]:
 
 def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[dict[str, Any]]:
     """Put the results that are due in order, query by query."""
-
-    def work(batches: Batches) -> Batches:
-        for number in _numbers(batches):
-            report = {"number": number, **run_release(files, releases[number])}
-            yield pa.RecordBatch.from_pydict({"summary": [json.dumps(report)]})
-
     tasks = min(len(releases), spark.sparkContext.defaultParallelism)
-    reports = _summaries(spark.range(0, len(releases), 1, tasks), work)
+    reports = run_work(numbered(spark, tasks), partial(_release, files, tuple(releases), tasks))
     return sorted(reports, key=lambda each: int(each["number"]))
 
 
-def _summaries(rows: DataFrame, work: Work) -> list[dict[str, Any]]:
-    """Run a map and collect each task's line of JSON."""
-    return [json.loads(row.summary) for row in rows.mapInArrow(work, SUMMARY).collect()]
-
-
-def _numbers(batches: Batches) -> Iterator[int]:
-    """Read the numbers a task was given."""
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
-
-
-def _partition() -> int:
-    """Give the number of this task, to tell its files from those of its siblings."""
-    context = TaskContext.get()
-    return context.partitionId() if context else 0
+def _release(files: Files, releases: Sequence[Release], tasks: int, batches: Batches) -> Batches:
+    """Release the results of every query that falls to a task: each gets one in so many."""
+    for task in numbers(batches):
+        for number in range(task, len(releases), tasks):
+            yield report({"number": number, **run_release(files, releases[number])})

@@ -29,20 +29,20 @@ def is_computed(query: Query) -> bool:
     return bool(query.residual) or any(output.column is None for output in query.outputs)
 
 
-def wants(group: Group, number: int, member: Member) -> Column:
+def wants(group: Group, number: int, member: Member) -> str:
     """Say, in Spark SQL, whether a pair is one of a query's results."""
     return wanted_pairs(member.query.residual, number, member.levels, selective=group.selective)
 
 
-def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], *, selective: bool) -> Column:
-    """Choose a query's pairs by its number in the query set, or by its slices where there are no sets."""
-    if selective:
-        mine = F.expr(f"getbit(s{number // 64}, {number % 64}) = 1")
-    else:
-        mine = F.expr(f"level >= {levels[0]} AND level < {levels[1]}")
-    for condition in residual:
-        mine &= F.expr(f"({condition})")
-    return mine
+def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], *, selective: bool) -> str:
+    """Choose a query's pairs by its number in the query set, or by its slices where there are no sets.
+
+    >>> wanted_pairs(["l.v < r.v"], 65, (0, 3), selective=True)
+    '(getbit(s1, 1) = 1) AND (l.v < r.v)'
+    """
+    of_slices = f"level >= {levels[0]} AND level < {levels[1]}"
+    mine = f"getbit(s{number // 64}, {number % 64}) = 1" if selective else of_slices
+    return " AND ".join(f"({each})" for each in (mine, *residual))
 
 
 def output_columns(outputs: Iterable[tuple[str, str]]) -> list[Column]:
@@ -55,11 +55,20 @@ def _outputs(query: Query) -> list[tuple[str, str]]:
     return [(output.name, output.expression) for output in query.outputs]
 
 
-def computed_column(group: Group, number: int, member: Member) -> Column:
-    """Compute a query's output as one struct, null where the pair is not one of its results."""
-    return F.when(wants(group, number, member), F.struct(*output_columns(_outputs(member.query)))).alias(
-        f"o{number}"
-    )
+def computed_column(group: Group, number: int, member: Member) -> str:
+    """Compute, in Spark SQL, a query's output as one struct, null where the pair is not one of its results."""
+    fields = ", ".join(f"{_literal(name)}, ({expression})" for name, expression in _outputs(member.query))
+    return f"CASE WHEN {wants(group, number, member)} THEN named_struct({fields}) END AS o{number}"
+
+
+def _literal(text: str) -> str:
+    r"""Write a text as Spark SQL does.
+
+    >>> print(_literal("it's"))
+    'it\'s'
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFrame:

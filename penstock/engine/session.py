@@ -6,11 +6,14 @@ In:  nothing, or a session the user made.  Out: a session whose Python workers r
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from penstock.errors import RunError
@@ -32,6 +35,11 @@ _DEFAULTS = {
     # The source's checkpoint is the journal's servant, not its peer: a batch counts when the journal says so.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
+    # Local files without checksum files beside them, and without a process for each change of permissions.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # Python workers by Unix sockets: over TCP, small messages wait for acknowledgements, 40 ms a job.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.driver.extraJavaOptions": _JAVA,
 }
 
@@ -44,7 +52,12 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("penstock")
-    wanted = {"spark.master": "local[*]", "spark.driver.memory": _driver_memory(), **_DEFAULTS}
+    wanted = {
+        "spark.master": "local[*]",
+        "spark.driver.memory": _driver_memory(),
+        **_DEFAULTS,
+        **_plain_checkpoints(),
+    }
     for name, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(name, value)
     try:
@@ -59,6 +72,25 @@ def _driver_memory() -> str:
     """Leave most of the memory to the Python workers and the page cache, where the state is."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return f"{max(1024, min(4096, total // 5))}m"
+
+
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}FileSystemBasedCheckpointFileManager"
+
+
+def _plain_checkpoints() -> dict[str, str]:
+    """Let Spark write checkpoints through the file system set above, if this Spark has the class for it.
+
+    The class it would take itself starts a process for each file, three files a batch.
+    """
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    known = [_CHECKPOINTS.format(package) for package in ("checkpointing.", "")]
+    for jar in sorted((home / "jars").glob("spark-sql_*.jar")):
+        with zipfile.ZipFile(jar) as content:
+            there = set(content.namelist())
+        for name in known:
+            if f"{name.replace('.', '/')}.class" in there:
+                return {"spark.sql.streaming.checkpointFileManagerClass": name}
+    return {}
 
 
 def _first_line(error: BaseException) -> str:

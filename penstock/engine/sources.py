@@ -24,6 +24,8 @@ from penstock.join.sets import words_for
 from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.plan.stored import KeyPart, LogPlan
@@ -96,14 +98,34 @@ def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
 
 def with_ingest_columns(source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...]) -> DataFrame:
     """Add to a stream's rows what its logs need: event time, keys and predicate bits."""
-    added = [f"{time_expression(stream)} AS {ROW_TIME}"]
-    for number, log in enumerate(logs):
-        added += _key_columns(number, log)
-        added += _bit_columns(number, log)
+    added = _ingest_columns(stream, logs)
+    return _selected(source, stream, ["*", *(f"{value} AS {name}" for name, value in added.items())])
+
+
+def ingest_columns_of(
+    source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...], names: Iterable[str]
+) -> DataFrame:
+    """Take of a stream's rows, and of what its logs need, only the columns named."""
+    added = _ingest_columns(stream, logs)
+    columns = [f"{added[name]} AS {name}" if name in added else f"`{name}`" for name in names]
+    return _selected(source, stream, columns)
+
+
+def _selected(source: DataFrame, stream: Stream, columns: list[str]) -> DataFrame:
+    """Select some expressions of a stream's rows."""
     try:
-        return source.selectExpr("*", *added)
+        return source.selectExpr(*columns)
     except AnalysisException as error:
         raise InputError(f"stream {stream.name}: {short_message(error)}") from error
+
+
+def _ingest_columns(stream: Stream, logs: tuple[LogPlan, ...]) -> dict[str, str]:
+    """Give the expression of each column that is made for ingest."""
+    added = {ROW_TIME: time_expression(stream)}
+    for number, log in enumerate(logs):
+        added |= _key_columns(number, log)
+        added |= _bit_columns(number, log)
+    return added
 
 
 def time_expression(stream: Stream) -> str:
@@ -165,19 +187,19 @@ def bit_names(number: int, log: LogPlan) -> list[str]:
     return [f"penstock_b{number}_{word}" for word in range(words_for(len(log.predicates)))]
 
 
-def _key_columns(number: int, log: LogPlan) -> list[str]:
+def _key_columns(number: int, log: LogPlan) -> dict[str, str]:
     """Evaluate a log's key: null in the 64-bit column means that the row can never match."""
     name, parts = key_names(number, log)
     if log.plain_key:
-        return []
+        return {}
     if not log.key:  # all rows have the same one, and none is without it
-        return [f"0L AS {name}"]
+        return {name: "0L"}
     if log.whole_key:
-        return [f"{_as_integer(log.key[0])} AS {name}"]
+        return {name: _as_integer(log.key[0])}
     values = [_as_value(part) for part in log.key]
     keyed = " AND ".join(f"({value}) IS NOT NULL" for value in values)
-    digest = f"CASE WHEN {keyed} THEN xxhash64({', '.join(values)}) END AS {name}"
-    return [digest, *(f"{value} AS {part}" for value, part in zip(values, parts, strict=True))]
+    digest = f"CASE WHEN {keyed} THEN xxhash64({', '.join(values)}) END"
+    return {name: digest, **dict(zip(parts, values, strict=True))}
 
 
 def _typed(part: KeyPart) -> str:
@@ -208,14 +230,14 @@ def _as_value(part: KeyPart) -> str:
     return value
 
 
-def _bit_columns(number: int, log: LogPlan) -> list[str]:
+def _bit_columns(number: int, log: LogPlan) -> dict[str, str]:
     """Evaluate every predicate once and pack the answers into 64-bit words; null counts as false."""
-    columns = []
+    columns = {}
     for word, name in enumerate(bit_names(number, log)):
         mine = log.predicates[64 * word : 64 * word + 64]
         bits = (
             f"(CASE WHEN {predicate} THEN shiftleft(1L, {bit}) ELSE 0L END)"
             for bit, predicate in enumerate(mine)
         )
-        columns.append(f"{' | '.join(bits)} AS {name}")
+        columns[name] = " | ".join(bits)
     return columns
