@@ -193,7 +193,7 @@ def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) ->
     level = batch.column("level").to_numpy()
     sets = _sets(batch)
     made.counts[:] += _count_plain(delivery, level, sets)
-    tabled = _tabled(delivery, level, sets)
+    tabled = _tabled(delivery, level, sets) if delivery.table_root else np.zeros(1, np.bool_)
     for target in delivery.targets:
         if not (target.root or target.computed or target.hold):
             continue

@@ -211,6 +211,7 @@ class Engine:
         joiner.watchers = self._watchers
         joiner.on_failure = self._stop_reading
         joiner.reconsider = self._reconsider
+        joiner.on_their_way = self._on_their_way
         joiner.publish_pending()
         clear_staging(self._roots(plan))
         self._store.files.delete_tree("spool")  # all of it was handed over
@@ -264,6 +265,7 @@ class Engine:
         if self._joiner is None:
             return
         ingester = Ingester(self._store, plan, stream, source, self._joiner.notify)
+        ingester.others = lambda: [each for each in self._ingesters if each is not ingester]
         self._ingesters.append(ingester)
         ingester.start(once=self._once)
 
@@ -271,6 +273,10 @@ class Engine:
         """Let no more batches in: what nobody joins would only fill the disk."""
         for ingester in self._ingesters:
             ingester.closed = True
+
+    def _on_their_way(self) -> set[str]:
+        """Name the streams that have a batch between source and commit."""
+        return {each.stream.name for each in self._ingesters if each.batch.locked()}
 
     def _change_plan(self, joiner: Joiner) -> None:
         """Go over to the plan of what is registered now: between two units, and between two batches of each stream.

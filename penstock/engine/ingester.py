@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
+from penstock.engine.session import plain_checkpoints
 from penstock.engine.sources import (
     ROW_TIME,
     arrow_time_type,
@@ -30,10 +32,11 @@ from penstock.engine.sources import (
     with_ingest_columns,
 )
 from penstock.errors import RunError
+from penstock.log.files import LocalFiles
 from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -61,6 +64,12 @@ FIXED = frozenset(
 )
 """Types whose values have a few bytes each: so many rows as Spark puts in an Arrow batch are never too much."""
 
+FAR_AHEAD = 1_000_000
+"""Microseconds of event time that a stream may be ahead of its partners before it waits for a batch of theirs."""
+
+LONGEST_WAIT = 10.0
+"""Seconds that it waits at most."""
+
 _NO_LIMIT = str(2**31 - 1)
 
 
@@ -83,6 +92,9 @@ class Ingester:
         self._logs: tuple[LogTask, ...] = ()
         self._counted = False
         self._prepared = False
+        self._partners: set[str] = set()
+        self.others: Callable[[], Iterable[Ingester]] = tuple
+        """Asked before a batch for the other streams that are read."""
         self.closed = False
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
@@ -95,6 +107,10 @@ class Ingester:
             for log in plan.logs_of(self.stream.name)
         )
         self._counted = self.stream.name in plan.counted
+        pairs = [{group.left.stream, group.right.stream} for group in plan.groups]
+        self._partners = {
+            name for pair in pairs if self.stream.name in pair for name in pair - {self.stream.name}
+        }
 
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
@@ -103,7 +119,9 @@ class Ingester:
             .option("checkpointLocation", self.store.files.path(f"checkpoint/{self.stream.name.lower()}"))
             .foreachBatch(self._take)
         )
-        self.query = (writer.trigger(availableNow=True) if once else writer).start()
+        local = isinstance(self.store.files, LocalFiles)
+        with plain_checkpoints(self._source.sparkSession) if local else nullcontext():
+            self.query = (writer.trigger(availableNow=True) if once else writer).start()
 
     def stop(self) -> None:
         """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
@@ -115,6 +133,7 @@ class Ingester:
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Ingest one batch, keeping the first error for the engine to show."""
         try:
+            self._let_partners_catch_up()
             with self.batch:
                 self.ingest(rows, batch_id)
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
@@ -122,6 +141,25 @@ class Ingester:
             # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
             raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
         self._committed()
+
+    def _let_partners_catch_up(self) -> None:
+        """Wait for the batch that a partner has at hand, if this stream is far ahead of it in event time.
+
+        A stream that is read faster than its partner fills the log with rows whose partners are still to come, and
+        then lets the machine wait for the slower one::
+
+            A   ├── 0..10 s ──┤├── 10..20 s ──┤├── 20..30 s ──┤
+            B   ├─ 0..10 ─┤    ├─ 10..20 ─┤    ├─ 20..30 ─┤         never more than a batch ahead
+
+        It waits for one batch only, so a stream whose clock is wrong still goes on.
+        """
+        ledger = self.store.ledger
+        mine = ledger.stream(self.stream.name).newest
+        for other in self.others():
+            theirs = ledger.stream(other.stream.name).newest
+            behind = mine is not None and (theirs is None or mine - theirs > FAR_AHEAD)
+            if behind and other.stream.name in self._partners and other.batch.acquire(timeout=LONGEST_WAIT):
+                other.batch.release()
 
     def ingest(self, source: DataFrame, batch_id: int) -> None:
         """Write a batch's segments and commit it, unless the journal has it already."""

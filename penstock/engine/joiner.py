@@ -83,6 +83,8 @@ class Joiner(threading.Thread):
         self.on_failure: Callable[[], None] = lambda: None
         self.reconsider: Callable[[Plan], Plan] = lambda plan: plan
         """Asked after each turn whether to go on with this plan."""
+        self.on_their_way: Callable[[], set[str]] = set
+        """Asked before a turn for the streams that have a batch between source and commit."""
         self.watchers: list[Callable[[UnitDone], None]] = []
         self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
         self._hand_over = hand_over
@@ -92,6 +94,7 @@ class Joiner(threading.Thread):
         self._stopping = False
         self._all_in = False
         self._news = True
+        self._unit_seconds = 0.0
 
     def notify(self) -> None:
         """Tell the joiner that there is something new."""
@@ -146,10 +149,37 @@ class Joiner(threading.Thread):
         with self._wake:
             self._wake.notify_all()
             self._wake.wait_for(lambda: self._stopping or self._news)
+            self._wake.wait_for(
+                lambda: self._stopping or not self._partner_comes(), timeout=self._unit_seconds
+            )
             self._news = False
         while self._changing and not self._stopping:
             time.sleep(0.001)
         return not self._stopping
+
+    def _partner_comes(self) -> bool:
+        """Say whether a batch of one stream waits to be joined while one of its partner is about to be committed.
+
+        One unit for both takes about as long as a unit for either, so it pays to wait as long as a unit took::
+
+            A   ──ingest──┐ commit
+            B   ────ingest────┐ commit
+            unit              └──── both ────     instead of   ── A ── ── B ──
+        """
+        coming, ledger = self.on_their_way(), self.store.ledger
+        for group in self.plan.groups:
+            state = ledger.groups.get(group.id)
+            if state is None or not coming:
+                continue
+            names = (group.left.stream, group.right.stream)
+            waits = [
+                name
+                for name, cursor, goal in zip(names, state.cursors[0], _goal(ledger, group), strict=True)
+                if cursor < goal
+            ]
+            if waits and any(name in coming and name not in waits for name in names):
+                return True
+        return False
 
     def _behind(self) -> bool:
         """Say whether some batch is not joined, some query lacks its past, or some output is not published."""
@@ -261,7 +291,8 @@ class Joiner(threading.Thread):
             }
         )
         rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
-        done = UnitDone(group.id, unit, rows, output["pairs"], time.monotonic() - started)
+        self._unit_seconds = time.monotonic() - started
+        done = UnitDone(group.id, unit, rows, output["pairs"], self._unit_seconds)
         for watcher in self.watchers:
             try:
                 watcher(done)

@@ -10,6 +10,8 @@ import socket
 import sys
 import tempfile
 import zipfile
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _JAVA = "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m"
 
@@ -35,9 +37,6 @@ _DEFAULTS = {
     # The source's checkpoint is the journal's servant, not its peer: a batch counts when the journal says so.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
-    # Local files without checksum files beside them, and without a process for each change of permissions.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     # Python workers by Unix sockets: over TCP, small messages wait for acknowledgements, 40 ms a job.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.driver.extraJavaOptions": _JAVA,
@@ -56,7 +55,6 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         "spark.master": "local[*]",
         "spark.driver.memory": _driver_memory(),
         **_DEFAULTS,
-        **_plain_checkpoints(),
     }
     for name, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(name, value)
@@ -74,14 +72,39 @@ def _driver_memory() -> str:
     return f"{max(1024, min(4096, total // 5))}m"
 
 
+_RAW = "org.apache.hadoop.fs.RawLocalFileSystem"
+
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}FileSystemBasedCheckpointFileManager"
 
 
-def _plain_checkpoints() -> dict[str, str]:
-    """Let Spark write checkpoints through the file system set above, if this Spark has the class for it.
+@contextmanager
+def plain_checkpoints(spark: SparkSession) -> Iterator[None]:
+    """Let the streaming queries that are started here write checkpoints on local disks as plain files.
 
-    The class it would take itself starts a process for each file, three files a batch.
+    By default Hadoop puts a checksum file beside each, and starts a process to set the permissions of either: three
+    files a batch and stream, which took as long as the batch.  A query keeps the settings of the moment it is started;
+    they are not left to the session, where other stores count on Hadoop's own local file system.
     """
+    manager = _checkpoint_manager()
+    wanted = {"fs.file.impl": _RAW, "fs.file.impl.disable.cache": "true"}
+    if manager:
+        wanted["spark.sql.streaming.checkpointFileManagerClass"] = manager
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, former)
+
+
+@cache
+def _checkpoint_manager() -> str | None:
+    """Find the class that writes checkpoints through the file system set above; its package depends on the release."""
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     known = [_CHECKPOINTS.format(package) for package in ("checkpointing.", "")]
     for jar in sorted((home / "jars").glob("spark-sql_*.jar")):
@@ -89,8 +112,8 @@ def _plain_checkpoints() -> dict[str, str]:
             there = set(content.namelist())
         for name in known:
             if f"{name.replace('.', '/')}.class" in there:
-                return {"spark.sql.streaming.checkpointFileManagerClass": name}
-    return {}
+                return name
+    return None
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -23,10 +24,10 @@ from penstock.lab.peers.peer import tell_about, tell_done, tell_mark
 from penstock.lab.workloads import STREAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.lab.peers.peer import Job
     from penstock.lab.workloads import WindowQuery
@@ -67,13 +68,12 @@ def _run(
 ) -> None:
     """Start every join with the queries it serves, wait for all, and report."""
     heap = job.heap(len(joins))
-    spark = embedded_session(
-        {
-            "spark.driver.memory": f"{heap}m",
-            "spark.sql.shuffle.partitions": str(2 * job.cores),
-            **settings,
-        }
-    )
+    wanted = {
+        "spark.driver.memory": f"{heap}m",
+        "spark.sql.shuffle.partitions": str(2 * job.cores),
+        **settings,
+    }
+    spark = embedded_session(wanted) if best else plain_session(wanted)
     used = {**settings, "heap": f"{heap} MiB"}
     if best:
         used["spark.sql.streaming.join.stateFormatVersion"] = str(newest_state_format(spark))
@@ -101,6 +101,15 @@ def _run(
         )
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def plain_session(settings: Mapping[str, str]) -> SparkSession:
+    """Start the session that a Spark user has: Spark's own defaults, all cores, without a web page or a log."""
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
+    builder = SparkSession.builder.appName("bench").master("local[*]")
+    for name, value in {**quiet, **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def newest_state_format(spark: SparkSession) -> int:
