@@ -34,7 +34,7 @@ from penstock.engine.joiner import Joiner
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
-from penstock.engine.session import embedded_session
+from penstock.engine.session import embedded_session, use_plain_files
 from penstock.engine.sinks import check_empty, check_sinks, clear_staging, ordered_folder, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
@@ -43,6 +43,7 @@ from penstock.engine.takeup import refuse_loss, refuse_move, take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
+from penstock.log.files import LocalFiles
 from penstock.plan.show import plan_text, serving
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 
@@ -114,6 +115,8 @@ class Engine:
         if self._spark is None:
             settings = self._workload.settings
             self._spark = embedded_session({k: v for k, v in settings.items() if k.startswith("spark.")})
+            if isinstance(self._store.files, LocalFiles):
+                use_plain_files(self._spark)
         return self._spark
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:

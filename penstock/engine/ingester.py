@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
-from penstock.engine.session import plain_checkpoints
 from penstock.engine.sources import (
     ROW_TIME,
     arrow_time_type,
@@ -32,7 +30,6 @@ from penstock.engine.sources import (
     with_ingest_columns,
 )
 from penstock.errors import RunError
-from penstock.log.files import LocalFiles
 from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
@@ -119,9 +116,7 @@ class Ingester:
             .option("checkpointLocation", self.store.files.path(f"checkpoint/{self.stream.name.lower()}"))
             .foreachBatch(self._take)
         )
-        local = isinstance(self.store.files, LocalFiles)
-        with plain_checkpoints(self._source.sparkSession) if local else nullcontext():
-            self.query = (writer.trigger(availableNow=True) if once else writer).start()
+        self.query = (writer.trigger(availableNow=True) if once else writer).start()
 
     def stop(self) -> None:
         """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""

@@ -10,18 +10,18 @@ import socket
 import sys
 import tempfile
 import zipfile
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _JAVA = "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m"
 
@@ -58,12 +58,29 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     }
     for name, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(name, value)
+    fresh = not _is_running()
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
     except Exception as error:
         raise RunError(
             f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
         ) from error
+    if fresh:
+        spark.conf.set(_OURS, "true")
+    return spark
+
+
+_OURS = "spark.penstock.embedded"
+"""Set in a session that was started here; one that was there before belongs to somebody."""
+
+
+def _is_running() -> bool:
+    """Say whether there is a session already."""
+    try:
+        SparkSession.active()
+    except PySparkRuntimeError:
+        return False
+    return True
 
 
 def _driver_memory() -> str:
@@ -77,29 +94,20 @@ _RAW = "org.apache.hadoop.fs.RawLocalFileSystem"
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}FileSystemBasedCheckpointFileManager"
 
 
-@contextmanager
-def plain_checkpoints(spark: SparkSession) -> Iterator[None]:
-    """Let the streaming queries that are started here write checkpoints on local disks as plain files.
+def use_plain_files(spark: SparkSession) -> None:
+    """Let a session that was started here write checkpoints on local disks as plain files.
 
     By default Hadoop puts a checksum file beside each, and starts a process to set the permissions of either: three
-    files a batch and stream, which took as long as the batch.  A query keeps the settings of the moment it is started;
-    they are not left to the session, where other stores count on Hadoop's own local file system.
+    files a batch and stream, which took as long as the batch.  A session that the user made is left as it is: what
+    else runs there may count on Hadoop's own local file system, as Spark's RocksDB store does.
     """
+    if spark.conf.get(_OURS, "false") != "true":
+        return
+    spark.conf.set("fs.file.impl", _RAW)
+    spark.conf.set("fs.file.impl.disable.cache", "true")
     manager = _checkpoint_manager()
-    wanted = {"fs.file.impl": _RAW, "fs.file.impl.disable.cache": "true"}
     if manager:
-        wanted["spark.sql.streaming.checkpointFileManagerClass"] = manager
-    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, former in before.items():
-            if former is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, former)
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
 
 
 @cache

@@ -1,0 +1,107 @@
+"""How the engine keeps its pace: jobs planned once, one unit for batches that come together, streams in step."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import pyarrow as pa
+import pytest
+
+from penstock.engine import ingester as ingesters
+from penstock.engine import work
+from penstock.engine.engine import Engine
+from tests.oracle import Feed, Spec, Window
+from tests.spark.runner import Run
+from tests.spark.world import START, at
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = {"id": "bigint", "k": "bigint", "ts": "timestamp"}
+SECOND = 1_000_000
+FILES = 8
+
+
+def spec_of(folder, **options):
+    """Make two streams of a file every ten seconds of event time, and a query over them."""
+    a, b = (Feed(name, folder / name, COLUMNS, options=options) for name in "ab")
+    for number in range(FILES):
+        rows = [
+            {"id": each, "k": each % 3, "ts": at(START + (10 * number + each) * SECOND)} for each in range(9)
+        ]
+        for feed in (a, b):
+            feed.append(rows)
+    return Spec("q", a, b, ("a.k = b.k",), Window("both", 30 * SECOND), sink="noop")
+
+
+def test_a_stream_that_is_read_faster_waits_for_its_partner(spark, tmp_path, monkeypatch):
+    """Stream a takes its time; b may be a batch ahead of it, not at the end of its files."""
+    order, job = [], ingesters.ingest_job
+
+    def slow_for_a(rows, task, most):
+        name = task.logs[0].log.stream
+        time.sleep(0.4 if name == "a" else 0)
+        parts = job(rows, task, most)
+        order.append(name)
+        return parts
+
+    monkeypatch.setattr(ingesters, "ingest_job", slow_for_a)
+    spec = spec_of(tmp_path, maxFilesPerTrigger="1")
+    Run(spark, tmp_path, [spec]).once()
+    assert order.count("a") == order.count("b") == FILES, "each file is a batch"
+    ahead = [order[:count].count("b") - order[:count].count("a") for count in range(1, len(order) + 1)]
+    assert max(ahead) <= 2, f"b ran away: {order}"
+    Run(spark, tmp_path, [spec]).check("in step")
+
+
+def tell(number, word, batches):
+    for each in work.numbers(batches):
+        yield work.report({"said": word * number, "task": each})
+
+
+def fail(batches):
+    next(batches)
+    raise ValueError("told to fail")
+    yield
+
+
+def test_a_plan_is_made_once_and_told_what_to_do_each_time(spark):
+    rows = work.numbered(spark, 2)
+    assert work.numbered(spark, 2) is rows
+    for word in ("one", "other"):
+        said = work.run_work(rows, partial(tell, 2, word))
+        assert sorted((each["said"], each["task"]) for each in said) == [(word * 2, 0), (word * 2, 1)]
+    with pytest.raises(Exception, match="told to fail"):
+        work.run_work(rows, fail)
+    assert spark.sparkContext.getLocalProperty("penstock.work") == "", "nothing is left for the next job"
+
+
+def test_a_session_of_our_own_writes_checkpoints_as_plain_files(spark, tmp_path):
+    """One that the user made keeps Hadoop's own local file system, which other stores count on."""
+    names = ("fs.file.impl", "fs.file.impl.disable.cache", "spark.sql.streaming.checkpointFileManagerClass")
+    before = [spark.conf.get(name, None) for name in names]
+    Run(spark, tmp_path / "given", [spec_of(tmp_path)]).once()
+    assert [spark.conf.get(name, None) for name in names] == before
+    try:
+        Run(None, tmp_path / "own", [spec_of(tmp_path)]).once()
+        own = [path.name for path in (tmp_path / "own" / "state" / "checkpoint").rglob("*") if path.is_file()]
+        assert "0" in own, "Spark wrote its checkpoint there"
+        assert not [name for name in own if name.endswith(".crc")]
+    finally:
+        for name in names:
+            spark.conf.unset(name)
+
+
+def test_an_output_may_be_called_anything(spark, tmp_path):
+    """Computed outputs travel as a struct in Spark SQL text: names are quoted there."""
+    spec = spec_of(tmp_path)
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(f"{spec.a.declare()} {spec.b.declare()}")
+        odd = "it's a \\ name"
+        engine.query("q", f"SELECT a.id + b.id AS `{odd}` FROM a JOIN b ON a.k = b.k WINDOW 1 second")
+        engine.start(once=True)
+        engine.wait()
+        found = engine.results("q").toArrow()
+    assert found.column_names == [odd]
+    assert found.num_rows > 0
+    assert pa.types.is_int64(found.schema.types[0])
