@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.errors import InputError, RunError
+from penstock.lab.breakdown import measure_breakdown
 from penstock.lab.contest import Contest, middle, ratios
 from penstock.lab.latency import ENGINES, SHARES, measure
 from penstock.lab.oracle import true_counts
@@ -192,6 +193,29 @@ def _sustainable(rows: int, directory: Path, console: Console) -> dict[str, floa
         if not runs[0].has_figures:
             raise RunError(f"the rate that {engine} sustains is not known: {runs[0].verdict}")
     return {engine: runs[0].steady_rate for engine, runs in one.runs.items()}
+
+
+@bench.command("breakdown")
+def breakdown(
+    *,
+    queries: Annotated[str, typer.Option(help=f"a query set, one of {', '.join(QUERY_SETS)}")] = "N1",
+    rows: Rows = 4_000_000,
+    directory: Home = Path(".bench"),
+) -> None:
+    """Divide the CPU time of a run of Penstock among Python workers, JVM tasks, compilers and the rest."""
+    console = Console()
+    directory.mkdir(parents=True, exist_ok=True)
+    (chosen,) = query_sets([queries]).values()
+    data = Workload(rows=rows).write(directory)
+    console.log(f"{queries} over {2 * rows:,} rows")
+    found = measure_breakdown(data, chosen, 2 * rows)
+    table = Table("what", "CPU ms for 200,000 rows")
+    per = found.per(200_000)
+    for kind, spent in per.items():
+        table.add_row(kind, f"{spent:,.0f}")
+    table.add_row("all", f"{sum(per.values()):,.0f}", style="bold")
+    console.print(table)
+    console.print(f"{found.rows / found.seconds:,.0f} input rows/s in the second half", highlight=False)
 
 
 @bench.command("strategies")

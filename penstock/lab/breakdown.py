@@ -1,0 +1,126 @@
+"""Where a batch's time goes: the CPU of every process and thread of a run, per 200,000 rows of input.
+
+The kernel counts CPU time by thread, and threads have names; so a run needs no profiler to be divided into the Python
+workers' part, the JVM's tasks, its compilers and the rest.  Only the second half of the input counts.
+
+In:  a workload and a query set.  Out: seconds of CPU by kind of work, and the rows they were spent on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.lab.family import PROC, family_of
+from penstock.lab.workloads import NOOP, as_script
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from penstock.lab.workloads import WindowQuery
+
+WORKERS = "Python workers: sort, join, deliver"
+DRIVER = "driver: describe jobs, commit"
+TASKS = "JVM tasks: read the source, evaluate, hand to Python"
+COMPILING = "JVM: compile"
+COLLECTING = "JVM: collect garbage"
+REST = "JVM: plan, schedule, follow the source"
+ENDED = "processes that have ended"
+
+_KINDS = {
+    "Executor task": TASKS,
+    "C1 Compiler": COMPILING,
+    "C2 Compiler": COMPILING,
+    "GC Thread": COLLECTING,
+    "G1 ": COLLECTING,
+}
+
+
+def kind_of(thread: str) -> str:
+    """Tell from a JVM thread's name, of which the kernel keeps fifteen letters, what it does.
+
+    >>> kind_of("Executor task l"), kind_of("dag-scheduler-e")
+    ('JVM tasks: read the source, evaluate, hand to Python', 'JVM: plan, schedule, follow the source')
+    """
+    return next((kind for start, kind in _KINDS.items() if thread.startswith(start)), REST)
+
+
+def used_by_kind(root: int) -> Counter[str]:
+    """Add up the clock ticks that a process and its descendants have used so far, by kind of work."""
+    used = Counter[str]()
+    for process in family_of(root):
+        try:
+            used.update(_of_process(process, root))
+        except OSError:
+            continue  # it has ended meanwhile
+    return used
+
+
+def _of_process(process: int, root: int) -> Counter[str]:
+    """Divide a process' ticks; those of threads that have ended count as the rest."""
+    place = PROC / str(process)
+    own, ended = _ticks(place / "stat")
+    used = Counter({ENDED: ended})
+    if (place / "comm").read_text().strip() != "java":
+        used[DRIVER if process == root else WORKERS] += own
+        return used
+    for thread in (place / "task").iterdir():
+        used[kind_of((thread / "comm").read_text().strip())] += _ticks(thread / "stat")[0]
+    used[REST] += max(0, own - sum(used.values()) + ended)
+    return used
+
+
+def _ticks(stat: Path) -> tuple[int, int]:
+    """Read the ticks of a process or thread, and those of its children that have ended."""
+    fields = stat.read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """What the second half of a run took: rows, seconds, and CPU seconds by kind of work."""
+
+    rows: int
+    seconds: float
+    cpu: dict[str, float]
+
+    def per(self, rows: int) -> dict[str, float]:
+        """Give the CPU milliseconds that so many rows take, by kind of work, the most first.
+
+        >>> Breakdown(1000, 1.0, {"a": 0.5, "b": 1.0}).per(100)
+        {'b': 100.0, 'a': 50.0}
+        """
+        order = sorted(self.cpu.items(), key=lambda each: -each[1])
+        return {kind: round(spent * 1000 * rows / self.rows, 1) for kind, spent in order}
+
+
+def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> Breakdown:
+    """Run Penstock in this process, as `penstock run --once` does, and divide what it takes."""
+    from penstock.engine.engine import Engine  # noqa: PLC0415 - a picture of figures does without Spark
+    from penstock.engine.session import QUICK_START  # noqa: PLC0415 - see above
+
+    marks: list[tuple[float, int, Counter[str]]] = []
+    state = tempfile.mkdtemp(prefix="penstock-bench-")
+    try:
+        with Engine(state, settings=QUICK_START) as engine:
+            engine.script(as_script(data, queries, NOOP))
+            engine.watch(lambda unit: marks.append((_now(), unit.rows, used_by_kind(os.getpid()))))
+            engine.start(once=True)
+            engine.wait()
+    finally:
+        shutil.rmtree(state)
+    began = next(mark for mark in marks if 2 * mark[1] >= rows)
+    ended = marks[-1]
+    tick = os.sysconf("SC_CLK_TCK")
+    cpu = {kind: (count - began[2][kind]) / tick for kind, count in ended[2].items()}
+    return Breakdown(ended[1] - began[1], ended[0] - began[0], cpu)
+
+
+def _now() -> float:
+    """Read a clock that only goes forward."""
+    return os.times().elapsed

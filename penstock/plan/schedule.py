@@ -1,0 +1,122 @@
+"""Schedulers: which rows are joined next, and how far (paper 2).
+
+Windows of one chain are nested *rings* around a new row's own time.  Rows scan them from the inside outwards, in order
+of arrival, so that at any moment rows wait in front of some rings, older rows never behind younger ones::
+
+    ring            0        1            2                  3
+    window    |-- 1 s --|-- 5 s ----|---- 60 s ----------|------ 600 s --------|
+    waiting        t9        t7,t8                                t3
+
+    LWO   the oldest row, all rings at once: a small window waits for the largest one
+    SWF   the innermost ring that has rows waiting
+    MQT   the rows that serve the most queries per unit of time, by the matrix of paper 2: rows in front of ring i, with
+          older ones in front of ring j, may serve the C queries whose windows end in rings i to k - 1, k <= j,
+          at the cost of those rings
+
+A step that takes time of its own (`overhead`: a Spark job) counts with the rings it scans; so where steps are dear, MQT
+joins rings by itself.
+
+In:  how many queries end in each ring, what a ring costs, and where rows wait.  Out: `Step`s.
+The virtual time of `penstock.lab` and the joiner of `penstock.engine` run this very code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Let the rows that wait in front of ring `first` scan the rings up to, not including, `last`."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rings:
+    """The rings of a chain from the inside: queries whose window ends there, and what scanning one costs.
+
+    >>> rings = Rings((1, 1, 1), (2.0, 1.0, 3.0))
+    >>> rings.throughput(0, 2)
+    (0.6666666666666666, 2)
+    """
+
+    queries: tuple[int, ...]
+    costs: tuple[float, ...]
+    overhead: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse rings that do not go together."""
+        if not self.queries or len(self.queries) != len(self.costs):
+            raise InputError(f"{len(self.queries)} rings of queries and {len(self.costs)} of costs")
+        if min(self.costs) < 0 or self.overhead < 0:
+            raise InputError(f"a ring cannot cost less than nothing: {self.costs}, {self.overhead}")
+
+    def __len__(self) -> int:
+        """Count the rings."""
+        return len(self.queries)
+
+    def throughput(self, first: int, before: int) -> tuple[float, int]:
+        """Give the most queries per unit of time that rows in front of a ring can serve, and the end of that step.
+
+        `before` is the ring in front of which older rows wait: these rows may not overtake them.
+        """
+        best, end = -1.0, first + 1
+        served, cost = 0, self.overhead
+        for last in range(first + 1, before + 1):
+            served += self.queries[last - 1]
+            cost += self.costs[last - 1]
+            rate = served / cost if cost else float("inf") if served else 0.0
+            if rate > best:
+                best, end = rate, last
+        return best, end
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """A policy over some rings, made anew when queries come or go."""
+
+    policy: str
+    rings: Rings
+    matrix: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict, compare=False)
+    """MQT's matrix: the throughput of each partial window, and where it ends."""
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown policy, and work the matrix out."""
+        if self.policy not in POLICIES:
+            raise InputError(f"there is no scheduler {self.policy}: {did_you_mean(self.policy, POLICIES)}")
+        if self.policy == "mqt":
+            for first in range(len(self.rings)):
+                for before in range(first + 1, len(self.rings) + 1):
+                    self.matrix[first, before] = self.rings.throughput(first, before)
+
+    def choose(self, waiting: Sequence[bool]) -> Step | None:
+        """Choose the next step, given in front of which rings rows wait; None if nowhere.
+
+        >>> Scheduler("swf", Rings((1, 1), (1.0, 9.0))).choose([True, True])
+        Step(first=0, last=1)
+        >>> Scheduler("lwo", Rings((1, 1), (1.0, 9.0))).choose([True, False])
+        Step(first=0, last=2)
+        """
+        if len(waiting) != len(self.rings):
+            raise InputError(f"rows wait in front of {len(waiting)} rings, and there are {len(self.rings)}")
+        places = [place for place, some in enumerate(waiting) if some]
+        if not places:
+            return None
+        ends = [*places[1:], len(self.rings)]
+        if self.policy == "swf":
+            return Step(places[0], places[0] + 1)
+        if self.policy == "lwo":  # the oldest rows wait farthest out, and are brought to the end first
+            return Step(places[-1], len(self.rings))
+        first, before = max(zip(places, ends, strict=True), key=lambda each: (self.matrix[each][0], each[0]))
+        return Step(first, self.matrix[first, before][1])
+
+
+POLICIES = ("lwo", "swf", "mqt")
