@@ -265,13 +265,17 @@ def status(
 ) -> None:
     """Say how far a run is, from outside; also after it has ended."""
     from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
-    from penstock.app.show import console, status_view  # noqa: PLC0415
+    from penstock.app.show import console, response_table, status_view  # noqa: PLC0415
 
     found = Found.open(state)
+    now = found.status()
     if form is StatusFormat.json:
-        typer.echo(json.dumps(found.status().to_json(), indent=2))
-    else:
-        console().print(status_view(found.plan, found.status()))
+        typer.echo(json.dumps(now.to_json(), indent=2))
+        return
+    out = console()
+    out.print(status_view(found.plan, now))
+    if responses := response_table(now):
+        out.print(responses)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, did_you_mean
 from penstock.log.files import open_files
 from penstock.plan.build import build_plan
-from penstock.sql.options import strategy_of
+from penstock.sql.options import scheduler_of, strategy_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
 from penstock.sql.streams import FILE_FORMATS
 
@@ -112,20 +112,21 @@ _UNUSED = "this version does not use it; results are the same"
 def _notices(script: Script, plan: Plan) -> Iterator[str]:
     """Go through settings, streams and queries."""
     for name, value in script.settings.items():
-        if name == "scheduler":
-            yield f"scheduler = {value}: this version advances all slices together; results are the same"
-        elif name == "memory" and script.settings.get("strategy") != "auto":
+        if name == "memory" and script.settings.get("strategy") != "auto":
             yield f"memory = {value}: it is for strategy = 'auto', and the strategy is another"
         elif name.startswith("penstock."):
             yield f"{name} = {value}: {_UNUSED}"
+    together = scheduler_of(script.settings) == "lwo"
     for query in plan.queries:
-        yield from _query_notices(query)
+        yield from _query_notices(query, together=together)
 
 
-def _query_notices(query: Query) -> Iterator[str]:
-    """Go through one query's options."""
+def _query_notices(query: Query, *, together: bool) -> Iterator[str]:
+    """Go through one query's options; where all slices advance together, none can lag."""
     for name, value in query.options:
         if name == "order" and value in _HELD_ALIKE:
             yield f"order = {value} of {query.name}: this version holds results as filter-order does; they are the same"
-        elif name != "order":
+        elif name == "max_lag" and together:
+            yield f"max_lag = {value} of {query.name}: with scheduler = 'lwo' no query lags behind another"
+        elif name not in {"order", "max_lag"}:
             yield f"{name} = {value} of {query.name}: {_UNUSED}"

@@ -161,10 +161,40 @@ def progress_line(status: Status, rates: Mapping[str, float]) -> str:
     behind = sum({each.group: each.lag_rows for each in status.queries}.values())
     results = sum(each.results for each in status.queries)
     held, alone = held_rows(status)
+    slowest = max((each.response.p99 for each in status.queries if each.response), default=None)
+    response = "" if slowest is None else f"  response {show_seconds(slowest)}"
     return (
         f"rows in {rows:,} ({sum(rates.values()):,.0f}/s)  results {results:,}  "
-        f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}"
+        f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}{response}"
     )
+
+
+def response_table(status: Status) -> Table | None:
+    """Show how long each query's results took from arrival to release; None if there are none yet."""
+    known = [(each.name, each.response) for each in status.queries if each.response]
+    if not known:
+        return None
+    table = _table("response time")
+    for title in ("average", "half within", "99 % within", "longest"):
+        table.add_column(title, justify="right")
+    for name, each in known:
+        moments = (each.average, each.p50, each.p99, each.longest)
+        table.add_row(name, *(show_seconds(moment) for moment in moments))
+    return table
+
+
+def show_seconds(seconds: float) -> str:
+    """Write a short time.
+
+    >>> show_seconds(0.0423), show_seconds(1.26), show_seconds(600)
+    ('42 ms', '1.3 s', '600 s')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < _LONG else f"{seconds:,.0f} s"
+
+
+_LONG = 100
 
 
 def show_time(micros: int | None) -> str:

@@ -317,12 +317,15 @@ def forebears(group: Group, before: Plan | None) -> list[Group]:
 def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     """Say whether the plan can be changed here: if not, the groups before must catch up first.
 
-    Joins that divide the rows of one log must be equally far, because a change may take a row from one to another, and
-    what one of them holds is vouched for by all.  A query that gets other state must have joined all that came.
+    All slices of a chain must be together, because the next chain may be cut elsewhere.  Joins that divide the rows of
+    one log must be equally far, because a change may take a row from one to another, and what one of them holds is
+    vouched for by all.  A query that gets other state must have joined all that came.
     """
     if before is None:
         return True
     places: dict[tuple[Signature, str, str], set[object]] = {}
+    if any(len(ledger.groups[group.id].stops) > 1 for group in before.groups):
+        return False
     for group in before.groups:
         divided = places.setdefault((group.signature, group.left.id, group.right.id), set())
         divided.add(_place(group, ledger))

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
-from penstock.log.hold import MOST_ROWS, TIMES, sort_by_time, write_hold
+from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, sort_by_time, write_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,6 +74,8 @@ class Delivery:
     """Where the group's table is, empty if no query reads it."""
     state: str = ""
     """Where the state is, which hold files are named from."""
+    arrived: float = 0.0
+    """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
 
 
 class OutputFile:
@@ -157,6 +159,8 @@ class _Made:
     files: dict[str, OutputFile]
     holds: dict[str, _HoldRuns]
     counts: NDArray[np.int64]
+    arrivals: dict[float, NDArray[np.int64]]
+    """The same number, by when the later row of the pair arrived."""
 
 
 def run_delivery(
@@ -167,12 +171,16 @@ def run_delivery(
         {},
         {each.query: _HoldRuns(delivery.state, each.hold) for each in delivery.targets if each.hold},
         np.zeros(delivery.queries, np.int64),
+        {},
     )
     pairs = 0
     for batch in batches:
         if batch.num_rows:
             pairs += batch.num_rows
+            before = made.counts.copy()
             _route(delivery, part, batch, made)
+            arrived = _arrival(batch) or delivery.arrived
+            made.arrivals[arrived] = made.arrivals.get(arrived, 0) + made.counts - before
     for file in made.files.values():
         file.close()
     for runs in made.holds.values():
@@ -180,6 +188,7 @@ def run_delivery(
     summary: dict[str, Any] = {
         "pairs": pairs,
         "results": made.counts.tolist(),
+        "arrivals": [[arrived, counts.tolist()] for arrived, counts in made.arrivals.items()],
         "files": [file.report(query) for query, file in made.files.items() if file.rows],
         "held": {
             query: [asdict(run) for run in runs.made] for query, runs in made.holds.items() if runs.made
@@ -276,7 +285,9 @@ def _output(batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_]) -> p
         arrays = [batch.column(side).field(column) for _, side, column in target.columns]
     if target.hold:
         left, right = batch.column("tl"), batch.column("tr")
-        names, arrays = [*TIMES, *names], [pc.max_element_wise(left, right), left, right, *arrays]
+        arrived = pa.array(np.full(batch.num_rows, _arrival(batch)))
+        names = [*TIMES, *names, ARRIVED]
+        arrays = [pc.max_element_wise(left, right), left, right, *arrays, arrived]
     if not mine.all():
         keep = pa.array(mine)
         arrays = [array.filter(keep) for array in arrays]
@@ -304,6 +315,19 @@ def _write_table(
     kept = [name for name in batch.schema.names if not name.startswith(("o", "t"))]
     rows = batch.select(kept)
     files[""].write(rows if mine.all() else rows.filter(pa.array(mine)))
+
+
+def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:
+    """Note when the later rows of a batch of pairs arrived: they are all of the same two segments."""
+    return batch.replace_schema_metadata({_ARRIVAL: repr(arrived)})
+
+
+def _arrival(batch: pa.RecordBatch) -> float:
+    """Read when the later rows of a batch of pairs arrived; 0 where Spark SQL has dropped the note."""
+    return float((batch.schema.metadata or {}).get(_ARRIVAL, b"0"))
+
+
+_ARRIVAL = b"penstock.arrived"
 
 
 def set_columns(sets: NDArray[np.uint64]) -> dict[str, pa.Array]:

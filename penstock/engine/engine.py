@@ -45,6 +45,7 @@ from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.log.files import LocalFiles
 from penstock.plan.show import plan_text, serving
+from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class Engine:
         joiner.on_failure = self._stop_reading
         joiner.reconsider = self._reconsider
         joiner.on_their_way = self._on_their_way
+        joiner.scheduler = scheduler_of(self._workload.settings)
         joiner.publish_pending()
         clear_staging(self._roots(plan))
         self._store.files.delete_tree("spool")  # all of it was handed over
@@ -295,13 +297,19 @@ class Engine:
             write_empty_results(plan, empty)
             self._get_in_step(plan)
             plan = self._plan = joiner.plan = take_up(self._store, self.spark, plan)
+            joiner.scheduler = scheduler_of(self._workload.settings)
             self._chooser.budget = self._workload.budget
             for ingester in self._ingesters:
                 ingester.follow(plan)
         self._follow_streams(plan, sources)
 
     def _reconsider(self, plan: Plan) -> Plan:
-        """Cut chains elsewhere if what was measured says so; called by the joiner, between two units."""
+        """Cut chains elsewhere if what was measured says so; called by the joiner, between two units.
+
+        Not while outer slices are behind: they would have to catch up first.
+        """
+        if any(len(self._store.ledger.groups[group.id].stops) > 1 for group in plan.groups):
+            return plan
         found = self._chooser.look(plan, self._store.ledger)
         if found is not None:
             cuts, why = found

@@ -10,6 +10,7 @@ In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out:
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -163,6 +164,7 @@ class Ingester:
         before = self.store.ledger.stream(self.stream.name)
         if batch_id <= before.source_batch:
             return
+        arrived = time.time()
         self._prepare(source.sparkSession)
         task = self._task(before)
         rows = ingest_columns_of(source, self.stream, self._log_plans, task.columns())
@@ -181,6 +183,7 @@ class Ingester:
                 "stream": self.stream.name,
                 "state": _as_json(after),
                 "segments": segments,
+                "arrived": arrived,
                 "traffic": {each.log.id: _traffic(each, before, after, parts) for each in self._logs},
                 "times": [each for part in parts for each in part["times"]],
             }

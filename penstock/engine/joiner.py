@@ -3,7 +3,7 @@
 Beside it, Structured Streaming ingests in threads of its own; the two meet only in the journal.  Each turn:
 
     where windows count rows:            seal what the watermarks have passed ──▶ commit
-    for each group behind its streams:   run a unit  ──▶ commit ──▶ publish
+    for each group behind its streams:   run a unit of the slices whose turn it is  ──▶ commit ──▶ publish
     where order was asked for:           release what nothing can come before any more ──▶ commit ──▶ publish
     for each log:                        drop what has ended, rewrite what is worth it ──▶ commit ──▶ delete files
 
@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ from penstock.engine.counting import Counting, sealed_until, spans
 from penstock.engine.deliver import Delivery, Target
 from penstock.engine.jobs import release_job, rewrite_job, seal_job, unit_job
 from penstock.engine.pairs import computed_column, is_computed
-from penstock.engine.release import choose_releases, is_due, last_releases, release_commit
+from penstock.engine.release import choose_releases, delays_of, is_due, last_releases, release_commit
+from penstock.engine.scheduling import Advance, next_advance
 from penstock.engine.sealing import choose_sealings, seal_commit
 from penstock.engine.shape import carries_times, pair_columns, unit_schema
 from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
@@ -36,6 +37,7 @@ from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import publication_to_json, spans_to_json
 from penstock.plan.group import subgroup
+from penstock.sql.options import DEFAULT_SCHEDULER
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ class Joiner(threading.Thread):
         """Asked after each turn whether to go on with this plan."""
         self.on_their_way: Callable[[], set[str]] = set
         """Asked before a turn for the streams that have a batch between source and commit."""
+        self.scheduler = DEFAULT_SCHEDULER
+        """Which slices go first: lwo, swf or mqt."""
         self.watchers: list[Callable[[UnitDone], None]] = []
         self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
         self._hand_over = hand_over
@@ -95,6 +99,7 @@ class Joiner(threading.Thread):
         self._all_in = False
         self._news = True
         self._unit_seconds = 0.0
+        self._overdue: set[str] = set()
 
     def notify(self) -> None:
         """Tell the joiner that there is something new."""
@@ -172,9 +177,10 @@ class Joiner(threading.Thread):
             if state is None or not coming:
                 continue
             names = (group.left.stream, group.right.stream)
+            reached = state.stops[-1][0]
             waits = [
                 name
-                for name, cursor, goal in zip(names, state.cursors[0], _goal(ledger, group), strict=True)
+                for name, cursor, goal in zip(names, reached, _goal(ledger, group), strict=True)
                 if cursor < goal
             ]
             if waits and any(name in coming and name not in waits for name in names):
@@ -193,15 +199,21 @@ class Joiner(threading.Thread):
         )
 
     def _turn(self) -> None:
-        """Bring every query and every group up to its streams, then tidy the logs."""
+        """Bring every query up, let every group take its next step towards its streams, then tidy the logs."""
         with self._turning:
             self._seal()
-            self.bring_up(self.plan.groups)
+            self._catch_up()
+            for group in self.plan.groups:
+                if _is_behind(self.store.ledger, group):
+                    self._advance(group)
             self.release()
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
             self.plan = self.reconsider(self.plan)
+        ledger = self.store.ledger
+        if any(len(ledger.groups[group.id].stops) > 1 for group in self.plan.groups):
+            self.notify()  # outer slices have still to follow
 
     def _seal(self) -> None:
         """Give the rows that the watermarks have passed their final positions, where windows count rows."""
@@ -219,7 +231,7 @@ class Joiner(threading.Thread):
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
         self._catch_up()
         for group in groups:
-            if _is_behind(self.store.ledger, group):
+            while _is_behind(self.store.ledger, group):
                 self._advance(group)
 
     def release(self) -> None:
@@ -264,29 +276,31 @@ class Joiner(threading.Thread):
         return _output_commit(small, unit, reports)
 
     def _advance(self, group: Group) -> None:
-        """Run one unit of all slices of a group together, and commit it."""
+        """Run one unit of the slices whose turn it is, and commit it."""
         started = time.monotonic()
         ledger = self.store.ledger
-        since, until = ledger.groups[group.id].cursors[0], _goal(ledger, group)
+        advance = self._next(ledger, group)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
-        horizon = sealed_until(group, ledger)
-        known = ledger.groups[group.id].watermarks[0]
-        task = self._unit_task(ledger, group, since, until, (known, horizon))
+        known, horizon = ledger.groups[group.id].watermarks[0], sealed_until(group, ledger)
+        task = self._unit_task(ledger, group, advance.since, advance.until, (known, horizon))
+        task = replace(task, levels=advance.runs(group.chain))
         stored = ledger.table(group.id)
         table = f"table/{group.id}/{stored['directory']}" if stored else ""
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
         output = _output_commit(group, unit, reports)
+        output["delays"] = _delays(group, reports)
         self.store.commit(
             {
                 "kind": "unit",
                 "group": group.id,
-                "cursors": [list(until) for _ in group.chain.readers],
-                "watermarks": [horizon, horizon] if group.signature.counted else _watermarks(ledger, group),
+                "cursors": [list(cursor) for cursor in advance.cursors],
+                "watermarks": [horizon, horizon] if group.signature.counted else list(advance.watermarks),
                 "spans": spans_to_json(
                     spans(group, side, ledger, self.store.files, horizon) for side in SIDES
                 ),
                 "rows": sum(each.rows for side in (task.left, task.right) for each in side.new),
                 "seconds": time.monotonic() - started,
+                **({"stations": advance.stations} if len(advance.stations) > 1 else {}),
                 **output,
             }
         )
@@ -299,9 +313,26 @@ class Joiner(threading.Thread):
             except Exception:  # noqa: BLE001 - who watches must not stop the work
                 _log.warning("a watcher of units failed", exc_info=True)
 
+    def _next(self, ledger: Ledger, group: Group) -> Advance:
+        """Choose the slices that advance; all at once where windows count rows."""
+        policy = "lwo" if group.signature.counted else self.scheduler
+        advance = next_advance(group, ledger, policy, _goal(ledger, group))
+        if advance is None:  # only the horizon of windows that count rows has moved
+            until = _goal(ledger, group)
+            state = ledger.groups[group.id]
+            return Advance(tuple(range(len(state.cursors))), until, until, state.cursors, state.stops)
+        if advance.overdue and advance.overdue not in self._overdue:
+            _log.warning(
+                "query %s is behind by more than its max_lag, and is served first: more arrives than can be joined",
+                advance.overdue,
+            )
+        self._overdue = {advance.overdue} - {""}
+        return advance
+
     def _run(self, group: Group, task: UnitTask, unit: str, table: str) -> list[dict[str, Any]]:
         """Run a unit's Spark job."""
-        delivery = self._delivery(group, unit, table)
+        last = max((each.arrived for side in (task.left, task.right) for each in side.new), default=0.0)
+        delivery = replace(self._delivery(group, unit, table), arrived=last)
         computed = [
             computed_column(group, target.number, group.members[target.number])
             for target in delivery.targets
@@ -356,7 +387,10 @@ class Joiner(threading.Thread):
         layouts = {number: ledger.layouts[log.id][number] for number in {each.layout for each in known}}
         return SideTask(
             old=tuple(Stretch(each.name, first, last, each.layout, each.rows) for each, first, last in old),
-            new=tuple(Stretch(each.name, first, last, each.layout, each.rows) for each, first, last in new),
+            new=tuple(
+                Stretch(each.name, first, last, each.layout, each.rows, each.arrived)
+                for each, first, last in new
+            ),
             columns=tuple((name, types[name]) for name in pair_columns(group, side)),
             masks={
                 number: group.masks_under(side, layout.columns, layout.predicates)
@@ -440,11 +474,6 @@ def _is_behind(ledger: Ledger, group: Group) -> bool:
     return group.signature.counted and state.watermarks[0] != sealed_until(group, ledger)
 
 
-def _watermarks(ledger: Ledger, group: Group) -> list[int | None]:
-    """Give how far the two streams of a group are."""
-    return [ledger.stream(log.stream).watermark for log in group.logs]
-
-
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:
     """Describe one query's delivery."""
     in_table = query.sink.kind == "table" and not query.ordered
@@ -476,6 +505,17 @@ def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> di
         "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],
         "held": _held_together(report["held"] for report in reports),
     }
+
+
+def _delays(group: Group, reports: list[dict[str, Any]]) -> dict[str, list[tuple[float, int]]]:
+    """Say how long each query's results of a unit took; those that are held are counted when they are released."""
+    now = time.time()
+    found: dict[str, list[tuple[float, int]]] = {}
+    for number, member in enumerate(group.members):
+        arrivals = [(at, counts[number]) for report in reports for at, counts in report["arrivals"]]
+        if delays := delays_of(arrivals, now):
+            found[member.query.name] = delays
+    return found
 
 
 def _together(outputs: Iterable[dict[str, Any]]) -> dict[str, Any]:

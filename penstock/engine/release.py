@@ -17,21 +17,36 @@ In:  the plan and the ledger.  Out: `Release`, one task each, and the ``release`
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from penstock.engine.deliver import OutputFile
 from penstock.engine.sinks import SPOOLED, publications, sink_root
-from penstock.log.hold import TIMES, choose_merges, hold_folder, in_order, read_hold, rest_of, write_hold
+from penstock.log.hold import (
+    ARRIVED,
+    TIMES,
+    choose_merges,
+    hold_folder,
+    in_order,
+    read_hold,
+    rest_of,
+    write_hold,
+)
 from penstock.log.ledger import publication_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from penstock.log.files import Files
     from penstock.log.hold import Held
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
+    from penstock.plan.group import Group
     from penstock.sql.query import Query
 
 
@@ -56,9 +71,18 @@ class Release:
 
 def horizon(plan: Plan, ledger: Ledger, query: str) -> int | None:
     """Give the time below which a query has all its pairs, whichever groups they come from; None if there is none."""
-    states = [ledger.groups.get(group.id) for group, _, _ in plan.places(query)]
-    marks = [mark for state in states for mark in (state.watermarks if state else (None,))]
+    marks = [
+        mark for group, _, member in plan.places(query) for mark in _marks(group, member.query.name, ledger)
+    ]
     return None if None in marks else min(mark for mark in marks if mark is not None)
+
+
+def _marks(group: Group, query: str, ledger: Ledger) -> tuple[int | None, int | None]:
+    """Give the watermarks of the slowest slice that a query reads: those farther out do not concern it."""
+    state = ledger.groups.get(group.id)
+    if state is None:
+        return None, None
+    return state.marks(place for place, readers in enumerate(group.chain.readers) if query in readers)
 
 
 def choose_releases(plan: Plan, ledger: Ledger, files: Files) -> list[Release]:
@@ -134,15 +158,33 @@ def run_release(files: Files, release: Release) -> dict[str, Any]:
 def _write_due(files: Files, release: Release) -> dict[str, Any]:
     """Write what is due as one file in order, or only count it."""
     first = min((each.min_t for each in release.due), default=release.until)
+    arrivals = Counter[float]()
     if not release.root:
-        due = (run for each in release.due for run in read_hold(files, each, first, release.until))
-        return {"results": sum(run.num_rows for run in due), "files": []}
+        for run in (run for each in release.due for run in read_hold(files, each, first, release.until)):
+            arrivals.update(_arrivals(run.column(ARRIVED)))
+        return {"results": arrivals.total(), "arrivals": list(arrivals.items()), "files": []}
     out = OutputFile(release.root, release.final, release.compression)
     for table in in_order(files, release.due, first, release.until):
-        for batch in table.drop_columns(list(TIMES)).to_batches():
+        arrivals.update(_arrivals(table.column(ARRIVED)))
+        for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches():
             out.write(batch)
     out.close()
-    return {"results": out.rows, "files": [out.report(release.query)] if out.rows else []}
+    written = [out.report(release.query)] if out.rows else []
+    return {"results": out.rows, "arrivals": list(arrivals.items()), "files": written}
+
+
+def _arrivals(column: pa.Array | pa.ChunkedArray) -> dict[float, int]:
+    """Count results by when the later of their rows arrived."""
+    return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}
+
+
+def delays_of(arrivals: Iterable[tuple[float, int]], now: float) -> list[tuple[float, int]]:
+    """Say how long results took until now; those whose arrival is not known do not count.
+
+    >>> delays_of([(100.0, 3), (0.0, 5)], now=101.5)
+    [(1.5, 3)]
+    """
+    return [(now - arrived, count) for arrived, count in arrivals if arrived and count]
 
 
 def release_commit(
@@ -157,6 +199,7 @@ def release_commit(
         "kind": "release",
         "until": {each.query: each.until for each in releases},
         "results": {query: report["results"] for query, report in done if report["results"]},
+        "delays": {query: delays_of(report["arrivals"], time.time()) for query, report in done},
         "gone": {query: report["gone"] for query, report in done},
         "held": {query: report["held"] for query, report in done},
         "publish": [publication_to_json(each) for each in publications(unit, output, spooled)],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.log.files import Files
     from penstock.log.ledger import Layout, Ledger
     from penstock.log.segment import Segment
+    from penstock.log.tally import Delays
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Side
@@ -65,6 +66,19 @@ class SliceStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Response:
+    """Seconds from the arrival of a result's second row, when Spark handed its batch over, to the result's release.
+
+    The last fifty units or so count; `longest` is the most there ever was.
+    """
+
+    average: float
+    p50: float
+    p99: float
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
 class QueryStatus:
     """One query: its (first) group, its results so far, and how many ingested rows it has not seen yet.
 
@@ -78,6 +92,8 @@ class QueryStatus:
     lag_rows: int
     complete_from: int | None = None
     held: int = 0
+    response: Response | None = None
+    """How long its results took lately; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +140,20 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
                 max(lag_rows(group, ledger) for group, _, _ in plan.places(query.name)),
                 ledger.query(query.name).complete_from,
                 ledger.hold(query.name).rows,
+                _response(ledger.query(query.name).delays),
             )
             for query in plan.queries
         ),
         strategy=plan.strategy,
         changes=ledger.changes,
     )
+
+
+def _response(delays: Delays) -> Response | None:
+    """Sum up how long a query's results took."""
+    if not delays.seen:
+        return None
+    return Response(delays.average, delays.within(0.5), delays.within(0.99), delays.longest)
 
 
 def look_at(ledger: Callable[[], Ledger], files: Files) -> Status:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.deliver import set_columns
+from penstock.engine.deliver import set_columns, with_arrival
 from penstock.join.compare import Check, with_near_columns
 from penstock.join.divide import Division
 from penstock.join.equality import with_equal_keys
@@ -52,6 +52,8 @@ class Stretch:
     max_t: int
     layout: int = 0
     rows: int = 0
+    arrived: float = 0.0
+    """When its batch arrived, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,19 @@ class UnitTask:
     """Set where windows count rows."""
     timed: bool = False
     """Whether pairs carry their rows' event times, because some query wants its results in order."""
+    levels: tuple[tuple[int, int], ...] = ()
+    """The levels that the unit joins, as runs ``[first, last)``; none given: all.  Windows that count rows have all."""
 
-    def axis(self) -> TimeAxis | CountAxis:
-        """Give the cuts of the chain, and the queries that read each slice, as the probe takes them."""
+    def axes(self) -> list[TimeAxis | CountAxis]:
+        """Give the cuts of each run of the chain, and the queries that read each level, as the probe takes them."""
         sets = to_words(self.level_sets, self.queries)
         if self.counting is not None:
-            return self.counting.axis(self.files, self.cuts, sets)
-        return TimeAxis(sets, np.array(self.cuts, np.int64), self.narrow)
+            return [self.counting.axis(self.files, self.cuts, sets)]
+        cuts = np.array(self.cuts, np.int64)
+        runs = self.levels or ((0, len(self.cuts) - 1),)
+        return [
+            TimeAxis(sets[first:last], cuts[first : last + 1], self.narrow, first) for first, last in runs
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +121,16 @@ class _Portion:
 
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yield the pairs of some shares."""
+    """Yield the pairs of some shares, run of levels by run of levels."""
+    shares = list(parts)
+    for axis in task.axes():
+        yield from _probe_run(task, axis, shares)
+
+
+def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the pairs of one run of levels."""
     left, right = task.left, task.right
     # A segment that can meet nothing new is not even opened.
-    axis = task.axis()
     old_left_near = [
         each for each in left.old if any(axis.can_meet(new, each, batch_is_left=False) for new in right.new)
     ]
@@ -158,6 +172,8 @@ class TimeAxis:
     sets: NDArray[np.uint64]
     cuts: NDArray[np.int64]
     narrow: bool = True
+    first: int = 0
+    """The level of the first slice: not 0 where only outer slices are joined."""
 
     def can_meet(self, batch: Stretch, state: Stretch, *, batch_is_left: bool) -> bool:
         """Say whether any pair of two segments can fall in the chain, by the times they span.
@@ -181,7 +197,8 @@ class TimeAxis:
         wanted: Wanted | None,
     ) -> Iterator[Pairs]:
         """Yield the pairs of two segments' rows."""
-        return probe(mine, theirs, self.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=self.narrow)
+        found = probe(mine, theirs, self.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=self.narrow)
+        return (each.lifted(self.first) for each in found) if self.first else found
 
 
 def _pairs(
@@ -203,7 +220,9 @@ def _pairs(
         equal = _check_keys(placed, batch.segment, state.segment)
         tested = _check_columns(task, equal, left.segment, right.segment, batch_is_left=batch_is_left)
         if len(tested):
-            yield _record_batch(task, tested, left.segment, right.segment, batch_is_left=batch_is_left)
+            arrived = max(left.stretch.arrived, right.stretch.arrived)
+            made = _record_batch(task, tested, left.segment, right.segment, batch_is_left=batch_is_left)
+            yield with_arrival(made, arrived)
 
 
 def _check_keys(found: Pairs, batch: SegmentRows, state: SegmentRows) -> Pairs:

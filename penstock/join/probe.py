@@ -93,6 +93,10 @@ class Pairs:
         """Give row numbers in the whole segments, of which batch and state were these parts."""
         return Pairs(_places(self.batch, batch), _places(self.state, state), self.level, self.sets)
 
+    def lifted(self, by: int) -> Pairs:
+        """Give levels in the whole chain, of which a run beginning at this level was probed."""
+        return Pairs(self.batch, self.state, self.level + np.int16(by), self.sets)
+
     def only(self, these: NDArray[np.bool_]) -> Pairs:
         """Keep some of the pairs."""
         sets = None if self.sets is None else self.sets[these]

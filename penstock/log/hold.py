@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 TIME, LEFT, RIGHT = "penstock.t", "penstock.l", "penstock.r"
 TIMES = (TIME, LEFT, RIGHT)
 
+ARRIVED = "penstock.a"
+"""When the later of a pair's rows had arrived, in seconds since the epoch: the last column of a hold file."""
+
 FAN = 8
 """How many hold files of one generation become one of the next."""
 

@@ -27,7 +27,7 @@ from penstock.errors import RunError
 from penstock.log.hold import Held, Hold
 from penstock.log.roll import Roll
 from penstock.log.segment import Segment
-from penstock.log.tally import Effort, Fit, Traffic
+from penstock.log.tally import Delays, Effort, Fit, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,6 +37,9 @@ MOST_CHANGES = 32
 
 Json = dict[str, Any]
 Cursor = tuple[int, int]
+
+Station = tuple[Cursor, tuple[int | None, int | None]]
+"""A cursor, and the watermarks of both streams when the batches up to it were all there were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,9 @@ class GroupState:
     still to be joined is older.  (The streams' own watermarks may be ahead, by batches not joined yet.)  Where windows
     count rows, both are the horizon below which all is joined, and `spans` say for each side how far back of it so many
     rows reach in time.
+
+    Slices may be at different cursors, the inner ones ahead.  `stations` are those cursors with the watermarks that go
+    with them, the slowest first, and `watermarks` are the slowest ones'.  There are none where all slices are together.
     """
 
     cursors: tuple[Cursor, ...]
@@ -78,6 +84,17 @@ class GroupState:
     mixed: bool = False
     effort: Effort = field(default_factory=Effort)
     spans: tuple[Mapping[int, int], Mapping[int, int]] = field(default_factory=lambda: ({}, {}))
+    stations: tuple[Station, ...] = ()
+
+    @property
+    def stops(self) -> tuple[Station, ...]:
+        """Give the cursors at which slices are, with their watermarks, the slowest first."""
+        return self.stations or ((self.cursors[0], self.watermarks),)
+
+    def marks(self, places: Iterable[int]) -> tuple[int | None, int | None]:
+        """Give the watermarks of the slowest of some slices."""
+        behind = {self.cursors[place] for place in places}
+        return next(marks for cursor, marks in self.stops if cursor in behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +120,7 @@ class QueryState:
     floors: tuple[int | None, int | None] = (None, None)
     complete_from: int | None = None
     born: int = 0
+    delays: Delays = field(default_factory=Delays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +302,13 @@ def _group_state(data: Json) -> GroupState:
         data["mixed"],
         Effort(**data.get("effort", {})),
         _spans(data.get("spans", ((), ()))),
+        _stations(data.get("stations", ())),
     )
+
+
+def _stations(data: Iterable[Any]) -> tuple[Station, ...]:
+    """Read the cursors that slices are at."""
+    return tuple(((int(i), int(j)), (left, right)) for (i, j), (left, right) in data)
 
 
 def _spans(data: Iterable[Iterable[tuple[int, int]]]) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -301,7 +325,19 @@ def spans_to_json(spans: Iterable[Mapping[int, int]]) -> list[list[list[int]]]:
 def _query_state(data: Json) -> QueryState:
     """Read one query's state."""
     backfill = tuple(data["backfill"]) if data["backfill"] else None
-    return QueryState(data["results"], backfill, tuple(data["floors"]), data["complete_from"], data["born"])
+    delays = data.get("delays", {})
+    return QueryState(
+        data["results"],
+        backfill,
+        tuple(data["floors"]),
+        data["complete_from"],
+        data["born"],
+        Delays(
+            {int(bucket): count for bucket, count in delays.get("counts", {}).items()},
+            delays.get("seconds", 0.0),
+            delays.get("longest", 0.0),
+        ),
+    )
 
 
 def _backfill(ledger: Ledger, commit: Json) -> Ledger:
@@ -317,6 +353,8 @@ def _delivered(ledger: Ledger, commit: Json) -> Ledger:
     queries, holds = dict(ledger.queries), dict(ledger.holds)
     for name, count in commit["results"].items():
         queries[name] = replace(ledger.query(name), results=ledger.query(name).results + count)
+    for name, delays in commit.get("delays", {}).items():
+        queries[name] = replace(queries[name], delays=queries[name].delays.then(delays))
     for name, added in commit.get("held", {}).items():
         holds[name] = replace(ledger.hold(name), files=ledger.hold(name).files + _held(added))
     pending = ledger.pending + tuple(publication_from_json(each) for each in commit["publish"])
@@ -342,7 +380,8 @@ def _batch(ledger: Ledger, commit: Json) -> Ledger:
     stream, state = commit["stream"], StreamState(**commit["state"])
     logs = dict(ledger.logs)
     for log, added in commit["segments"].items():
-        logs[log] = logs.get(log, ()) + tuple(Segment.from_json(each) for each in added)
+        arrived = (replace(Segment.from_json(each), arrived=commit.get("arrived", 0.0)) for each in added)
+        logs[log] = (*logs.get(log, ()), *arrived)
     traffic = dict(ledger.traffic)
     for log, batch in commit.get("traffic", {}).items():
         traffic[log] = traffic.get(log, Traffic(batch["layout"])).then(batch)
@@ -380,11 +419,20 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
         spans=_spans(commit.get("spans", ((), ()))),
         units=group.units + 1,
         pairs=group.pairs + pairs,
-        effort=group.effort.then(micros, rows, pairs, seconds) if micros else group.effort,
+        stations=_stations(commit.get("stations", ())),
+        effort=_exerted(group.effort, commit, micros),
     )
     fit = ledger.unit_fit.then((1, rows, pairs), seconds) if rows else ledger.unit_fit
     moved = replace(ledger, groups={**ledger.groups, commit["group"]: advanced}, unit_fit=fit)
     return _delivered(moved, commit)
+
+
+def _exerted(effort: Effort, commit: Json, micros: float) -> Effort:
+    """Count a unit's work; one of a few slices only adds to that of the unit which brings the last slice along."""
+    rows, pairs, seconds = commit.get("rows", 0), commit["pairs"], commit.get("seconds", 0.0)
+    if micros:
+        return effort.then(micros, rows, pairs, seconds)
+    return effort.plus(pairs, seconds) if "stations" in commit else effort
 
 
 def _advance(before: Iterable[int | None], after: Iterable[int | None]) -> float:

@@ -74,6 +74,8 @@ class Segment:
     patterns: tuple[PatternCount, ...] = ()
     layout: int = 0
     """Which of its log's layouts it was written by: what columns it has, and what its predicate bits mean."""
+    arrived: float = 0.0
+    """When Spark handed its batch over, in seconds since the epoch; 0 for a merged one, whose pairs are all found."""
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""

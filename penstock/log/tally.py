@@ -8,7 +8,9 @@ In:  what a commit reports.  Out: rates, shares and averages, for `penstock.engi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,6 +78,77 @@ class Effort:
             FADE * self.pairs + pairs,
             FADE * self.seconds + seconds,
         )
+
+    def plus(self, pairs: int, seconds: float) -> Effort:
+        """Add to what the units so far have done."""
+        return replace(self, pairs=self.pairs + pairs, seconds=self.seconds + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long results took from the arrival of their second row to their release, in seconds; the past fades.
+
+    `counts` has for each bucket of a logarithmic scale how many results fell into it.
+
+    >>> delays = Delays().then([(0.5, 98), (4.0, 2)])
+    >>> round(delays.average, 2), delays.longest, delays.within(0.5) < 0.6, delays.within(0.99) > 3
+    (0.57, 4.0, True, True)
+    """
+
+    counts: Mapping[int, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    longest: float = 0.0
+
+    def then(self, delays: Iterable[tuple[float, int]]) -> Delays:
+        """Add what a unit or a release has brought: seconds, and the number of results that took so long."""
+        mine = [(max(0.0, seconds), count) for seconds, count in delays if count]
+        if not mine:
+            return self
+        counts = Counter({bucket: FADE_OF_DELAYS * count for bucket, count in self.counts.items()})
+        for seconds, count in mine:
+            counts[_bucket(seconds)] += count
+        return Delays(
+            {bucket: count for bucket, count in sorted(counts.items()) if count > LEAST_OF_DELAYS},
+            FADE_OF_DELAYS * self.seconds + sum(seconds * count for seconds, count in mine),
+            max(self.longest, *(seconds for seconds, _ in mine)),
+        )
+
+    @property
+    def seen(self) -> float:
+        """Count the results that have not faded."""
+        return sum(self.counts.values())
+
+    @property
+    def average(self) -> float:
+        """Give the mean delay in seconds; 0 if nothing was seen."""
+        return self.seconds / self.seen if self.seen else 0.0
+
+    def within(self, share: float) -> float:
+        """Give the seconds within which this share of the results came: the middle of its bucket, 0 if none came."""
+        passed = 0.0
+        for bucket, count in self.counts.items():
+            passed += count
+            if passed >= share * self.seen:
+                return min(self.longest, FINEST * math.pow(STEP, bucket + 0.5))
+        return 0.0
+
+
+FADE_OF_DELAYS = 0.98
+"""What is left of the delays of a unit when the next one has come: about the last fifty count."""
+
+LEAST_OF_DELAYS = 0.01
+
+FINEST, STEP = 0.001, 2**0.25
+"""The scale of delays: from a millisecond on, each bucket ends 19 % above the one before."""
+
+
+def _bucket(seconds: float) -> int:
+    """Find the bucket of a delay.
+
+    >>> _bucket(0.0), _bucket(0.001), _bucket(1.0)
+    (0, 0, 39)
+    """
+    return max(0, int(math.log(seconds / FINEST, STEP))) if seconds > FINEST else 0
 
 
 @dataclass(frozen=True, slots=True)

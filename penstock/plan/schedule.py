@@ -63,8 +63,8 @@ class Rings:
         """Count the rings."""
         return len(self.queries)
 
-    def throughput(self, first: int, before: int) -> tuple[float, int]:
-        """Give the most queries per unit of time that rows in front of a ring can serve, and the end of that step.
+    def throughput(self, first: int, before: int, rows: float = 1) -> tuple[float, int]:
+        """Give the most queries per unit of time that so many rows before a ring can serve, and the end of that step.
 
         `before` is the ring in front of which older rows wait: these rows may not overtake them.
         """
@@ -72,11 +72,19 @@ class Rings:
         served, cost = 0, self.overhead
         for last in range(first + 1, before + 1):
             served += self.queries[last - 1]
-            cost += self.costs[last - 1]
+            cost += rows * self.costs[last - 1]
             rate = served / cost if cost else float("inf") if served else 0.0
             if rate > best:
                 best, end = rate, last
         return best, end
+
+    def cost(self, step: Step, rows: float = 1) -> float:
+        """Give what a step of so many rows costs.
+
+        >>> Rings((1, 1), (2.0, 3.0), overhead=1.0).cost(Step(0, 2), 10)
+        51.0
+        """
+        return self.overhead + rows * sum(self.costs[step.first : step.last])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +105,10 @@ class Scheduler:
                 for before in range(first + 1, len(self.rings) + 1):
                     self.matrix[first, before] = self.rings.throughput(first, before)
 
-    def choose(self, waiting: Sequence[bool]) -> Step | None:
-        """Choose the next step, given in front of which rings rows wait; None if nowhere.
+    def choose(self, waiting: Sequence[float]) -> Step | None:
+        """Choose the next step, given how many rows wait in front of each ring; None if nowhere any.
+
+        A row at a time, MQT goes by its matrix; many rows at a time, by what all of them cost.
 
         >>> Scheduler("swf", Rings((1, 1), (1.0, 9.0))).choose([True, True])
         Step(first=0, last=1)

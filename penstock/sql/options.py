@@ -151,6 +151,14 @@ def check_value(name: str, value: str) -> None:
         check_duration(name, value)
 
 
+DEFAULT_SCHEDULER = "lwo"
+
+
+def scheduler_of(settings: Mapping[str, str]) -> str:
+    """Give the scheduler that settings ask for."""
+    return settings.get("scheduler", DEFAULT_SCHEDULER).lower()
+
+
 def strategy_of(settings: Mapping[str, str]) -> str:
     """Give the way in which queries share."""
     return settings.get("strategy", "mem-opt").lower()

@@ -125,9 +125,15 @@ def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp
     script.write_text(changed + "SET memory = '2 GiB'; SET strategy = 'cpu-opt'; SET scheduler = 'mqt';")
     assert load(script).notices == (
         "memory = 2 gib: it is for strategy = 'auto', and the strategy is another",
-        "scheduler = mqt: this version advances all slices together; results are the same",
         "order = adaptive of ice: this version holds results as filter-order does; they are the same",
     )
+    lagging = text.replace("path = 'out/ice'", "path = 'out/ice', max_lag = '5 s'")
+    script.write_text(lagging)
+    assert load(script).notices == (
+        "max_lag = 5 s of ice: with scheduler = 'lwo' no query lags behind another",
+    )
+    script.write_text(lagging + "SET scheduler = 'swf';")
+    assert load(script).notices == ()
 
 
 @pytest.mark.parametrize(

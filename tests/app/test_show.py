@@ -13,8 +13,15 @@ from penstock.app.demo import closing, run_demo
 from penstock.app.demo_data import QUERIES, Readings, make_readings, script_text
 from penstock.app.draw import chain_drawing
 from penstock.app.load import load
-from penstock.app.show import progress_line, savings, status_view
-from penstock.engine.status import GroupStatus, QueryStatus, SliceStatus, Status, StreamStatus
+from penstock.app.show import progress_line, response_table, savings, status_view
+from penstock.engine.status import (
+    GroupStatus,
+    QueryStatus,
+    Response,
+    SliceStatus,
+    Status,
+    StreamStatus,
+)
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -86,6 +93,15 @@ def test_rows_behind_are_counted_once_for_a_group():
     assert progress_line(STATUS, {"L": 2, "R": 3}) == (
         "rows in 900 (5/s)  results 1,200  state 100 rows (unshared 250)  rows behind 7"
     )
+
+
+def test_response_times_are_shown_where_there_are_any():
+    assert response_table(STATUS) is None
+    near, far = STATUS.queries
+    status = replace(STATUS, queries=(near, replace(far, response=Response(0.25, 0.2, 1.5, 400.0))))
+    assert shown(response_table(status))[-1] == ["far", "250", "ms", "200", "ms", "1.5", "s", "400", "s"]
+    assert progress_line(status, {}).endswith("rows behind 7  response 1.5 s")
+    assert status.to_json()["queries"][1]["response"]["p99"] == 1.5
 
 
 def test_a_chain_that_differs_by_side_is_drawn_for_each(plan):

@@ -162,6 +162,8 @@ class World:
         self.breaks: dict[str, list[int]] = {}
         """After how many results a query's sequence began anew."""
         self.row_times: dict[int, int] = {}
+        self.now = 0.0
+        """When batches arrive, in seconds since the epoch; 0: nobody knows."""
         self.plan: Plan | None = None
         self.plan = self._planned(queries)
         self.joiner = Joiner(
@@ -289,6 +291,7 @@ class World:
                 "segments": segments,
                 "traffic": traffic,
                 "times": [each for part in parts for each in part["times"]],
+                "arrived": self.now,
             }
         )
         self.sources[stream].take(rows, horizon)
@@ -321,6 +324,12 @@ class World:
 
     def turn(self) -> None:
         """Let the joiner join, publish and tidy all there is."""
+        self.step()
+        while any(len(self.ledger.groups[group.id].stops) > 1 for group in self.plan.groups):
+            self.step()
+
+    def step(self) -> None:
+        """Let the joiner take one turn: the slices whose turn it is advance, the others stay behind."""
         with self._without_spark():
             self.joiner._turn()
 

@@ -1,0 +1,212 @@
+"""Scheduling: which slices of a group advance next, and how far (paper 2, on cursors instead of rows).
+
+A slice's cursor says what it has joined; the inner slices of a chain may be ahead of the outer ones, never behind.  The
+cursors at which slices are make *stations*, from the slowest to the newest; rows between two stations wait in front of
+the ring of slices that stands at the first of them::
+
+    batches ingested        ...  7   8   9   10  11
+    ring 0  (1 s)                                 ^ 11
+    ring 1  (1 min)                      ^ 9            waiting: batches 9 and 10
+    ring 2  (1 h)                ^ 7                    waiting: batches 7 and 8
+
+`penstock.plan.schedule` chooses.  What a ring costs is known from the chain and from what units have found so far; a
+unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it takes no more of the waiting
+batches than can be joined in `QUANTUM` seconds, but one station at least.
+
+In:  the group and the ledger.  Out: an `Advance`, run by the joiner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from penstock.engine.measure import prices_of
+from penstock.plan.schedule import Rings, Scheduler, Step
+from penstock.sql.interval import parse_duration
+from penstock.sql.query import SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.log.ledger import Cursor, GroupState, Ledger, Station
+    from penstock.plan.chain import Chain
+    from penstock.plan.group import Group
+
+QUANTUM = 1.0
+"""Seconds that a unit of outer slices should take at most."""
+
+MOST = 12
+"""Steps that a chain is scanned in at most: more would cost more in jobs than they save in waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What a unit does: slices that go from one cursor to another, and where all slices of the group are then."""
+
+    places: tuple[int, ...]
+    since: Cursor
+    until: Cursor
+    cursors: tuple[Cursor, ...]
+    stations: tuple[Station, ...]
+    overdue: str = ""
+    """The query that has waited longer than it may, if that is why."""
+
+    @property
+    def watermarks(self) -> tuple[int | None, int | None]:
+        """Give the watermarks of the slowest slice."""
+        return self.stations[0][1]
+
+    def runs(self, chain: Chain) -> tuple[tuple[int, int], ...]:
+        """Give the levels of the slices that advance, as runs ``[first, last)``."""
+        runs: list[tuple[int, int]] = []
+        for place in sorted(self.places):
+            first, last = (chain.bounds.index(cut) for cut in chain.cuts[place : place + 2])
+            if runs and runs[-1][1] == first:
+                runs[-1] = (runs[-1][0], last)
+            else:
+                runs.append((first, last))
+        return tuple(runs)
+
+
+def rings_of(chain: Chain) -> list[tuple[int, ...]]:
+    """Sort the slices of a chain by how far out they end, both sides together.
+
+    >>> from penstock.plan.chain import Chain
+    >>> from penstock.sql.query import Range
+    >>> rings_of(Chain.from_windows({"q1": Range.window(10, 10), "q2": Range.window(60, 60)}))
+    [(1, 2), (0, 3)]
+    """
+    ends = [piece.ages[1] for piece in chain.slices]
+    return [tuple(place for place, each in enumerate(ends) if each == end) for end in sorted(set(ends))]
+
+
+def next_advance(group: Group, ledger: Ledger, policy: str, goal: Cursor) -> Advance | None:
+    """Choose what a group does next; None if all of it has joined all that was ingested."""
+    outlook = _Outlook.of(group, ledger, goal)
+    if not any(outlook.stands):
+        return None
+    late = outlook.overdue()
+    return outlook.advance("lwo" if late else policy, late)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlook:
+    """Where the rings of a group stand, and what lies before them."""
+
+    group: Group
+    ledger: Ledger
+    rings: list[tuple[int, ...]]
+    stops: tuple[Station, ...]
+    """The stations, and the goal as the last of them."""
+    at: list[int]
+    """For each ring, the number of the station it stands at."""
+
+    @classmethod
+    def of(cls, group: Group, ledger: Ledger, goal: Cursor) -> _Outlook:
+        """Look at a group that may go as far as `goal`."""
+        state = ledger.groups[group.id]
+        left, right = (ledger.stream(log.stream).watermark for log in group.logs)
+        stops = state.stops if state.stops[-1][0] == goal else (*state.stops, (goal, (left, right)))
+        numbers = {cursor: number for number, (cursor, _) in enumerate(stops)}
+        rings = rings_of(group.chain)
+        return cls(group, ledger, rings, stops, [numbers[state.cursors[ring[0]]] for ring in rings])
+
+    @property
+    def state(self) -> GroupState:
+        """Give what is known of the group."""
+        return self.ledger.groups[self.group.id]
+
+    def ahead(self, ring: int) -> int:
+        """Give the number of the station up to which a ring may go: that of the next inner one, or the goal."""
+        return self.at[ring - 1] if ring else len(self.stops) - 1
+
+    @property
+    def stands(self) -> list[bool]:
+        """Say of each ring whether rows wait in front of it."""
+        return [here < self.ahead(ring) for ring, here in enumerate(self.at)]
+
+    def rows(self, since: int, until: int) -> int:
+        """Count the rows of both streams between two stations."""
+        first, last = self.stops[since][0], self.stops[until][0]
+        return sum(
+            each.rows
+            for place, side in enumerate(SIDES)
+            for each in self.ledger.segments(self.group.log(side).id)
+            if first[place] <= each.last < last[place]
+        )
+
+    def costs(self) -> list[float]:
+        """Give the seconds that a row takes in each ring: its share of what a row takes, and the pairs it finds."""
+        slices = self.group.chain.slices
+        widths = [max(slices[place].ages[1] - slices[place].ages[0] for place in ring) for ring in self.rings]
+        prices, effort = prices_of(self.ledger), self.state.effort
+        pairs = effort.pairs / effort.rows if effort.rows else 1.0
+        whole = sum(widths)
+        return [prices.row / len(widths) + prices.pair * pairs * width / whole for width in widths]
+
+    def rungs(self, costs: Sequence[float]) -> list[range]:
+        """Put rings together that rows may scan together, where one alone costs less than a unit by itself."""
+        effort = self.state.effort
+        usual = effort.rows / effort.units if effort.units else 1.0
+        least = max(prices_of(self.ledger).unit, sum(costs) * usual / MOST)
+        starts, spent = [0], costs[0] * usual
+        for ring in range(1, len(costs)):
+            if self.stands[ring] or spent >= least:
+                starts.append(ring)
+                spent = 0.0
+            spent += costs[ring] * usual
+        return [range(first, last) for first, last in pairwise([*starts, len(costs)])]
+
+    def advance(self, policy: str, late: str) -> Advance:
+        """Let the scheduler choose, and say what its choice means for slices and cursors."""
+        costs = self.costs()
+        rungs = self.rungs(costs)
+        ends = [self._outermost(member.query.name) for member in self.group.members]
+        priced = Rings(
+            tuple(sum(end in rung for end in ends) for rung in rungs),
+            tuple(sum(costs[ring] for ring in rung) for rung in rungs),
+            prices_of(self.ledger).unit,
+        )
+        step = Scheduler(policy, priced).choose([self._waiting(rung[0]) for rung in rungs])
+        assert step is not None  # noqa: S101 - rows wait somewhere
+        first = rungs[step.first][0]
+        moved = {place for ring in range(first, rungs[step.last - 1][-1] + 1) for place in self.rings[ring]}
+        until = self.stops[self._target(first, priced, step)][0]
+        cursors = tuple(until if place in moved else each for place, each in enumerate(self.state.cursors))
+        kept = tuple(stop for stop in self.stops if stop[0] in set(cursors))
+        return Advance(tuple(sorted(moved)), self.stops[self.at[first]][0], until, cursors, kept, late)
+
+    def _waiting(self, ring: int) -> float:
+        """Count the rows in front of a ring; a batch without rows is to be passed too."""
+        return max(1.0, float(self.rows(self.at[ring], self.ahead(ring)))) if self.stands[ring] else 0.0
+
+    def _outermost(self, query: str) -> int:
+        """Find the outermost ring that a query reads."""
+        readers = self.group.chain.readers
+        return max(n for n, ring in enumerate(self.rings) if any(query in readers[place] for place in ring))
+
+    def _target(self, ring: int, priced: Rings, step: Step) -> int:
+        """Find the station to go to: the farthest in reach of `QUANTUM` seconds, the next at least; inner rings all."""
+        if ring == 0:
+            return self.ahead(0)
+        legs = accumulate(self.rows(stop, stop + 1) for stop in range(self.at[ring], self.ahead(ring)))
+        return self.at[ring] + max(1, sum(priced.cost(step, rows) <= QUANTUM for rows in legs))
+
+    def overdue(self) -> str:
+        """Name a query that is behind the newest rows, in event time, by more than its `max_lag`; empty if none is."""
+        newest = self.stops[-1][1]
+        for member in self.group.members:
+            name, most = member.query.name, dict(member.query.options).get("max_lag")
+            if most is None:
+                continue
+            mine = self.state.marks(n for n, names in enumerate(self.group.chain.readers) if name in names)
+            lags = [
+                new - old
+                for new, old in zip(newest, mine, strict=True)
+                if new is not None and old is not None
+            ]
+            if lags and max(lags) > parse_duration(most):
+                return name
+        return ""
