@@ -158,7 +158,8 @@ def times(more: int, less: int) -> str:
 def progress_line(status: Status, rates: Mapping[str, float]) -> str:
     """Say how far everything is, in one line."""
     rows = sum(each.rows for each in status.streams)
-    behind = sum({each.group: each.lag_rows for each in status.queries}.values())
+    groups = {each.group for each in status.queries}
+    behind = sum(max(each.lag_rows for each in status.queries if each.group == group) for group in groups)
     results = sum(each.results for each in status.queries)
     held, alone = held_rows(status)
     slowest = max((each.response.p99 for each in status.queries if each.response), default=None)

@@ -324,7 +324,7 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     if before is None:
         return True
     places: dict[tuple[Signature, str, str], set[object]] = {}
-    if any(len(ledger.groups[group.id].stops) > 1 for group in before.groups):
+    if find_change(before, plan) and any(ledger.groups[group.id].apart for group in before.groups):
         return False
     for group in before.groups:
         divided = places.setdefault((group.signature, group.left.id, group.right.id), set())

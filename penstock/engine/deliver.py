@@ -179,7 +179,7 @@ def run_delivery(
             pairs += batch.num_rows
             before = made.counts.copy()
             _route(delivery, part, batch, made)
-            arrived = _arrival(batch) or delivery.arrived
+            arrived = _arrival(batch, delivery)
             made.arrivals[arrived] = made.arrivals.get(arrived, 0) + made.counts - before
     for file in made.files.values():
         file.close()
@@ -209,7 +209,7 @@ def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) ->
         mine = _mask(batch, target, level, sets)
         if target.hold:
             if mine.any():
-                made.holds[target.query].write(_output(batch, target, mine))
+                made.holds[target.query].write(_output(batch, target, mine, _arrival(batch, delivery)))
             continue
         if target.computed:
             made.counts[target.number] += int(mine.sum())
@@ -274,7 +274,9 @@ def _mask(
     return (level >= first) & (level < last)
 
 
-def _output(batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_]) -> pa.RecordBatch:
+def _output(
+    batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_], arrival: float = 0.0
+) -> pa.RecordBatch:
     """Make a query's own rows: the columns of its SELECT, for the pairs it gets; with their times if they are held."""
     if target.computed:
         column = batch.column(f"o{target.number}")
@@ -285,7 +287,7 @@ def _output(batch: pa.RecordBatch, target: Target, mine: NDArray[np.bool_]) -> p
         arrays = [batch.column(side).field(column) for _, side, column in target.columns]
     if target.hold:
         left, right = batch.column("tl"), batch.column("tr")
-        arrived = pa.array(np.full(batch.num_rows, _arrival(batch)))
+        arrived = pa.array(np.full(batch.num_rows, arrival))
         names = [*TIMES, *names, ARRIVED]
         arrays = [pc.max_element_wise(left, right), left, right, *arrays, arrived]
     if not mine.all():
@@ -322,9 +324,10 @@ def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:
     return batch.replace_schema_metadata({_ARRIVAL: repr(arrived)})
 
 
-def _arrival(batch: pa.RecordBatch) -> float:
-    """Read when the later rows of a batch of pairs arrived; 0 where Spark SQL has dropped the note."""
-    return float((batch.schema.metadata or {}).get(_ARRIVAL, b"0"))
+def _arrival(batch: pa.RecordBatch, delivery: Delivery) -> float:
+    """Read when the later rows of a batch of pairs arrived, to a tenth of a second; the unit's last if not noted."""
+    noted = float((batch.schema.metadata or {}).get(_ARRIVAL, b"0"))
+    return round(noted or delivery.arrived, 1)
 
 
 _ARRIVAL = b"penstock.arrived"

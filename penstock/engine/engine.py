@@ -308,7 +308,7 @@ class Engine:
 
         Not while outer slices are behind: they would have to catch up first.
         """
-        if any(len(self._store.ledger.groups[group.id].stops) > 1 for group in plan.groups):
+        if any(self._store.ledger.groups[group.id].apart for group in plan.groups):
             return plan
         found = self._chooser.look(plan, self._store.ledger)
         if found is not None:

@@ -128,10 +128,11 @@ class Ingester:
 
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Ingest one batch, keeping the first error for the engine to show."""
+        arrived = time.time()
         try:
             self._let_partners_catch_up()
             with self.batch:
-                self.ingest(rows, batch_id)
+                self.ingest(rows, batch_id, arrived)
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure
             # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
@@ -157,14 +158,13 @@ class Ingester:
             if behind and other.stream.name in self._partners and other.batch.acquire(timeout=LONGEST_WAIT):
                 other.batch.release()
 
-    def ingest(self, source: DataFrame, batch_id: int) -> None:
+    def ingest(self, source: DataFrame, batch_id: int, arrived: float) -> None:
         """Write a batch's segments and commit it, unless the journal has it already."""
         if self.closed:
             raise RunError(f"stream {self.stream.name}: the engine has stopped")
         before = self.store.ledger.stream(self.stream.name)
         if batch_id <= before.source_batch:
             return
-        arrived = time.time()
         self._prepare(source.sparkSession)
         task = self._task(before)
         rows = ingest_columns_of(source, self.stream, self._log_plans, task.columns())

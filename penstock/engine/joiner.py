@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+LONGEST_PATIENCE = 1.0
+"""Seconds that a batch waits at most for one of its partner, to be joined with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
@@ -99,7 +102,7 @@ class Joiner(threading.Thread):
         self._all_in = False
         self._news = True
         self._unit_seconds = 0.0
-        self._overdue: set[str] = set()
+        self._overdue: dict[str, str] = {}
 
     def notify(self) -> None:
         """Tell the joiner that there is something new."""
@@ -154,9 +157,8 @@ class Joiner(threading.Thread):
         with self._wake:
             self._wake.notify_all()
             self._wake.wait_for(lambda: self._stopping or self._news)
-            self._wake.wait_for(
-                lambda: self._stopping or not self._partner_comes(), timeout=self._unit_seconds
-            )
+            patience = min(self._unit_seconds, LONGEST_PATIENCE)
+            self._wake.wait_for(lambda: self._stopping or not self._partner_comes(), timeout=patience)
             self._news = False
         while self._changing and not self._stopping:
             time.sleep(0.001)
@@ -174,7 +176,7 @@ class Joiner(threading.Thread):
         coming, ledger = self.on_their_way(), self.store.ledger
         for group in self.plan.groups:
             state = ledger.groups.get(group.id)
-            if state is None or not coming:
+            if state is None or not coming or state.apart:
                 continue
             names = (group.left.stream, group.right.stream)
             reached = state.stops[-1][0]
@@ -211,9 +213,12 @@ class Joiner(threading.Thread):
             for log in self.plan.logs:
                 self._tidy(log.id)
             self.plan = self.reconsider(self.plan)
-        ledger = self.store.ledger
-        if any(len(ledger.groups[group.id].stops) > 1 for group in self.plan.groups):
-            self.notify()  # outer slices have still to follow
+        if self._behind_goal():
+            self.notify()  # other slices have still to follow
+
+    def _behind_goal(self) -> bool:
+        """Say whether some slice of some group has not joined all that was ingested."""
+        return any(_is_behind(self.store.ledger, group) for group in self.plan.groups)
 
     def _seal(self) -> None:
         """Give the rows that the watermarks have passed their final positions, where windows count rows."""
@@ -270,7 +275,7 @@ class Joiner(threading.Thread):
         horizon = ledger.groups[group.id].watermarks[0]
         small = subgroup(group, names)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
-        task = self._unit_task(ledger, small, (0, until[1]), until, (None, horizon))
+        task = self._unit_task(ledger, small, (0, until[1]), until, (None, horizon)).without_arrivals()
         table = f"table/{group.id}/v{ledger.version}-past"
         reports = self._run(small, task, unit, table) if task.left.new else []
         return _output_commit(small, unit, reports)
@@ -300,7 +305,7 @@ class Joiner(threading.Thread):
                 ),
                 "rows": sum(each.rows for side in (task.left, task.right) for each in side.new),
                 "seconds": time.monotonic() - started,
-                **({"stations": advance.stations} if len(advance.stations) > 1 else {}),
+                **({"stations": advance.stations} if len(set(advance.cursors)) > 1 else {}),
                 **output,
             }
         )
@@ -321,12 +326,13 @@ class Joiner(threading.Thread):
             until = _goal(ledger, group)
             state = ledger.groups[group.id]
             return Advance(tuple(range(len(state.cursors))), until, until, state.cursors, state.stops)
-        if advance.overdue and advance.overdue not in self._overdue:
+        known = self._overdue.get(group.id, "")
+        if advance.overdue and advance.overdue != known:
             _log.warning(
                 "query %s is behind by more than its max_lag, and is served first: more arrives than can be joined",
                 advance.overdue,
             )
-        self._overdue = {advance.overdue} - {""}
+        self._overdue[group.id] = advance.overdue
         return advance
 
     def _run(self, group: Group, task: UnitTask, unit: str, table: str) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from penstock.sql.interval import parse_duration
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from penstock.log.ledger import Cursor, GroupState, Ledger, Station
     from penstock.plan.chain import Chain
@@ -87,8 +87,7 @@ def next_advance(group: Group, ledger: Ledger, policy: str, goal: Cursor) -> Adv
     outlook = _Outlook.of(group, ledger, goal)
     if not any(outlook.stands):
         return None
-    late = outlook.overdue()
-    return outlook.advance("lwo" if late else policy, late)
+    return outlook.advance(policy, outlook.overdue())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +168,26 @@ class _Outlook:
             tuple(sum(costs[ring] for ring in rung) for rung in rungs),
             prices_of(self.ledger).unit,
         )
-        step = Scheduler(policy, priced).choose([self._waiting(rung[0]) for rung in rungs])
+        waiting = [self._waiting(rung[0]) for rung in rungs]
+        step = self._at_last(late, rungs) if late else Scheduler(policy, priced).choose(waiting)
         assert step is not None  # noqa: S101 - rows wait somewhere
         first = rungs[step.first][0]
         moved = {place for ring in range(first, rungs[step.last - 1][-1] + 1) for place in self.rings[ring]}
         until = self.stops[self._target(first, priced, step)][0]
         cursors = tuple(until if place in moved else each for place, each in enumerate(self.state.cursors))
-        kept = tuple(stop for stop in self.stops if stop[0] in set(cursors))
+        stood = _stood_at(self.stops, cursors)
+        kept = _thinned(self.stops[min(stood) : max(stood) + 1], cursors)
         return Advance(tuple(sorted(moved)), self.stops[self.at[first]][0], until, cursors, kept, late)
+
+    def _at_last(self, query: str, rungs: Sequence[range]) -> Step:
+        """Let the slowest slices of a query that has waited too long go on."""
+        mine = [
+            number
+            for number, rung in enumerate(rungs)
+            if self.stands[rung[0]] and rung[0] <= self._outermost(query)
+        ]
+        last = next(number for number, rung in enumerate(rungs) if self._outermost(query) in rung)
+        return Step(mine[-1], last + 1)
 
     def _waiting(self, ring: int) -> float:
         """Count the rows in front of a ring; a batch without rows is to be passed too."""
@@ -201,12 +212,37 @@ class _Outlook:
             name, most = member.query.name, dict(member.query.options).get("max_lag")
             if most is None:
                 continue
-            mine = self.state.marks(n for n, names in enumerate(self.group.chain.readers) if name in names)
-            lags = [
-                new - old
-                for new, old in zip(newest, mine, strict=True)
-                if new is not None and old is not None
-            ]
+            lags = [new - old for new, old in zip(newest, self._since(name), strict=True) if new is not None]
             if lags and max(lags) > parse_duration(most):
                 return name
         return ""
+
+    def _since(self, query: str) -> list[int]:
+        """Give, for both streams, where a query's slowest slice is: its watermark, or the first row it has not seen."""
+        places = [place for place, names in enumerate(self.group.chain.readers) if query in names]
+        behind = min(self.state.cursors[place] for place in places)
+        found = []
+        for place, (mark, log) in enumerate(zip(self.state.marks(places), self.group.logs, strict=True)):
+            waiting = [each.min_t for each in self.ledger.segments(log.id) if each.last >= behind[place]]
+            found.append(mark if mark is not None else min(waiting, default=_NEVER))
+        return found
+
+
+_NEVER = 1 << 62
+
+MOST_STATIONS = 64
+"""Stations between the slowest slices and the newest that are remembered."""
+
+
+def _stood_at(stops: Sequence[Station], cursors: Iterable[Cursor]) -> list[int]:
+    """Give the numbers of the stations at which some slices are."""
+    known = {cursor: number for number, (cursor, _) in enumerate(stops)}
+    return [known[cursor] for cursor in set(cursors)]
+
+
+def _thinned(stops: Sequence[Station], cursors: Iterable[Cursor]) -> tuple[Station, ...]:
+    """Leave out every other station where nobody stands, if there are too many."""
+    if len(stops) <= MOST_STATIONS:
+        return tuple(stops)
+    taken = set(cursors)
+    return tuple(stop for number, stop in enumerate(stops) if number % 2 == 0 or stop[0] in taken)

@@ -137,7 +137,7 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
                 plan.find(query.name)[0].id,
                 query.sink.kind,
                 ledger.query(query.name).results,
-                max(lag_rows(group, ledger) for group, _, _ in plan.places(query.name)),
+                max(lag_rows(group, ledger, query.name) for group, _, _ in plan.places(query.name)),
                 ledger.query(query.name).complete_from,
                 ledger.hold(query.name).rows,
                 _response(ledger.query(query.name).delays),
@@ -276,8 +276,8 @@ def by_layout(ledger: Ledger, log: str) -> list[tuple[Layout, list[Segment]]]:
 _FAR = 1 << 62
 
 
-def lag_rows(group: Group, ledger: Ledger) -> int:
-    """Count the rows of both streams that are in the logs and not joined yet.
+def lag_rows(group: Group, ledger: Ledger, query: str) -> int:
+    """Count the rows of both streams that are in the logs and not joined yet in the slices that a query reads.
 
     Where windows count rows, all rows of a segment count that the horizon has not wholly passed.
     """
@@ -285,7 +285,8 @@ def lag_rows(group: Group, ledger: Ledger) -> int:
         horizon = ledger.groups[group.id].watermarks[0]
         segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
         return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
-    cursors = ledger.groups[group.id].cursors
+    known = ledger.groups[group.id].cursors
+    cursors = [known[place] for place, names in enumerate(group.chain.readers) if query in names]
     return sum(
         each.rows
         for place, side in enumerate(SIDES)

@@ -18,7 +18,7 @@ In:  names of segments and the group's tables.  Out: record batches of pairs (se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +71,10 @@ class SideTask:
     shunned: Mapping[int, tuple[int, ...]]
     """By layout: the bits that a row of another group's part has together."""
 
+    def without_arrivals(self) -> SideTask:
+        """Forget when the new rows arrived."""
+        return replace(self, new=tuple(replace(each, arrived=0.0) for each in self.new))
+
 
 @dataclass(frozen=True, slots=True)
 class UnitTask:
@@ -96,6 +100,10 @@ class UnitTask:
     """Whether pairs carry their rows' event times, because some query wants its results in order."""
     levels: tuple[tuple[int, int], ...] = ()
     """The levels that the unit joins, as runs ``[first, last)``; none given: all.  Windows that count rows have all."""
+
+    def without_arrivals(self) -> UnitTask:
+        """Forget when rows arrived: a query that gets the past did not let anyone wait for it."""
+        return replace(self, left=self.left.without_arrivals(), right=self.right.without_arrivals())
 
     def axes(self) -> list[TimeAxis | CountAxis]:
         """Give the cuts of each run of the chain, and the queries that read each level, as the probe takes them."""

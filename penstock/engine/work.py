@@ -74,6 +74,7 @@ class _Settling:
         """Freeze what there is, after the worker's first few tasks."""
         if self.tasks < self.EARLY:
             self.tasks += 1
+            gc.collect()
             gc.freeze()
 
 

@@ -105,12 +105,19 @@ def read_hold(files: Files, held: Held, since: int, until: int) -> Iterator[pa.R
     """Map the results that a file holds of the times ``since <= t < until``."""
     reader = pa.ipc.open_file(files.memory_map(held.name))
     for number in range(reader.num_record_batches):
-        batch = reader.get_batch(number)
+        batch = _with_arrival(reader.get_batch(number))
         first, last = np.searchsorted(_times(batch), (max(since, held.min_t), until))
         if first < last:
             yield batch.slice(first, last - first)
         if last < batch.num_rows:
             return  # all that follow are later
+
+
+def _with_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give results of an older version, which did not note when rows arrived, the column: nobody knows."""
+    if ARRIVED in batch.schema.names:
+        return batch
+    return batch.append_column(ARRIVED, pa.array(np.zeros(batch.num_rows)))
 
 
 def rest_of(files: Files, held: Held, since: int) -> Held | None:

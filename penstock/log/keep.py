@@ -13,7 +13,8 @@ row's use has ended: by time alone, so also when its key is never seen again.
 
 Segments are rewritten for two reasons only, each bounding a cost:
 
-* `FAN` neighbours of one generation become one of the next: a probe visits O(log batches) segments;
+* `FAN` neighbours of one generation become one of the next, or `FEW` and more if they fill the time that one segment
+  may span: a probe visits O(log batches) segments;
 * a segment most of whose rows are of patterns that have ended is thinned: the rows stored stay within a factor of
   the rows of use.
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 FAN = 8
 """Neighbours of one generation that are merged into one of the next."""
+
+FEW = 3
+"""Neighbours that are merged at the least, where more would span too much time."""
 
 SHARES = 8
 """Segments become one only if they end within this share of the time that rows are kept, so that what has ended is
@@ -142,7 +146,7 @@ def choose_rewrites(
     run: list[Segment] = []
     for segment in settled:
         if run and not _may_join(run, segment, widest):
-            chosen += _thin(run, claims)
+            chosen += [tuple(run)] if _is_full(run, segment, widest) else _thin(run, claims)
             run = []
         run.append(segment)
         if len(run) == FAN:
@@ -178,6 +182,15 @@ def _may_join(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
     ends = [each.max_t for each in all_of_them]
     small = sum(each.bytes for each in all_of_them) <= MOST_BYTES
     return small and segment.generation == run[0].generation and max(ends) - min(ends) <= widest
+
+
+def _is_full(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
+    """Say whether some neighbours fill the time that one segment may span, the next one being beyond it.
+
+    Few batches fit where a window is some dozens of them long; still a probe should not visit each by itself.
+    """
+    beyond = segment.max_t - min(each.max_t for each in run) > widest
+    return len(run) >= FEW and beyond and segment.generation == run[0].generation
 
 
 def _thin(segments: Sequence[Segment], claims: Sequence[Horizon]) -> list[tuple[Segment, ...]]:

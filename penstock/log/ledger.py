@@ -73,8 +73,8 @@ class GroupState:
     count rows, both are the horizon below which all is joined, and `spans` say for each side how far back of it so many
     rows reach in time.
 
-    Slices may be at different cursors, the inner ones ahead.  `stations` are those cursors with the watermarks that go
-    with them, the slowest first, and `watermarks` are the slowest ones'.  There are none where all slices are together.
+    Slices may be at different cursors, the inner ones ahead.  `stations` are the cursors from the slowest slices to the
+    newest, with the watermarks that go with them; `watermarks` are the slowest ones'.  Together, slices have none.
     """
 
     cursors: tuple[Cursor, ...]
@@ -88,8 +88,13 @@ class GroupState:
 
     @property
     def stops(self) -> tuple[Station, ...]:
-        """Give the cursors at which slices are, with their watermarks, the slowest first."""
+        """Give the cursors from the slowest slices to the newest, with their watermarks."""
         return self.stations or ((self.cursors[0], self.watermarks),)
+
+    @property
+    def apart(self) -> bool:
+        """Say whether some slices are behind others."""
+        return len(set(self.cursors)) > 1
 
     def marks(self, places: Iterable[int]) -> tuple[int | None, int | None]:
         """Give the watermarks of the slowest of some slices."""

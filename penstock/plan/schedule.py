@@ -125,8 +125,13 @@ class Scheduler:
             return Step(places[0], places[0] + 1)
         if self.policy == "lwo":  # the oldest rows wait farthest out, and are brought to the end first
             return Step(places[-1], len(self.rings))
-        first, before = max(zip(places, ends, strict=True), key=lambda each: (self.matrix[each][0], each[0]))
-        return Step(first, self.matrix[first, before][1])
+        offers = {each: self._offer(*each, waiting[each[0]]) for each in zip(places, ends, strict=True)}
+        (first, _), (_, last) = max(offers.items(), key=lambda each: (each[1][0], each[0][0]))
+        return Step(first, last)
+
+    def _offer(self, first: int, before: int, rows: float) -> tuple[float, int]:
+        """Give the throughput of the rows in front of a ring, and where their step would end."""
+        return self.matrix[first, before] if rows == 1 else self.rings.throughput(first, before, rows)
 
 
 POLICIES = ("lwo", "swf", "mqt")

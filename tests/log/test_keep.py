@@ -327,7 +327,8 @@ def test_a_probe_visits_few_segments_and_a_row_is_moved_seldom(case):
     generations = log(BATCHES * tasks, FAN)
     assert log_of.most <= FAN * SHARES + FAN * generations
     assert log_of.moved <= (generations + len(patterns)) * log_of.added
-    assert max(each.generation for each in log_of.segments) <= generations
+    once_more = 1  # where a few filled the time that one segment may span, before the window grew
+    assert max(each.generation for each in log_of.segments) <= generations + once_more
 
 
 @examples(30)

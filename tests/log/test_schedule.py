@@ -17,11 +17,11 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine import scheduling
-from penstock.engine.change import is_in_step
+from penstock.engine.change import is_in_step, next_plan
 from penstock.engine.scheduling import next_advance, rings_of
 from penstock.log import ledger as books
 from penstock.plan.prices import Prices
-from penstock.plan.schedule import POLICIES
+from penstock.plan.schedule import POLICIES, Rings, Scheduler, Step
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples
@@ -52,7 +52,10 @@ def check_monotone(world):
         assert all(len(ring) == 1 for ring in rings), "a ring advances as a whole"
         inner_first = [ring.pop() for ring in rings]
         assert inner_first == sorted(inner_first, reverse=True), inner_first
-        assert {cursor for cursor, _ in state.stops} == set(state.cursors)
+        stations = [cursor for cursor, _ in state.stops]
+        assert set(state.cursors) <= set(stations)
+        assert stations == sorted(stations)
+        assert {stations[0], stations[-1]} <= set(state.cursors)
 
 
 def wander(world, seed, steps):
@@ -154,9 +157,35 @@ def test_slices_that_are_behind_go_station_by_station():
             world.step()
         (group,) = world.plan.groups
         state = world.ledger.groups[group.id]
-        assert [cursor for cursor, _ in state.stops] == [(0, 0), (3, 3)], "only where somebody stands"
+        assert [cursor for cursor, _ in state.stops] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+        reached = []
+        while world.ledger.groups[group.id].apart:
+            world.step()
+            reached.append(world.ledger.groups[group.id].cursors[0])
+        assert reached == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_under_load_mqt_lets_the_small_window_overtake_also_where_units_have_a_price():
+    rings = Rings((1, 1), (5e-7, 6e-4), overhead=0.12)
+    assert Scheduler("mqt", rings).choose([100_000, 0]) == Step(0, 1), "the outer ring takes a minute"
+    assert Scheduler("mqt", rings).choose([10, 0]) == Step(0, 2), "and here no longer than a job by itself"
+
+
+def test_the_joiner_does_not_sleep_while_slices_are_behind_what_has_come():
+    """The outer slices catch up with the inner ones, and more has come meanwhile: that is no end."""
+    with folders() as folder, split():
+        world = ringed(World(folder / "state", in_folder(TWO, folder)), "swf")
+        burst(world, 2)
         world.step()
-        assert len(world.ledger.groups[group.id].stops) == 1
+        burst(world, 2)
+        world.joiner.scheduler = "lwo"
+        world.step()
+        state = world.ledger.groups[world.plan.groups[0].id]
+        while state.apart:
+            world.step()
+            state = world.ledger.groups[world.plan.groups[0].id]
+        assert state.cursors[0] != (4, 4), "or this would show nothing"
+        assert world.joiner._news, "it has told itself to go on"
 
 
 def test_dear_units_join_rings_by_themselves():
@@ -227,14 +256,28 @@ def test_a_query_that_may_not_lag_is_served_first():
         assert len(advance.places) == len(group.chain.readers), "and goes along at once"
 
 
+def test_a_query_that_has_got_nothing_yet_lags_too():
+    options = (("max_lag", "15 microseconds"), ("order", "none"))
+    with folders() as folder, split():
+        queries = [TWO[0], replace(TWO[1], options=options)]
+        world = ringed(World(folder / "state", in_folder(queries, folder)), "swf")
+        (group,) = world.plan.groups
+        burst(world, 1)
+        assert next_advance(group, world.ledger, "swf", (1, 1)).overdue == "", "it has just begun"
+        burst(world, 4)
+        assert next_advance(group, world.ledger, "swf", (5, 5)).overdue == "report"
+
+
 def test_the_plan_changes_only_when_all_slices_are_together():
     with folders() as folder, split():
         world = ringed(World(folder / "state", in_folder(TWO, folder)), "swf")
         burst(world, 2)
         world.step()
-        assert not is_in_step(world.plan, world.plan, world.ledger)
+        other = next_plan(world.streams, world.plan.queries[:1], world.ledger, "mem-opt")
+        assert is_in_step(world.plan, world.plan, world.ledger), "the same plan may go on as it is"
+        assert not is_in_step(other, world.plan, world.ledger)
         world.turn()
-        assert is_in_step(world.plan, world.plan, world.ledger)
+        assert is_in_step(other, world.plan, world.ledger)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -325,7 +325,7 @@ class World:
     def turn(self) -> None:
         """Let the joiner join, publish and tidy all there is."""
         self.step()
-        while any(len(self.ledger.groups[group.id].stops) > 1 for group in self.plan.groups):
+        while self.joiner._behind_goal():
             self.step()
 
     def step(self) -> None:

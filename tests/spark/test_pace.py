@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from penstock.engine import ingester as ingesters
-from penstock.engine import work
+from penstock.engine import scheduling, work
 from penstock.engine.engine import Engine
+from penstock.plan.prices import Prices
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run
 from tests.spark.world import START, at
@@ -105,3 +107,27 @@ def test_an_output_may_be_called_anything(spark, tmp_path):
     assert found.column_names == [odd]
     assert found.num_rows > 0
     assert pa.types.is_int64(found.schema.types[0])
+
+
+@pytest.mark.parametrize("scheduler", ["swf", "mqt"])
+def test_slices_that_advance_one_by_one_give_every_query_its_results(spark, tmp_path, monkeypatch, scheduler):
+    """Units cost nothing here, so that every ring of slices is worth one; results come with their response times."""
+    monkeypatch.setattr(scheduling, "prices_of", lambda _: Prices(unit=0.0, row=1.0, pair=1.0))
+    monkeypatch.setattr(scheduling, "QUANTUM", 0.0)
+    base = spec_of(tmp_path, maxFilesPerTrigger="1")
+    windows = {"alert": 1, "minute": 15, "report": 60}
+    specs = [
+        replace(base, name=name, window=Window("both", span * SECOND), sink=sink)
+        for (name, span), sink in zip(windows.items(), ("table", "parquet", "noop"), strict=True)
+    ]
+    run = Run(spark, tmp_path, specs)
+    with run.engine() as engine:
+        engine.script(f"SET scheduler = '{scheduler}';")
+        engine.start(once=True)
+        engine.wait()
+        status = engine.status()
+    assert status.groups[0].units > FILES, "slices went on their own"
+    assert {each.lag_rows for each in status.queries} == {0}
+    responses = {each.name: each.response for each in status.queries}
+    assert all(0 < each.p50 <= each.p99 <= each.longest for each in responses.values())
+    run.check(scheduler)

@@ -1,0 +1,40 @@
+"""Spark's Python daemon with the tasks' tools in its hands: what it has loaded, every worker it forks has too.
+
+    python -m penstock.engine.daemon pyspark.worker          started by Spark (`spark.python.daemon.module`)
+
+Spark's own daemon loads nothing, and each worker then takes a second to load Arrow and the compiled kernels, and keeps
+a copy of its own in memory.  Here they are loaded once, frozen out of the garbage collector's sight, and shared.  A
+process that has threads should not fork, so the libraries are told to start none.
+
+In:  nothing.  Out: whatever `pyspark.daemon` does.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+
+
+def load() -> None:
+    """Load what tasks need, compiled kernels included, without starting a thread."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    import penstock.engine.jobs  # noqa: F401, PLC0415 - after the settings above
+    from penstock.join.warm import warm_up  # noqa: PLC0415 - see above
+
+    warm_up()
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    """Load, then be Spark's daemon."""
+    load()
+    from pyspark import daemon  # noqa: PLC0415 - see above
+
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()
