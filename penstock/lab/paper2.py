@@ -150,9 +150,9 @@ def _most(come: Floats, go: Floats, count: Ints) -> int:
     return int(np.cumsum(change[np.lexsort((-change, times))]).max(initial=0))
 
 
-def shared(work: Work, scheduler: Scheduler, release: str | None = None) -> Run:
-    """Run the join shared by all queries under a policy, released by its own rule unless told otherwise."""
-    return Run(work, _scan(work, scheduler), release or RELEASE[scheduler.policy])
+def shared(work: Work, scheduler: Scheduler) -> Run:
+    """Run the join shared by all queries under a policy; results are released by its rule."""
+    return Run(work, _scan(work, scheduler), RELEASE[scheduler.policy])
 
 
 def isolated(work: Work, query: int) -> Run:

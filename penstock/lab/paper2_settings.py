@@ -172,12 +172,24 @@ def skewed(place: int) -> tuple[int, ...]:
     return tuple(24 if each == place else 1 for each in range(7))
 
 
-@cache
 def work(setting: Setting, seed: int) -> Work:
-    """Make the work of an experiment; the same tuples whatever the windows and queries."""
-    windows, method = TABLE_1[setting.windows], setting.method
-    sides = streams(method.rate, setting.burst, windows[-1], setting.tuples, seed)
-    return work_of(sides, windows, method)
+    """Make the work of an experiment: the same tuples whatever the windows, the same work whatever the queries."""
+    return _work(setting.windows, setting.burst, setting.method, setting.tuples, seed)
+
+
+@cache
+def _work(name: str, burst: float, method: Method, tuples: int, seed: int) -> Work:
+    """Make streams with enough history for the largest window, and count what scans look at and find."""
+    windows = TABLE_1[name]
+    return work_of(streams(method.rate, burst, windows[-1], tuples, seed), windows, method)
+
+
+@cache
+def run(setting: Setting, policy: str, seed: int) -> Run:
+    """Run an experiment under a policy."""
+    if policy != "mqt" and setting.queries != ONE_EACH:  # the others do not look at queries
+        return run(replace(setting, queries=ONE_EACH), policy, seed)
+    return shared(work(setting, seed), Scheduler(policy, setting.rings()))
 
 
 @dataclass(frozen=True)
@@ -187,8 +199,8 @@ class Measured:
     mean: tuple[float, ...]
     longest: tuple[float, ...]
     results: tuple[int, ...]
-    input_buffer: int = 0
-    output_buffer: int = 0
+    input_buffer: int
+    output_buffer: int
 
     def per_result(self, queries: Sequence[int]) -> float:
         """Average over all results as received by each query."""
@@ -202,26 +214,25 @@ class Measured:
 
 @cache
 def measure(setting: Setting, policy: str, seed: int, release: str | None = None) -> Measured:
-    """Run an experiment under a policy."""
-    if policy != "mqt" and setting.queries != ONE_EACH:  # the others do not look at queries
-        return measure(replace(setting, queries=ONE_EACH), policy, seed, release)
-    run = shared(work(setting, seed), Scheduler(policy, setting.rings()), release)
-    return _measured([run.responses(query) for query in range(7)], run)
+    """Measure an experiment under a policy; `release` says how results are released if not by the policy's rule."""
+    done = run(setting, policy, seed)
+    done = replace(done, release=release or done.release)
+    return _measured([done.responses(query) for query in range(done.work.rings)], done)
 
 
 @cache
 def alone(setting: Setting, seed: int) -> Measured:
-    """Run each query of an experiment by itself."""
-    runs = [isolated(work(setting, seed), query) for query in range(7)]
-    return _measured([run.responses(query) for query, run in enumerate(runs)], runs[-1])
+    """Run each query of an experiment by itself; the buffers are those of the largest."""
+    runs = [isolated(work(setting, seed), query) for query in range(len(setting.queries))]
+    return _measured([each.responses(query) for query, each in enumerate(runs)], runs[-1])
 
 
-def _measured(responses: Sequence[Responses], run: Run) -> Measured:
+def _measured(responses: Sequence[Responses], done: Run) -> Measured:
     """Put the windows' numbers together."""
     return Measured(
         tuple(each.mean for each in responses),
         tuple(each.longest for each in responses),
         tuple(each.results for each in responses),
-        run.input_buffer(),
-        run.output_buffer(),
+        done.input_buffer(),
+        done.output_buffer(),
     )

@@ -5,7 +5,6 @@ The runs are those of Figure 5 (hash join).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.lab.figures.figure import Claim, Outcome, Panel, percent
@@ -112,7 +111,7 @@ def _list(shares: Mapping[str, float]) -> str:
 
 def _ties(seed: int) -> str:
     """Say what becomes of Uniform windows if MQT prefers inner rings where it has the choice."""
-    setting = replace(Setting("Uniform"), inner_first=True)
+    setting = Setting("Uniform", inner_first=True)
     inner, swf = measure(setting, "mqt", seed), measure(Setting("Uniform"), "swf", seed)
     ratios = [mine / theirs for mine, theirs in zip(inner.mean, swf.mean, strict=True)]
     return (
