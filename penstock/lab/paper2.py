@@ -171,22 +171,27 @@ def _scan(work: Work, scheduler: Scheduler) -> Floats:
     at, cost, rings = work.at.tolist(), work.cost.tolist(), work.rings
     ends = [[0.0] * rings for _ in at]
     queues: list[deque[int]] = [deque() for _ in range(rings)]
-    known: dict[tuple[bool, ...], Step | None] = {}
+    steps: dict[int, Step | None] = {}  # the choice depends on nothing but where tuples wait
+    waiting = 0  # a bit for each queue that is not empty
     clock, arrived = 0.0, 0
     while True:
         while arrived < len(at) and at[arrived] <= clock:
             queues[0].append(arrived)
+            waiting |= 1
             arrived += 1
-        waiting = tuple(map(bool, queues))
-        if waiting not in known:
-            known[waiting] = scheduler.choose(waiting)
-        step = known[waiting]
+        if waiting not in steps:
+            steps[waiting] = scheduler.choose([bool(each) for each in queues])
+        step = steps[waiting]
         if step is not None:
-            outer = queues[step.first].popleft()
-            clock += cost[outer][step.first]
-            ends[outer][step.first] = clock
-            if step.first + 1 < rings:
-                queues[step.first + 1].append(outer)
+            ring = step.first
+            outer = queues[ring].popleft()
+            clock += cost[outer][ring]
+            ends[outer][ring] = clock
+            if not queues[ring]:
+                waiting ^= 1 << ring
+            if ring + 1 < rings:
+                queues[ring + 1].append(outer)
+                waiting |= 2 << ring
         elif arrived < len(at):
             clock = at[arrived]
         else:

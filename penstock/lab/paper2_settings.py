@@ -91,8 +91,8 @@ def burst_sizes(random: np.random.Generator, mean: float, tuples: int) -> Ints:
     if mean == 1:
         return np.ones(tuples, np.int64)
     # At least one each: as many as tuples are always enough.
-    sizes = random.pareto(mean / (mean - 1), tuples) + 1
-    sizes = np.minimum(np.floor(sizes + random.random(tuples)), tuples).astype(np.int64)
+    drawn = random.pareto(mean / (mean - 1), tuples) + 1
+    sizes = np.minimum(np.floor(drawn + random.random(tuples)), tuples).astype(np.int64)
     upto = np.cumsum(sizes)
     last = int(np.searchsorted(upto, tuples))
     sizes[last] -= upto[last] - tuples

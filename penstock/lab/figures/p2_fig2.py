@@ -51,7 +51,7 @@ def equation_alone(size: int, together: int = TOGETHER) -> float:
 def burst(together: int = TOGETHER) -> Work:
     """Make the work of tuples that arrive together at time 0."""
     found = np.tile(np.array(WIDTHS, np.int64), (together, 1))
-    return Work(np.zeros(together), found * SCAN, found)
+    return Work(np.zeros(together), found.astype(np.float64) * SCAN, found)
 
 
 def simulated(policy: str) -> list[float]:
