@@ -33,8 +33,8 @@ WIDTHS = tuple(outer - inner for inner, outer in pairwise((0, *SIZES)))
 def equation_1(size: int, largest: int = SIZES[-1], together: int = TOGETHER) -> float:
     """Give the average response time under LWO.
 
-    >>> equation_1(100), equation_1(60_000)
-    (1.4700505, 1.5000005)
+    >>> f"{equation_1(100):.4f}, {equation_1(60_000):.4f}"
+    '1.4701, 1.5000'
     """
     return SCAN / 2 * ((size + 1) + (together - 1) * largest)
 
@@ -42,8 +42,8 @@ def equation_1(size: int, largest: int = SIZES[-1], together: int = TOGETHER) ->
 def equation_alone(size: int, together: int = TOGETHER) -> float:
     """Give the average response time of a query by itself: Eq. 1 with its own window for the largest.
 
-    >>> equation_alone(100)
-    0.0025005
+    >>> f"{equation_alone(100):.4f}"
+    '0.0025'
     """
     return equation_1(size, size, together)
 

@@ -103,4 +103,4 @@ def claims(found: dict[str, list[Buffers]]) -> tuple[Claim, ...]:
 
 def _most(shares: Iterable[float]) -> str:
     """Print the largest share."""
-    return f"{100 * max(shares):.1f} %"
+    return f"{100 * max(shares):.2f} %"
