@@ -96,7 +96,7 @@ def draw(
         axes.set_xticks(range(len(ticks)), ticks)
         axes.set_xlabel(x_name, fontsize=8)
         axes.set_ylabel(y_name, fontsize=8)
-        axes.tick_params(labelsize=7)
+        axes.tick_params(which="both", labelsize=7)
         axes.grid(visible=True, linewidth=0.3)
         axes.legend(fontsize=7)
     return picture
