@@ -4,7 +4,22 @@ One file each, in the order of the papers.  A figure is a function from a seed t
 the paper's claims, each held or not.  To add one: write its file, and add it to the list.
 """
 
-from penstock.lab.figures import fig11, fig17, fig17_spark, fig18, fig19, table2
+from penstock.lab.figures import (
+    fig11,
+    fig17,
+    fig17_spark,
+    fig18,
+    fig19,
+    p2_fig2,
+    p2_fig3,
+    p2_fig5,
+    p2_fig6,
+    p2_fig7,
+    p2_fig8,
+    p2_fig9,
+    p2_memory,
+    table2,
+)
 from penstock.lab.figures.figure import Claim, Figure, Outcome
 
 FIGURES: tuple[Figure, ...] = (
@@ -13,6 +28,14 @@ FIGURES: tuple[Figure, ...] = (
     Figure("fig17", 1, "rows held: state-slice, pull-up, push-down", fig17.reproduce, fig17_spark.reproduce),
     Figure("fig18", 1, "service rate: state-slice, pull-up, push-down", fig18.reproduce),
     Figure("fig19", 1, "service rate: CPU-Opt chain against Mem-Opt chain", fig19.reproduce),
+    Figure("p2-fig2", 2, "LWO when 50 tuples arrive at once: Eq. 1 and simulated", p2_fig2.reproduce),
+    Figure("p2-fig3", 2, "SWF when 50 tuples arrive at once: Eq. 2 and simulated", p2_fig3.reproduce),
+    Figure("p2-fig5", 2, "average response: LWO, SWF, MQT on four sets of windows", p2_fig5.reproduce),
+    Figure("p2-fig6", 2, "response by window: Uniform and Mostly-Small", p2_fig6.reproduce),
+    Figure("p2-fig7", 2, "average response over the size of bursts", p2_fig7.reproduce),
+    Figure("p2-fig8", 2, "response by window at bursts of five", p2_fig8.reproduce),
+    Figure("p2-fig9", 2, "average response of 30 queries, 80 % on one window", p2_fig9.reproduce),
+    Figure("p2-memory", 2, "input and output buffers relative to the join buffer", p2_memory.reproduce),
 )
 
 __all__ = ["FIGURES", "Claim", "Figure", "Outcome"]

@@ -64,6 +64,10 @@ STYLES = {
     "Selection-PushDown": ("tab:green", "^"),
     "Mem-Opt": ("tab:red", "s"),
     "CPU-Opt": ("tab:blue", "o"),
+    "LWO": ("tab:red", "s"),
+    "SWF": ("tab:green", "^"),
+    "MQT": ("tab:blue", "o"),
+    "isolated": ("tab:gray", "x"),
 }
 """Colour and marker of each series, the same in every figure."""
 
