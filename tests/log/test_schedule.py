@@ -25,7 +25,7 @@ from penstock.plan.schedule import POLICIES, Rings, Scheduler, Step
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples
-from tests.log.test_simulation import eager, folders, in_folder, random_row, some, workloads
+from tests.log.test_simulation import eager, folders, in_folder, send_batch, some, workloads
 from tests.log.world import Row, World, query
 
 
@@ -66,13 +66,7 @@ def wander(world, seed, steps):
     for _ in range(steps):
         what = source.choices(("batch", "step", "turn", "restart", "cut"), (12, 8, 1, 1, 0.5))[0]
         if what == "batch":
-            stream = source.choice(list(clock))
-            clock[stream] += source.choice((0, 2, 9))
-            batch = [
-                random_row(source, number + place, clock[stream]) for place in range(source.randrange(6))
-            ]
-            number += len(batch)
-            world.ingest(stream, batch, source.choice((1, 2)))
+            number = send_batch(world, source, clock, number)
         elif what == "step":
             world.step()
             check_monotone(world)

@@ -90,13 +90,7 @@ def run(world, seed, steps, change=None):
         weights = (12, 3, 3, 1, 4 if change else 0)
         what = source.choices(("batch", "turn", "advance", "restart", "change"), weights)[0]
         if what == "batch":
-            stream = source.choice(list(clock))
-            clock[stream] += source.choice((0, 2, 9))
-            batch = [
-                random_row(source, number + place, clock[stream]) for place in range(source.randrange(6))
-            ]
-            number += len(batch)
-            world.ingest(stream, batch, source.choice((1, 2)))
+            number = send_batch(world, source, clock, number)
         elif what == "turn":
             world.turn()
         elif what == "advance":
@@ -114,6 +108,15 @@ def run(world, seed, steps, change=None):
     event("some pairs" if any(each.results for each in world.ledger.queries.values()) else "no pair")
     event("rewritten" if world.rewritten else "never rewritten")
     event("late rows" if any(each.late for each in world.sources.values()) else "no late row")
+
+
+def send_batch(world, source, clock, number):
+    """Let a stream send a few rows, its clock having moved on a little; give the number of the next row."""
+    stream = source.choice(list(clock))
+    clock[stream] += source.choice((0, 2, 9))
+    batch = [random_row(source, number + place, clock[stream]) for place in range(source.randrange(6))]
+    world.ingest(stream, batch, source.choice((1, 2)))
+    return number + len(batch)
 
 
 def random_row(source, number, now, *, keys=3, spread=7, nulls=0.05):
