@@ -269,11 +269,6 @@ def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) ->
     return [each for each in now if each["members"]]
 
 
-def _in_table(query: Query) -> bool:
-    """Say whether a query reads its results from its group's table; those in order have files of their own."""
-    return query.sink.kind == "table" and not query.ordered
-
-
 def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
     """Refuse to let a query go over from time to rows where rows that it has joined wait to be counted for others."""
     for name in change.altered:
@@ -459,6 +454,6 @@ def _table(group: Group, plan: Plan, version: int, suffix: str) -> dict[str, Any
                 "residual": list(member.query.residual),
             }
             for number, member in enumerate(group.members)
-            if _in_table(member.query)
+            if member.query.in_table
         },
     }

@@ -23,7 +23,7 @@ from penstock.log.roll import seal
 from penstock.log.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -52,7 +52,7 @@ def unit_job(
     """
     if not outputs:
         return run_work(numbered(spark, task.parts), partial(_find_and_deliver, task, delivery))
-    rows = computed(spark, task.parts, schema, tuple(outputs))
+    rows = computed(spark, task.parts, schema, ("*", *outputs))
     return run_work(rows, partial(_deliver, delivery), first=partial(_find, task))
 
 
@@ -80,35 +80,28 @@ def rewrite_job(
     claims: Sequence[Horizon],
 ) -> list[Segment | None]:
     """Rewrite runs of segments, one task each; None where no row was left."""
-    work = partial(_rewrite, files, log, tuple(runs), tuple(claims))
-    return _segments(run_work(numbered(spark, len(runs)), work))
-
-
-def _rewrite(
-    files: Files, log: str, runs: Sequence[tuple[Segment, ...]], claims: Sequence[Horizon], batches: Batches
-) -> Batches:
-    """Rewrite the runs of a task."""
-    for number in numbers(batches):
-        made = rewrite_segments(files, log, runs[number], claims)
-        yield report({"number": number, "segment": made.to_json() if made else None})
+    return _segments_job(spark, [partial(rewrite_segments, files, log, run, tuple(claims)) for run in runs])
 
 
 def seal_job(spark: SparkSession, files: Files, sealings: Sequence[Sealing]) -> list[Segment | None]:
     """Put the times of some streams in order, one task each; None where there are none."""
-    return _segments(run_work(numbered(spark, len(sealings)), partial(_seal, files, tuple(sealings))))
+    return _segments_job(spark, [partial(seal, files, sealing) for sealing in sealings])
 
 
-def _seal(files: Files, sealings: Sequence[Sealing], batches: Batches) -> Batches:
-    """Seal the streams of a task."""
-    for number in numbers(batches):
-        made = seal(files, sealings[number])
-        yield report({"number": number, "segment": made.to_json() if made else None})
-
-
-def _segments(reports: list[dict[str, Any]]) -> list[Segment | None]:
-    """Read the segments that numbered tasks made, in the order of their numbers."""
+def _segments_job(
+    spark: SparkSession, makers: Sequence[Callable[[], Segment | None]]
+) -> list[Segment | None]:
+    """Make segments, one task each, and give them in the order of their makers."""
+    reports = run_work(numbered(spark, len(makers)), partial(_make, tuple(makers)))
     made = [each["segment"] for each in sorted(reports, key=lambda each: int(each["number"]))]
     return [Segment.from_json(each) if each else None for each in made]
+
+
+def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
+    """Make the segments of a task."""
+    for number in numbers(batches):
+        made = makers[number]()
+        yield report({"number": number, "segment": made.to_json() if made else None})
 
 
 def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[dict[str, Any]]:

@@ -482,15 +482,14 @@ def _is_behind(ledger: Ledger, group: Group) -> bool:
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:
     """Describe one query's delivery."""
-    in_table = query.sink.kind == "table" and not query.ordered
     return Target(
         number=number,
         query=query.name,
         levels=levels,
         root=root,
         columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
-        computed=bool(query.residual) if in_table else is_computed(query),
-        in_table=in_table,
+        computed=bool(query.residual) if query.in_table else is_computed(query),
+        in_table=query.in_table,
         compression=query.sink.option("compression", "snappy"),
         hold=hold_folder(query.name) if query.ordered else "",
     )

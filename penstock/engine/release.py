@@ -82,7 +82,7 @@ def _marks(group: Group, query: str, ledger: Ledger) -> tuple[int | None, int | 
     state = ledger.groups.get(group.id)
     if state is None:
         return None, None
-    return state.marks(place for place, readers in enumerate(group.chain.readers) if query in readers)
+    return state.marks(group.chain.read_by(query))
 
 
 def choose_releases(plan: Plan, ledger: Ledger, files: Files) -> list[Release]:

@@ -61,8 +61,9 @@ class Advance:
     def runs(self, chain: Chain) -> tuple[tuple[int, int], ...]:
         """Give the levels of the slices that advance, as runs ``[first, last)``."""
         runs: list[tuple[int, int]] = []
+        slices = chain.slices
         for place in sorted(self.places):
-            first, last = (chain.bounds.index(cut) for cut in chain.cuts[place : place + 2])
+            first, last = chain.levels(slices[place].range)
             if runs and runs[-1][1] == first:
                 runs[-1] = (runs[-1][0], last)
             else:
@@ -78,8 +79,11 @@ def rings_of(chain: Chain) -> list[tuple[int, ...]]:
     >>> rings_of(Chain.from_windows({"q1": Range.window(10, 10), "q2": Range.window(60, 60)}))
     [(1, 2), (0, 3)]
     """
-    ends = [piece.ages[1] for piece in chain.slices]
-    return [tuple(place for place, each in enumerate(ends) if each == end) for end in sorted(set(ends))]
+    rings: dict[int, tuple[int, ...]] = {}
+    for place, piece in enumerate(chain.slices):
+        end = piece.ages[1]
+        rings[end] = (*rings.get(end, ()), place)
+    return [places for _, places in sorted(rings.items())]
 
 
 def next_advance(group: Group, ledger: Ledger, policy: str, goal: Cursor) -> Advance | None:
@@ -101,6 +105,8 @@ class _Outlook:
     """The stations, and the goal as the last of them."""
     at: list[int]
     """For each ring, the number of the station it stands at."""
+    stands: list[bool]
+    """For each ring, whether rows wait in front of it."""
 
     @classmethod
     def of(cls, group: Group, ledger: Ledger, goal: Cursor) -> _Outlook:
@@ -110,7 +116,9 @@ class _Outlook:
         stops = state.stops if state.stops[-1][0] == goal else (*state.stops, (goal, (left, right)))
         numbers = {cursor: number for number, (cursor, _) in enumerate(stops)}
         rings = rings_of(group.chain)
-        return cls(group, ledger, rings, stops, [numbers[state.cursors[ring[0]]] for ring in rings])
+        at = [numbers[state.cursors[ring[0]]] for ring in rings]
+        stands = [here < there for here, there in zip(at, (len(stops) - 1, *at), strict=False)]
+        return cls(group, ledger, rings, stops, at, stands)
 
     @property
     def state(self) -> GroupState:
@@ -120,11 +128,6 @@ class _Outlook:
     def ahead(self, ring: int) -> int:
         """Give the number of the station up to which a ring may go: that of the next inner one, or the goal."""
         return self.at[ring - 1] if ring else len(self.stops) - 1
-
-    @property
-    def stands(self) -> list[bool]:
-        """Say of each ring whether rows wait in front of it."""
-        return [here < self.ahead(ring) for ring, here in enumerate(self.at)]
 
     def rows(self, since: int, until: int) -> int:
         """Count the rows of both streams between two stations."""
@@ -162,41 +165,40 @@ class _Outlook:
         """Let the scheduler choose, and say what its choice means for slices and cursors."""
         costs = self.costs()
         rungs = self.rungs(costs)
-        ends = [self._outermost(member.query.name) for member in self.group.members]
+        outermost = self._outermost()
+        ends = [outermost[member.query.name] for member in self.group.members]
         priced = Rings(
             tuple(sum(end in rung for end in ends) for rung in rungs),
             tuple(sum(costs[ring] for ring in rung) for rung in rungs),
             prices_of(self.ledger).unit,
         )
         waiting = [self._waiting(rung[0]) for rung in rungs]
-        step = self._at_last(late, rungs) if late else Scheduler(policy, priced).choose(waiting)
+        step = self._at_last(outermost[late], rungs) if late else Scheduler(policy, priced).choose(waiting)
         assert step is not None  # noqa: S101 - rows wait somewhere
         first = rungs[step.first][0]
-        moved = {place for ring in range(first, rungs[step.last - 1][-1] + 1) for place in self.rings[ring]}
-        until = self.stops[self._target(first, priced, step)][0]
+        going = range(first, rungs[step.last - 1][-1] + 1)
+        moved = {place for ring in going for place in self.rings[ring]}
+        target = self._target(first, priced, step)
+        until = self.stops[target][0]
         cursors = tuple(until if place in moved else each for place, each in enumerate(self.state.cursors))
-        stood = _stood_at(self.stops, cursors)
-        kept = _thinned(self.stops[min(stood) : max(stood) + 1], cursors)
+        at = [target if ring in going else here for ring, here in enumerate(self.at)]
+        kept = _thinned(self.stops[min(at) : max(at) + 1], cursors)
         return Advance(tuple(sorted(moved)), self.stops[self.at[first]][0], until, cursors, kept, late)
 
-    def _at_last(self, query: str, rungs: Sequence[range]) -> Step:
-        """Let the slowest slices of a query that has waited too long go on."""
-        mine = [
-            number
-            for number, rung in enumerate(rungs)
-            if self.stands[rung[0]] and rung[0] <= self._outermost(query)
-        ]
-        last = next(number for number, rung in enumerate(rungs) if self._outermost(query) in rung)
+    def _at_last(self, outermost: int, rungs: Sequence[range]) -> Step:
+        """Let the slowest slices of a query that has waited too long go on, up to its outermost ring."""
+        last = next(number for number, rung in enumerate(rungs) if outermost in rung)
+        mine = [number for number in range(last + 1) if self.stands[rungs[number][0]]]
         return Step(mine[-1], last + 1)
 
     def _waiting(self, ring: int) -> float:
         """Count the rows in front of a ring; a batch without rows is to be passed too."""
         return max(1.0, float(self.rows(self.at[ring], self.ahead(ring)))) if self.stands[ring] else 0.0
 
-    def _outermost(self, query: str) -> int:
-        """Find the outermost ring that a query reads."""
+    def _outermost(self) -> dict[str, int]:
+        """Find the outermost ring that each query reads."""
         readers = self.group.chain.readers
-        return max(n for n, ring in enumerate(self.rings) if any(query in readers[place] for place in ring))
+        return {name: n for n, ring in enumerate(self.rings) for place in ring for name in readers[place]}
 
     def _target(self, ring: int, priced: Rings, step: Step) -> int:
         """Find the station to go to: the farthest in reach of `QUANTUM` seconds, the next at least; inner rings all."""
@@ -219,7 +221,7 @@ class _Outlook:
 
     def _since(self, query: str) -> list[int]:
         """Give, for both streams, where a query's slowest slice is: its watermark, or the first row it has not seen."""
-        places = [place for place, names in enumerate(self.group.chain.readers) if query in names]
+        places = self.group.chain.read_by(query)
         behind = min(self.state.cursors[place] for place in places)
         found = []
         for place, (mark, log) in enumerate(zip(self.state.marks(places), self.group.logs, strict=True)):
@@ -232,12 +234,6 @@ _NEVER = 1 << 62
 
 MOST_STATIONS = 64
 """Stations between the slowest slices and the newest that are remembered."""
-
-
-def _stood_at(stops: Sequence[Station], cursors: Iterable[Cursor]) -> list[int]:
-    """Give the numbers of the stations at which some slices are."""
-    known = {cursor: number for number, (cursor, _) in enumerate(stops)}
-    return [known[cursor] for cursor in set(cursors)]
 
 
 def _thinned(stops: Sequence[Station], cursors: Iterable[Cursor]) -> tuple[Station, ...]:

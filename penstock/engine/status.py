@@ -286,7 +286,7 @@ def lag_rows(group: Group, ledger: Ledger, query: str) -> int:
         segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
         return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
     known = ledger.groups[group.id].cursors
-    cursors = [known[place] for place, names in enumerate(group.chain.readers) if query in names]
+    cursors = [known[place] for place in group.chain.read_by(query)]
     return sum(
         each.rows
         for place, side in enumerate(SIDES)

@@ -8,30 +8,29 @@ In:  the logs that a new plan stores differently.  Out: the same segments under 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 
-from penstock.engine.ingest import SUMMARY
+from penstock.engine.work import computed, numbers, report, run_work
 from penstock.log.relayout import Meaning, relayout_segment
 from penstock.log.segment import Segment, read_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
+    from penstock.engine.work import Batches
     from penstock.log.files import Files
     from penstock.log.ledger import Layout
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
-
-    Batches = Iterator[pa.RecordBatch]
 
 _NUMBER = "penstock_n"
 
@@ -61,35 +60,38 @@ class Upgrade:
 
 def upgrade_job(spark: SparkSession, files: Files, upgrade: Upgrade) -> list[Segment]:
     """Write segments again under a log's new layout, one task each."""
-    stream, log, old, segments = upgrade.stream, upgrade.log, upgrade.old, upgrade.segments
-    new = _new(log, old)
-    columns = list(old.columns)
-    names = [each.name for each in segments]
+    new = _new(upgrade.log, upgrade.old)
+    rows = computed(
+        spark,
+        len(upgrade.segments),
+        f"{_NUMBER} int, {_schema(upgrade.stream, upgrade.old)}",
+        (_NUMBER, *(f"({each}) AS p{place}" for place, each in enumerate(new))),
+    )
+    reports = run_work(rows, partial(_write, files, upgrade), first=partial(_read, files, upgrade))
+    return [Segment.from_json(each) for each in reports]
 
-    def read(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                rows = read_segment(files, names[number])
-                count = pa.array(np.full(rows.rows.t.size, number, np.int32))
-                arrays = [count, *(rows.column(name) for name in columns)]
-                yield pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])
 
-    def write(batches: Batches) -> Batches:
-        table = pa.Table.from_batches(list(batches))
-        number = table.column(_NUMBER)[0].as_py()
-        answers = {
-            each: pc.fill_null(table.column(f"p{place}"), fill_value=False).to_numpy()
-            for place, each in enumerate(new)
-        }
-        meaning = Meaning(old.predicates, log.predicates, upgrade.layout)
-        made = relayout_segment(files, log.id, segments[number], meaning, answers)
-        yield pa.RecordBatch.from_pydict({"summary": [json.dumps(made.to_json())]})
+def _read(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
+    """Read the columns of a task's segments."""
+    columns = list(upgrade.old.columns)
+    for number in numbers(batches):
+        rows = read_segment(files, upgrade.segments[number].name)
+        count = pa.array(np.full(rows.rows.t.size, number, np.int32))
+        arrays = [count, *(rows.column(name) for name in columns)]
+        yield pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])
 
-    numbers = spark.range(0, len(names), 1, len(names))
-    rows: DataFrame = numbers.mapInArrow(read, f"{_NUMBER} int, {_schema(stream, old)}")
-    asked = rows.selectExpr(_NUMBER, *(f"({each}) AS p{place}" for place, each in enumerate(new)))
-    reports: list[Any] = asked.mapInArrow(write, SUMMARY).collect()
-    return [Segment.from_json(json.loads(row.summary)) for row in reports]
+
+def _write(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
+    """Write a task's segment with the answers to the new predicates."""
+    table = pa.Table.from_batches(list(batches))
+    number = table.column(_NUMBER)[0].as_py()
+    answers = {
+        each: pc.fill_null(table.column(f"p{place}"), fill_value=False).to_numpy()
+        for place, each in enumerate(_new(upgrade.log, upgrade.old))
+    }
+    meaning = Meaning(upgrade.old.predicates, upgrade.log.predicates, upgrade.layout)
+    made = relayout_segment(files, upgrade.log.id, upgrade.segments[number], meaning, answers)
+    yield report(made.to_json())
 
 
 def _new(log: LogPlan, old: Layout) -> list[str]:

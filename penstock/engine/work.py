@@ -108,9 +108,9 @@ def numbered(spark: SparkSession, tasks: int) -> DataFrame:
 
 @lru_cache(maxsize=64)
 def computed(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, ...]) -> DataFrame:
-    """Give the plan of a job in which Spark SQL computes columns between a first work and the last."""
-    pairs = spark.range(0, tasks, 1, tasks).mapInArrow(do_first_work, schema)
-    return pairs.selectExpr("*", *columns).mapInArrow(do_work, SUMMARY)
+    """Give the plan of a job in which Spark SQL makes columns of what a first work gives, for the last."""
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(do_first_work, schema)
+    return rows.selectExpr(*columns).mapInArrow(do_work, SUMMARY)
 
 
 def numbers(batches: Batches) -> Iterator[int]:

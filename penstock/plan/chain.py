@@ -120,6 +120,14 @@ class Chain:
         """List the slices in order of difference."""
         return tuple(Slice(Range(lo, hi)) for lo, hi in pairwise(self.cuts))
 
+    def read_by(self, query: str) -> list[int]:
+        """Give the places of the slices that a query reads.
+
+        >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}).read_by("q2")
+        [0, 1]
+        """
+        return [place for place, names in enumerate(self.readers) if query in names]
+
     def side(self, side: Side) -> tuple[tuple[int, Slice], ...]:
         """List one stream's chain, youngest slice first, each with its place.
 

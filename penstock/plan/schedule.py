@@ -94,16 +94,12 @@ class Scheduler:
     policy: str
     rings: Rings
     matrix: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict, compare=False)
-    """MQT's matrix: the throughput of each partial window, and where it ends."""
+    """MQT's matrix: the throughput of each partial window, and where it ends, as far as it was asked for."""
 
     def __post_init__(self) -> None:
-        """Refuse an unknown policy, and work the matrix out."""
+        """Refuse an unknown policy."""
         if self.policy not in POLICIES:
             raise InputError(f"there is no scheduler {self.policy}: {did_you_mean(self.policy, POLICIES)}")
-        if self.policy == "mqt":
-            for first in range(len(self.rings)):
-                for before in range(first + 1, len(self.rings) + 1):
-                    self.matrix[first, before] = self.rings.throughput(first, before)
 
     def choose(self, waiting: Sequence[float]) -> Step | None:
         """Choose the next step, given how many rows wait in front of each ring; None if nowhere any.
@@ -131,7 +127,11 @@ class Scheduler:
 
     def _offer(self, first: int, before: int, rows: float) -> tuple[float, int]:
         """Give the throughput of the rows in front of a ring, and where their step would end."""
-        return self.matrix[first, before] if rows == 1 else self.rings.throughput(first, before, rows)
+        if rows != 1:
+            return self.rings.throughput(first, before, rows)
+        if (first, before) not in self.matrix:
+            self.matrix[first, before] = self.rings.throughput(first, before)
+        return self.matrix[first, before]
 
 
 POLICIES = ("lwo", "swf", "mqt")

@@ -220,6 +220,11 @@ class Query:
         return Signature(self.left, self.right, self.keys, self.rows)
 
     @property
+    def in_table(self) -> bool:
+        """Say whether its results are read from its group's table; those in order have files of their own."""
+        return self.sink.kind == "table" and not self.ordered
+
+    @property
     def ordered(self) -> bool:
         """Say whether this query wants its results in the order of their times."""
         return dict(self.options).get("order", "none") != "none"
