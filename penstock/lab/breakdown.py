@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.lab.family import PROC, family_of
+from penstock.lab.family import PROC, family_of, stat_fields
 from penstock.lab.workloads import NOOP, as_script
 
 if TYPE_CHECKING:
@@ -64,21 +65,21 @@ def used_by_kind(root: int) -> Counter[str]:
 def _of_process(process: int, root: int) -> Counter[str]:
     """Divide a process' ticks; those of threads that have ended count as the rest."""
     place = PROC / str(process)
-    own, ended = _ticks(place / "stat")
+    own, ended = _ticks(place)
     used = Counter({ENDED: ended})
     if (place / "comm").read_text().strip() != "java":
         used[DRIVER if process == root else WORKERS] += own
         return used
     for thread in (place / "task").iterdir():
-        used[kind_of((thread / "comm").read_text().strip())] += _ticks(thread / "stat")[0]
+        used[kind_of((thread / "comm").read_text().strip())] += _ticks(thread)[0]
     used[REST] += max(0, own - sum(used.values()) + ended)
     return used
 
 
-def _ticks(stat: Path) -> tuple[int, int]:
+def _ticks(place: Path) -> tuple[int, int]:
     """Read the ticks of a process or thread, and those of its children that have ended."""
-    fields = stat.read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+    user, system, ended_user, ended_system = (int(each) for each in stat_fields(place)[11:15])
+    return user + system, ended_user + ended_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> 
     try:
         with Engine(state, settings=QUICK_START) as engine:
             engine.script(as_script(data, queries, NOOP))
-            engine.watch(lambda unit: marks.append((_now(), unit.rows, used_by_kind(os.getpid()))))
+            engine.watch(lambda unit: marks.append((time.monotonic(), unit.rows, used_by_kind(os.getpid()))))
             engine.start(once=True)
             engine.wait()
     finally:
@@ -119,8 +120,3 @@ def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> 
     tick = os.sysconf("SC_CLK_TCK")
     cpu = {kind: (count - began[2][kind]) / tick for kind, count in ended[2].items()}
     return Breakdown(ended[1] - began[1], ended[0] - began[0], cpu)
-
-
-def _now() -> float:
-    """Read a clock that only goes forward."""
-    return os.times().elapsed
