@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.claims import in_time
 from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
-from penstock.log.ledger import Layout, fold, spans_to_json
+from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import workload_from_json, workload_to_json
 from penstock.plan.group import Group, subgroup
@@ -34,7 +34,7 @@ from penstock.sql.query import FOREVER, SIDES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.log.ledger import Cursor, Ledger, QueryState
+    from penstock.log.ledger import Ledger, QueryState
     from penstock.log.segment import Segment
     from penstock.plan.build import Shape
     from penstock.plan.group import Member
@@ -337,7 +337,7 @@ def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str,
     """Put a group's chain where its forebears are; a new group begins with what is there now, as backfill."""
     known = [ledger.groups[each.id] for each in forebears(group, before)]
     ends = [ledger.stream(group.log(side).stream) for side in SIDES]
-    cursor = known[0].cursors[0] if known else tuple(each.batches for each in ends)
+    cursor = known[0].cursors[0] if known else Cursor(*(each.batches for each in ends))
     starts = _horizons(group, ledger) if group.signature.counted else [each.watermark for each in ends]
     own = ledger.groups.get(group.id)
     return {

@@ -25,6 +25,7 @@ from penstock.engine.claims import claims_on, passed, settled_segments
 from penstock.engine.counting import Counting, sealed_until, spans
 from penstock.engine.deliver import Delivery, Target
 from penstock.engine.jobs import release_job, rewrite_job, seal_job, unit_job
+from penstock.engine.ordering import Silence, goal_of, switch_commit
 from penstock.engine.pairs import computed_column, is_computed
 from penstock.engine.release import choose_releases, delays_of, is_due, last_releases, release_commit
 from penstock.engine.scheduling import Advance, next_advance
@@ -32,10 +33,10 @@ from penstock.engine.sealing import choose_sealings, seal_commit
 from penstock.engine.shape import carries_times, pair_columns, unit_schema
 from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
 from penstock.engine.sources import arrow_types
-from penstock.engine.unit import SideTask, Stretch, UnitTask
+from penstock.engine.unit import SideTask, Stretch, UnitTask, joined_before, joined_between
 from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
-from penstock.log.ledger import publication_to_json, spans_to_json
+from penstock.log.ledger import Cursor, publication_to_json, spans_to_json
 from penstock.plan.group import subgroup
 from penstock.sql.options import DEFAULT_SCHEDULER
 from penstock.sql.query import SIDES
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.store import Store
     from penstock.log.keep import Horizon
-    from penstock.log.ledger import Ledger, Publication
+    from penstock.log.ledger import Ledger, Publication, Station
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -103,6 +104,8 @@ class Joiner(threading.Thread):
         self._news = True
         self._unit_seconds = 0.0
         self._overdue: dict[str, str] = {}
+        self._silence = Silence()
+        self._bringing_up = False
 
     def notify(self) -> None:
         """Tell the joiner that there is something new."""
@@ -156,7 +159,8 @@ class Joiner(threading.Thread):
         """Wait for news; say whether to go on."""
         with self._wake:
             self._wake.notify_all()
-            self._wake.wait_for(lambda: self._stopping or self._news)
+            idle = self._silence.until_idle(self.plan, self.store.ledger)
+            self._wake.wait_for(lambda: self._stopping or self._news, timeout=idle)
             patience = min(self._unit_seconds, LONGEST_PATIENCE)
             self._wake.wait_for(lambda: self._stopping or not self._partner_comes(), timeout=patience)
             self._news = False
@@ -179,12 +183,8 @@ class Joiner(threading.Thread):
             if state is None or not coming or state.apart:
                 continue
             names = (group.left.stream, group.right.stream)
-            reached = state.stops[-1][0]
-            waits = [
-                name
-                for name, cursor, goal in zip(names, reached, _goal(ledger, group), strict=True)
-                if cursor < goal
-            ]
+            reached, goal = state.stops[-1][0], self._goal(ledger, group)[0]
+            waits = [name for place, name in enumerate(names) if reached[place] < goal[place]]
             if waits and any(name in coming and name not in waits for name in names):
                 return True
         return False
@@ -192,12 +192,17 @@ class Joiner(threading.Thread):
     def _behind(self) -> bool:
         """Say whether some batch is not joined, some query lacks its past, or some output is not published."""
         ledger = self.store.ledger
-        return self._news or bool(ledger.pending) or is_due(self.plan, ledger) or self._is_joining(ledger)
+        return (
+            self._news
+            or bool(ledger.pending)
+            or is_due(self.plan, ledger, self._silence)
+            or self._is_joining(ledger)
+        )
 
     def _is_joining(self, ledger: Ledger) -> bool:
         """Say whether some row is not counted, some batch not joined, or some query lacks its past."""
         return bool(choose_sealings(self.plan, ledger, everything=self._all_in)) or any(
-            self._lacking(ledger, group) or _is_behind(ledger, group) for group in self.plan.groups
+            self._lacking(ledger, group) or self._is_behind(ledger, group) for group in self.plan.groups
         )
 
     def _turn(self) -> None:
@@ -206,8 +211,9 @@ class Joiner(threading.Thread):
             self._seal()
             self._catch_up()
             for group in self.plan.groups:
-                if _is_behind(self.store.ledger, group):
+                if self._is_behind(self.store.ledger, group):
                     self._advance(group)
+                self._choose_what_waits(group)
             self.release()
             self.publish_pending()
             for log in self.plan.logs:
@@ -218,7 +224,7 @@ class Joiner(threading.Thread):
 
     def _behind_goal(self) -> bool:
         """Say whether some slice of some group has not joined all that was ingested."""
-        return any(_is_behind(self.store.ledger, group) for group in self.plan.groups)
+        return any(self._is_behind(self.store.ledger, group) for group in self.plan.groups)
 
     def _seal(self) -> None:
         """Give the rows that the watermarks have passed their final positions, where windows count rows."""
@@ -235,18 +241,43 @@ class Joiner(threading.Thread):
     def bring_up(self, groups: Iterable[Group]) -> None:
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
         self._catch_up()
+        self._bringing_up = True
         for group in groups:
-            while _is_behind(self.store.ledger, group):
+            while self._is_behind(self.store.ledger, group):
                 self._advance(group)
+        self._bringing_up = False
+
+    def _choose_what_waits(self, group: Group) -> None:
+        """Let a group's adaptive queries go by what was measured: the input waits, or the results."""
+        if commit := switch_commit(self.plan, self.store.ledger, group):
+            self.store.commit(commit)
+            _log.info("%s: %s from here on: %s", group.id, commit["mode"], commit["reason"])
+
+    def _goal(self, ledger: Ledger, group: Group) -> Station:
+        """Say how far a group may advance now."""
+        everything = self._all_in or self._bringing_up or self._silence.lets_join(self.plan, ledger, group)
+        return goal_of(self.plan, ledger, group, everything=everything)
+
+    def _is_behind(self, ledger: Ledger, group: Group) -> bool:
+        """Say whether some slice of a group has not joined all that it may."""
+        state = ledger.groups.get(group.id)  # none while the plan is being replaced
+        if state is None or set(state.cursors) != {self._goal(ledger, group)[0]}:
+            return True
+        return group.signature.counted and state.watermarks[0] != sealed_until(group, ledger)
 
     def release(self) -> None:
         """Release the results whose turn it is; at the end of the input, once all of it is joined, everything."""
         ledger, files = self.store.ledger, self.store.files
         last = self._all_in and not self._is_joining(ledger)
-        releases = (last_releases if last else choose_releases)(self.plan, ledger, files)
+        releases = (
+            last_releases(self.plan, ledger, files)
+            if last
+            else choose_releases(self.plan, ledger, files, self._silence)
+        )
         if not releases:
             return
-        self.store.commit(release_commit(ledger, releases, release_job(self.spark, files, releases)))
+        reports = release_job(self.spark, files, releases)
+        self.store.commit(release_commit(ledger, releases, reports))
         for name in ledger.files() - self.store.ledger.files():
             files.delete(name)
 
@@ -269,13 +300,13 @@ class Joiner(threading.Thread):
 
     def _past(self, ledger: Ledger, group: Group, names: list[str]) -> dict[str, Any]:
         """Join, for some queries of a group, all that was there before them."""
-        until = ledger.groups[group.id].cursors[
-            0
-        ]  # where it was when they came: this is done before it advances
+        # where it was when they came: this is done before it advances
+        until = ledger.groups[group.id].cursors[0]
         horizon = ledger.groups[group.id].watermarks[0]
         small = subgroup(group, names)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
-        task = self._unit_task(ledger, small, (0, until[1]), until, (None, horizon)).without_arrivals()
+        since = (Cursor(0, 0), until)  # nothing of the left stream is joined, and all of the right one
+        task = self._unit_task(ledger, small, since, until, (None, horizon)).without_arrivals()
         table = f"table/{group.id}/v{ledger.version}-past"
         reports = self._run(small, task, unit, table) if task.left.new else []
         return _output_commit(small, unit, reports)
@@ -287,7 +318,8 @@ class Joiner(threading.Thread):
         advance = self._next(ledger, group)
         unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
         known, horizon = ledger.groups[group.id].watermarks[0], sealed_until(group, ledger)
-        task = self._unit_task(ledger, group, advance.since, advance.until, (known, horizon))
+        since = (advance.since, advance.since)
+        task = self._unit_task(ledger, group, since, advance.until, (known, horizon))
         task = replace(task, levels=advance.runs(group.chain))
         stored = ledger.table(group.id)
         table = f"table/{group.id}/{stored['directory']}" if stored else ""
@@ -321,9 +353,10 @@ class Joiner(threading.Thread):
     def _next(self, ledger: Ledger, group: Group) -> Advance:
         """Choose the slices that advance; all at once where windows count rows."""
         policy = "lwo" if group.signature.counted else self.scheduler
-        advance = next_advance(group, ledger, policy, _goal(ledger, group))
+        goal = self._goal(ledger, group)
+        advance = next_advance(group, ledger, policy, goal)
         if advance is None:  # only the horizon of windows that count rows has moved
-            until = _goal(ledger, group)
+            until = goal[0]
             state = ledger.groups[group.id]
             return Advance(tuple(range(len(state.cursors))), until, until, state.cursors, state.stops)
         known = self._overdue.get(group.id, "")
@@ -351,14 +384,14 @@ class Joiner(threading.Thread):
         self,
         ledger: Ledger,
         group: Group,
-        since: tuple[int, int],
-        until: tuple[int, int],
+        since: tuple[Cursor, Cursor],
+        until: Cursor,
         horizons: tuple[int | None, int | None],
     ) -> UnitTask:
         """Describe a unit's input: which segments are old, which are new, by batch or by what is sealed."""
         counting = Counting.of(group, ledger, *horizons) if group.signature.counted else None
         sides = [
-            self._side_task(ledger, group, side, (since[place], until[place]), counting)
+            self._side_task(ledger, group, side, (since[place], until), counting)
             for place, side in enumerate(SIDES)
         ]
         return UnitTask(
@@ -378,25 +411,29 @@ class Joiner(threading.Thread):
         )
 
     def _side_task(
-        self, ledger: Ledger, group: Group, side: Side, batches: tuple[int, int], counting: Counting | None
+        self,
+        ledger: Ledger,
+        group: Group,
+        side: Side,
+        reach: tuple[Cursor, Cursor],
+        counting: Counting | None,
     ) -> SideTask:
         """Describe one stream's part in a unit."""
-        since, until = batches
-        log = group.log(side)
-        known = [each for each in ledger.segments(log.id) if each.last < until]
+        since, until = reach
+        log, place = group.log(side), SIDES.index(side)
+        known = ledger.segments(log.id)
         if counting is not None:
-            old, new = counting.old(known), counting.new(known)
+            sealed = [each for each in known if each.last < until[place]]
+            old, new = counting.old(sealed), counting.new(sealed)
         else:
-            old = [(each, each.min_t, each.max_t) for each in known if each.last < since]
-            new = [(each, each.min_t, each.max_t) for each in known if each.last >= since]
+            old, new = joined_before(known, place, since), joined_between(known, place, since, until)
         types = self.arrow_types(self.plan.stream(log.stream))
-        layouts = {number: ledger.layouts[log.id][number] for number in {each.layout for each in known}}
+        layouts = {
+            number: ledger.layouts[log.id][number] for number in {each.layout for each, _, _ in old + new}
+        }
         return SideTask(
-            old=tuple(Stretch(each.name, first, last, each.layout, each.rows) for each, first, last in old),
-            new=tuple(
-                Stretch(each.name, first, last, each.layout, each.rows, each.arrived)
-                for each, first, last in new
-            ),
+            old=tuple(replace(_stretch(*each), arrived=0.0) for each in old),
+            new=tuple(_stretch(*each) for each in new),
             columns=tuple((name, types[name]) for name in pair_columns(group, side)),
             masks={
                 number: group.masks_under(side, layout.columns, layout.predicates)
@@ -467,17 +504,10 @@ class Joiner(threading.Thread):
             self.store.files.delete(each.name)
 
 
-def _goal(ledger: Ledger, group: Group) -> tuple[int, int]:
-    """Say how far a group can advance: all that was ingested."""
-    return ledger.stream(group.left.stream).batches, ledger.stream(group.right.stream).batches
-
-
-def _is_behind(ledger: Ledger, group: Group) -> bool:
-    """Say whether some slice of a group has not joined all that was ingested."""
-    state = ledger.groups.get(group.id)  # none while the plan is being replaced
-    if state is None or set(state.cursors) != {_goal(ledger, group)}:
-        return True
-    return group.signature.counted and state.watermarks[0] != sealed_until(group, ledger)
+def _stretch(segment: Segment, first: int, last: int) -> Stretch:
+    """Describe a segment of which the rows between two times take part."""
+    cut = (first, last) != (segment.min_t, segment.max_t)
+    return Stretch(segment.name, first, last, segment.layout, segment.rows, segment.arrived, cut)
 
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:

@@ -171,6 +171,12 @@ def _traffic(plan: Plan, groups: Iterable[Group], ledger: Ledger, side: Side) ->
     return None
 
 
+def stream_rates(plan: Plan, ledger: Ledger, group: Group) -> tuple[float, float]:
+    """Give the rows per second of event time of a group's two streams, 0 where that is not known."""
+    left, right = (_rate(_traffic(plan, [group], ledger, side)) for side in SIDES)
+    return left, right
+
+
 def _counted(groups: Iterable[Group], ledger: Ledger, side: Side) -> list[Counted]:
     """List what was counted in the logs of one side, each with the predicates that its bits stand for."""
     logs = dict.fromkeys(group.log(side).id for group in groups)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from penstock.engine.deliver import OutputFile
 from penstock.engine.sinks import SPOOLED, publications, sink_root
 from penstock.log.hold import (
     ARRIVED,
+    TIME,
     TIMES,
     choose_merges,
     hold_folder,
@@ -38,10 +39,12 @@ from penstock.log.hold import (
     write_hold,
 )
 from penstock.log.ledger import publication_to_json
+from penstock.plan.order import trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
+    from penstock.engine.ordering import Silence
     from penstock.log.files import Files
     from penstock.log.hold import Held
     from penstock.log.ledger import Ledger
@@ -67,33 +70,55 @@ class Release:
     final: str
     compression: str
     spooled: bool
+    released: int | None = None
+    """The time below which results were released before; what comes below it now is out of order."""
+    last: bool = False
+    """Whether the sequence ends here."""
 
 
-def horizon(plan: Plan, ledger: Ledger, query: str) -> int | None:
-    """Give the time below which a query has all its pairs, whichever groups they come from; None if there is none."""
+def horizon(plan: Plan, ledger: Ledger, query: str, silence: Silence | None = None) -> int | None:
+    """Give the time below which a query has all its pairs, whichever groups they come from; None if there is none.
+
+    Streams that are idle by now are not waited for, if the query says so; if all are, there is nothing to wait for.
+    """
     marks = [
-        mark for group, _, member in plan.places(query) for mark in _marks(group, member.query.name, ledger)
+        mark
+        for group, _, member in plan.places(query)
+        for mark in _marks(group, member.query, ledger, silence)
     ]
-    return None if None in marks else min(mark for mark in marks if mark is not None)
+    return trigger(marks) if marks else _NOTHING_TO_WAIT_FOR
 
 
-def _marks(group: Group, query: str, ledger: Ledger) -> tuple[int | None, int | None]:
+_NOTHING_TO_WAIT_FOR = 1 << 62
+
+
+def _marks(group: Group, query: Query, ledger: Ledger, silence: Silence | None) -> list[int | None]:
     """Give the watermarks of the slowest slice that a query reads: those farther out do not concern it."""
     state = ledger.groups.get(group.id)
     if state is None:
-        return None, None
-    return state.marks(group.chain.read_by(query))
+        return [None]
+    places = group.chain.read_by(query.name)
+    joined = min(state.cursors[place] for place in places)
+    return [
+        mark
+        for place, (mark, log) in enumerate(zip(state.marks(places), group.logs, strict=True))
+        if silence is None
+        or joined[place] < ledger.stream(log.stream).batches  # it has sent something after all
+        or not silence.is_idle(ledger, query, log.stream)
+    ]
 
 
-def choose_releases(plan: Plan, ledger: Ledger, files: Files) -> list[Release]:
+def choose_releases(
+    plan: Plan, ledger: Ledger, files: Files, silence: Silence | None = None
+) -> list[Release]:
     """List what can be released, or should be merged, by now."""
     found = []
     for query in plan.queries:
         held = ledger.hold(query.name).files
         if held:
-            until = horizon(plan, ledger, query.name)
-            until = min(each.min_t for each in held) if until is None else until
-            found.append(_release(query, ledger, files, until))
+            until = horizon(plan, ledger, query.name, silence)
+            first, last = min(each.min_t for each in held), max(each.max_t for each in held)
+            found.append(_release(query, ledger, files, first if until is None else min(until, last + 1)))
     return [each for each in found if each.due or each.merges]
 
 
@@ -102,19 +127,19 @@ def last_releases(
 ) -> list[Release]:
     """List everything that is held, of all queries or of some: their sequences end here."""
     return [
-        _release(query, ledger, files, 1 + max(each.max_t for each in held))
+        replace(_release(query, ledger, files, 1 + max(each.max_t for each in held)), last=True)
         for query in plan.queries
         if (held := ledger.hold(query.name).files) and (only is None or query.name in only)
     ]
 
 
-def is_due(plan: Plan, ledger: Ledger) -> bool:
+def is_due(plan: Plan, ledger: Ledger, silence: Silence | None = None) -> bool:
     """Say whether something is held whose turn it is."""
     return any(
         each.min_t < until
         for query in plan.queries
         if (held := ledger.hold(query.name).files)
-        and (until := horizon(plan, ledger, query.name)) is not None
+        and (until := horizon(plan, ledger, query.name, silence)) is not None
         for each in held
     )
 
@@ -132,6 +157,7 @@ def _release(query: Query, ledger: Ledger, files: Files, until: int) -> Release:
         final=f"v{hold.era:06d}/{final}" if query.sink.kind == "table" else final,
         compression=query.sink.option("compression", "snappy"),
         spooled=query.sink.kind in SPOOLED,
+        released=hold.until,
     )
 
 
@@ -158,19 +184,28 @@ def run_release(files: Files, release: Release) -> dict[str, Any]:
 def _write_due(files: Files, release: Release) -> dict[str, Any]:
     """Write what is due as one file in order, or only count it."""
     first = min((each.min_t for each in release.due), default=release.until)
-    arrivals = Counter[float]()
-    if not release.root:
-        for run in (run for each in release.due for run in read_hold(files, each, first, release.until)):
-            arrivals.update(_arrivals(run.column(ARRIVED)))
-        return {"results": arrivals.total(), "arrivals": list(arrivals.items()), "files": []}
+    arrivals, disordered = Counter[float](), 0
     out = OutputFile(release.root, release.final, release.compression)
-    for table in in_order(files, release.due, first, release.until):
+    tables = in_order if release.root else _unsorted
+    for table in tables(files, release.due, first, release.until):
         arrivals.update(_arrivals(table.column(ARRIVED)))
-        for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches():
+        if release.released is not None:
+            disordered += pc.sum(pc.less(table.column(TIME), release.released)).as_py() or 0
+        for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches() if release.root else ():
             out.write(batch)
     out.close()
-    written = [out.report(release.query)] if out.rows else []
-    return {"results": out.rows, "arrivals": list(arrivals.items()), "files": written}
+    return {
+        "results": arrivals.total(),
+        "arrivals": list(arrivals.items()),
+        "files": [out.report(release.query)] if out.rows else [],
+        "disordered": disordered,
+    }
+
+
+def _unsorted(files: Files, holds: Iterable[Held], since: int, until: int) -> Iterator[pa.Table]:
+    """Read what is due where it is only counted."""
+    for run in (run for each in holds for run in read_hold(files, each, since, until)):
+        yield pa.Table.from_batches([run])
 
 
 def _arrivals(column: pa.Array | pa.ChunkedArray) -> dict[float, int]:
@@ -197,7 +232,8 @@ def release_commit(
     done = [(each.query, report) for each, report in zip(releases, reports, strict=True)]
     return {
         "kind": "release",
-        "until": {each.query: each.until for each in releases},
+        "until": {each.query: None if each.last else each.until for each in releases if each.due},
+        "disordered": {query: report["disordered"] for query, report in done if report["disordered"]},
         "results": {query: report["results"] for query, report in done if report["results"]},
         "delays": {query: delays_of(report["arrivals"], time.time()) for query, report in done},
         "gone": {query: report["gone"] for query, report in done},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.log.ledger import Cursor, GroupState, Ledger, Station
+    from penstock.log.segment import Segment
     from penstock.plan.chain import Chain
     from penstock.plan.group import Group
 
@@ -86,8 +87,8 @@ def rings_of(chain: Chain) -> list[tuple[int, ...]]:
     return [places for _, places in sorted(rings.items())]
 
 
-def next_advance(group: Group, ledger: Ledger, policy: str, goal: Cursor) -> Advance | None:
-    """Choose what a group does next; None if all of it has joined all that was ingested."""
+def next_advance(group: Group, ledger: Ledger, policy: str, goal: Station) -> Advance | None:
+    """Choose what a group does next; None if all of it is where it may be."""
     outlook = _Outlook.of(group, ledger, goal)
     if not any(outlook.stands):
         return None
@@ -109,11 +110,10 @@ class _Outlook:
     """For each ring, whether rows wait in front of it."""
 
     @classmethod
-    def of(cls, group: Group, ledger: Ledger, goal: Cursor) -> _Outlook:
+    def of(cls, group: Group, ledger: Ledger, goal: Station) -> _Outlook:
         """Look at a group that may go as far as `goal`."""
         state = ledger.groups[group.id]
-        left, right = (ledger.stream(log.stream).watermark for log in group.logs)
-        stops = state.stops if state.stops[-1][0] == goal else (*state.stops, (goal, (left, right)))
+        stops = state.stops if state.stops[-1][0] == goal[0] else (*state.stops, goal)
         numbers = {cursor: number for number, (cursor, _) in enumerate(stops)}
         rings = rings_of(group.chain)
         at = [numbers[state.cursors[ring[0]]] for ring in rings]
@@ -136,7 +136,7 @@ class _Outlook:
             each.rows
             for place, side in enumerate(SIDES)
             for each in self.ledger.segments(self.group.log(side).id)
-            if first[place] <= each.last < last[place]
+            if _has_rows_between(each, place, first, last)
         )
 
     def costs(self) -> list[float]:
@@ -231,6 +231,14 @@ class _Outlook:
 
 
 _NEVER = 1 << 62
+
+
+def _has_rows_between(segment: Segment, place: int, first: Cursor, last: Cursor) -> bool:
+    """Say whether some of a segment's rows lie between two cursors, by batch or by time."""
+    if segment.last < first[place] or segment.max_t < first.below:
+        return False
+    return segment.last < last[place] or segment.min_t < last.below
+
 
 MOST_STATIONS = 64
 """Stations between the slowest slices and the newest that are remembered."""

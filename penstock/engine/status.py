@@ -14,8 +14,10 @@ import numpy as np
 
 from penstock.engine.change import current_plan
 from penstock.engine.claims import claim, in_time
+from penstock.engine.ordering import mode_of, waiting_rows
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
+from penstock.plan.order import SYNC
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.log.tally import Delays
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
-    from penstock.sql.query import Side
+    from penstock.sql.query import Query, Side
 
 
 Seen = TypeVar("Seen")
@@ -80,9 +82,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One query: its (first) group, its results so far, and how many ingested rows it has not seen yet.
+    """One query: its (first) group, its results so far, and what waits on the way to them.
 
-    `held` counts results that wait for their turn, because the query wants them in order.
+    `lag_rows` are ingested rows that it has not seen yet (waiting input), `held` are results that wait for their turn,
+    because it wants them in order, and `output` are results that are committed and have not reached their sink.
     """
 
     name: str
@@ -94,6 +97,11 @@ class QueryStatus:
     held: int = 0
     response: Response | None = None
     """How long its results took lately; None before the first."""
+    output: int = 0
+    order: str = "none"
+    """Its order policy; behind a colon what waits now, where that is another thing than the policy says."""
+    disordered: int = 0
+    """Results that came out of order, of rows of a stream that had been left out as idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,8 @@ class Status:
     strategy: str = "mem-opt"
     changes: tuple[dict[str, Any], ...] = ()
     """The last changes of plan, the latest at the end: version, reason, and when."""
+    switches: tuple[dict[str, Any], ...] = ()
+    """The last times that adaptive queries changed what waits: group, mode, reason, and when."""
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""
@@ -131,22 +141,38 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
     return Status(
         streams=tuple(_stream(stream.name, ledger) for stream in plan.streams),
         groups=tuple(_group(group, ledger, files) for group in plan.groups),
-        queries=tuple(
-            QueryStatus(
-                query.name,
-                plan.find(query.name)[0].id,
-                query.sink.kind,
-                ledger.query(query.name).results,
-                max(lag_rows(group, ledger, query.name) for group, _, _ in plan.places(query.name)),
-                ledger.query(query.name).complete_from,
-                ledger.hold(query.name).rows,
-                _response(ledger.query(query.name).delays),
-            )
-            for query in plan.queries
-        ),
+        queries=tuple(_query(plan, ledger, query) for query in plan.queries),
         strategy=plan.strategy,
         changes=ledger.changes,
+        switches=ledger.switches,
     )
+
+
+def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
+    """Look at one query."""
+    known, hold = ledger.query(query.name), ledger.hold(query.name)
+    return QueryStatus(
+        name=query.name,
+        group=plan.find(query.name)[0].id,
+        sink=query.sink.kind,
+        results=known.results,
+        lag_rows=max(lag_rows(group, ledger, query.name) for group, _, _ in plan.places(query.name)),
+        complete_from=known.complete_from,
+        held=hold.rows,
+        response=_response(known.delays),
+        output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),
+        order=_order(plan, ledger, query),
+        disordered=hold.disordered,
+    )
+
+
+def _order(plan: Plan, ledger: Ledger, query: Query) -> str:
+    """Name a query's order policy, and what waits for it now if that is not the same."""
+    if not query.ordered:
+        return query.order
+    mode = mode_of(plan, ledger, plan.find(query.name)[0])
+    draining = ", draining" if mode == SYNC and ledger.hold(query.name).rows else ""
+    return f"{query.order}{'' if mode == query.order else f': {mode}'}{draining}"
 
 
 def _response(delays: Delays) -> Response | None:
@@ -285,11 +311,4 @@ def lag_rows(group: Group, ledger: Ledger, query: str) -> int:
         horizon = ledger.groups[group.id].watermarks[0]
         segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
         return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
-    known = ledger.groups[group.id].cursors
-    cursors = [known[place] for place in group.chain.read_by(query)]
-    return sum(
-        each.rows
-        for place, side in enumerate(SIDES)
-        for each in ledger.segments(group.log(side).id)
-        if each.last >= min(cursor[place] for cursor in cursors)
-    )
+    return waiting_rows(group, ledger, group.chain.read_by(query))

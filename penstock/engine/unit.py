@@ -1,6 +1,6 @@
 """A unit: slices advance their cursor by joining what is new with what is there.
 
-A group at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) in its slices.  Advancing it to
+A slice at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) in its ages.  Advancing it to
 (i', j') produces the rest, each pair once::
 
               B[0, j)        ΔB = B[j, j')
@@ -9,6 +9,9 @@ A group at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) i
             +-------------+--------------+
     ΔA      |  ΔA ⋈ B[0, j')             |
             +----------------------------+
+
+Where input waits for its turn, a cursor names a time besides: all rows older than that are joined too, whatever their
+batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`Stretch.cut`).
 
 The job is a map over shares of the pairs (`penstock.join.divide`); no row is moved between tasks.  Each task maps the
 segments, finds its rows in each, probes, gathers the columns asked for, and delivers.
@@ -38,8 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.counting import CountAxis, Counting
+    from penstock.join.keys import Ints
     from penstock.join.probe import Pairs, Rows
     from penstock.log.files import Files
+    from penstock.log.ledger import Cursor
+    from penstock.log.segment import Segment
     from penstock.sql.comparisons import Comparison
 
 
@@ -54,6 +60,8 @@ class Stretch:
     rows: int = 0
     arrived: float = 0.0
     """When its batch arrived, in seconds since the epoch."""
+    cut: bool = False
+    """Whether only its rows of these times take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +131,26 @@ class _Portion:
 
     stretch: Stretch
     segment: SegmentRows
-    probed: slice
-    probing: slice
+    probed: slice | Ints
+    probing: slice | Ints
     sets: NDArray[np.uint64]
+
+
+def joined_before(segments: Iterable[Segment], place: int, cursor: Cursor) -> list[tuple[Segment, int, int]]:
+    """Choose the segments of one side with rows that a slice at a cursor has joined, and the times of such rows."""
+    found = [(each, each.max_t if each.last < cursor[place] else cursor.below - 1) for each in segments]
+    return [(each, each.min_t, min(last, each.max_t)) for each, last in found if each.min_t <= last]
+
+
+def joined_between(
+    segments: Iterable[Segment], place: int, since: Cursor, until: Cursor
+) -> list[tuple[Segment, int, int]]:
+    """Choose the segments of one side with rows to join on the way from one cursor to another, and their times."""
+    later = [each for each in segments if each.last >= since[place]]
+    found = [
+        (each, max(each.min_t, since.below), last) for each, _, last in joined_before(later, place, until)
+    ]
+    return [(each, first, last) for each, first, last in found if first <= last]
 
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
@@ -163,11 +188,27 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
     for number, stretch in enumerate(stretches):
         segment = read_segment(task.files, stretch.name)
         probed, probing = division.probed(segment.rows.h), division.probing(segment.rows.h, number)
-        if probed.start < probed.stop:
-            masks, shunned = side.masks[stretch.layout], side.shunned[stretch.layout]
-            sets = query_sets(segment.table, masks, shunned) if task.selective else _NO_SETS
-            portions.append(_Portion(stretch, segment, probed, probing, sets))
+        if probed.start >= probed.stop:
+            continue
+        masks, shunned = side.masks[stretch.layout], side.shunned[stretch.layout]
+        sets = query_sets(segment.table, masks, shunned) if task.selective else _NO_SETS
+        portion = _Portion(stretch, segment, probed, probing, sets)
+        if stretch.cut and task.counting is None:
+            mine, new = (_within(segment.rows.t, each, stretch) for each in (probed, probing))
+            portion = replace(portion, probed=mine, probing=new)
+        portions.append(portion)
     return portions
+
+
+def _within(times: Ints, rows: slice, stretch: Stretch) -> Ints:
+    """Find the rows of a part of a segment that take part in a unit, by their times.
+
+    >>> _within(np.array([5, 9, 2, 7]), slice(1, 4), Stretch("s", 3, 8, cut=True))
+    array([3])
+    """
+    places = np.arange(times.size)[rows]
+    mine = times[places]
+    return places[(mine >= stretch.min_t) & (mine <= stretch.max_t)]
 
 
 _NO_SETS = np.zeros((1, 1), np.uint64)

@@ -48,23 +48,25 @@ class Rows:
     t: Ints
     pattern: NDArray[np.int32] | None = None
 
-    def part(self, rows: slice) -> Rows:
-        """Take some rows: a stretch of neighbours without copying, others laid side by side."""
+    def part(self, rows: slice | Ints) -> Rows:
+        """Take some rows, in order: a stretch of neighbours without copying, others laid side by side."""
         pattern = None if self.pattern is None else _side_by_side(self.pattern[rows])
         return Rows(_side_by_side(self.h[rows]), _side_by_side(self.t[rows]), pattern)
 
 
 def _side_by_side(column: NDArray[_Number]) -> NDArray[_Number]:
     """Give a column without gaps, of the type a mapped segment has: for another, a kernel would be compiled."""
-    if column.flags.c_contiguous:
+    if column.flags.c_contiguous and not column.flags.writeable:
         return column
     packed = np.ascontiguousarray(column)
     packed.flags.writeable = False
     return packed
 
 
-def _places(rows: Ints, part: slice) -> Ints:
-    """Turn row numbers of a part into those of the whole, in place: they were made for this."""
+def _places(rows: Ints, part: slice | Ints) -> Ints:
+    """Turn row numbers of a part into those of the whole, in place where they can be: they were made for this."""
+    if not isinstance(part, slice):
+        return part[rows]
     if part.step not in {None, 1}:
         rows *= part.step
     if part.start:
@@ -89,7 +91,7 @@ class Pairs:
         """Count the pairs."""
         return self.batch.size
 
-    def moved(self, batch: slice, state: slice) -> Pairs:
+    def moved(self, batch: slice | Ints, state: slice | Ints) -> Pairs:
         """Give row numbers in the whole segments, of which batch and state were these parts."""
         return Pairs(_places(self.batch, batch), _places(self.state, state), self.level, self.sets)
 

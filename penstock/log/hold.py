@@ -67,6 +67,10 @@ class Hold:
 
     era: int = 0
     files: tuple[Held, ...] = ()
+    until: int | None = None
+    """The time below which the sequence has been released; None at its beginning."""
+    disordered: int = 0
+    """Results that came below that time, after all: of rows of a stream that had been left out as idle."""
 
     @property
     def rows(self) -> int:

@@ -1,6 +1,6 @@
 """All that the engine knows, as a fold over the journal.
 
-Ten kinds of commit, each making one thing true::
+Eleven kinds of commit, each making one thing true::
 
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
@@ -9,6 +9,7 @@ Ten kinds of commit, each making one thing true::
     unit       slices advanced; this output is committed               (join)
     backfill   a query has got the pairs that were there before it      (join)
     release    these results were held, and it is their turn           (join, where order was asked for)
+    order      from here on this waits in a group: its input, or its results  (join, where order is adaptive)
     rewrite    these segments are replaced by that one, or gone        (merge, retention)
     published  output of these units has reached its sinks             (deliver)
     prices     this is what the engine's work costs here               (calibrate)
@@ -20,12 +21,13 @@ In:  commits, in order.  Out: segments, cursors, watermarks, counts, and output 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import RunError
 from penstock.log.hold import Held, Hold
-from penstock.log.roll import Roll
+from penstock.log.roll import LONG_AGO, Roll
 from penstock.log.segment import Segment
 from penstock.log.tally import Delays, Effort, Fit, Traffic
 
@@ -33,10 +35,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 MOST_CHANGES = 32
-"""Changes of plan that are remembered outside the journal."""
+"""Changes of plan, and of what waits, that are remembered outside the journal."""
 
 Json = dict[str, Any]
-Cursor = tuple[int, int]
+
+
+class Cursor(NamedTuple):
+    """What a slice has joined: the batches before `left` and `right`, and of both streams all rows older than `below`.
+
+    A row older than `below` that is not there yet would be late, so the third part names no rows still to come.  It
+    moves where input waits for its turn (`penstock.engine.ordering`); elsewhere it stays at the beginning of time.
+    """
+
+    left: int
+    right: int
+    below: int = LONG_AGO
+
 
 Station = tuple[Cursor, tuple[int | None, int | None]]
 """A cursor, and the watermarks of both streams when the batches up to it were all there were."""
@@ -55,6 +69,8 @@ class StreamState:
     no_time: int = 0
     no_key: int = 0
     unwanted: int = 0
+    arrived: float = 0.0
+    """When the last batch that had rows arrived, in seconds since the epoch; 0: nobody knows."""
     overtaken: int = 0
     """Rows in time for the stream, but not for windows that count rows: those had been joined beyond them."""
 
@@ -85,6 +101,8 @@ class GroupState:
     effort: Effort = field(default_factory=Effort)
     spans: tuple[Mapping[int, int], Mapping[int, int]] = field(default_factory=lambda: ({}, {}))
     stations: tuple[Station, ...] = ()
+    mode: str = ""
+    """What waits now, where adaptive queries have chosen: the input (sync-filter), or the results (filter-order)."""
 
     @property
     def stops(self) -> tuple[Station, ...]:
@@ -180,6 +198,10 @@ class Ledger:
     """What rewrites take, fitted to one and their rows."""
     changes: tuple[Json, ...] = ()
     """The last changes of plan: version, reason, and when it was made."""
+    switches: tuple[Json, ...] = ()
+    """The last times that adaptive queries changed what waits: group, mode, reason, and when."""
+    undelivered: Mapping[str, int] = field(default_factory=dict)
+    """For each query, the results of commits whose output is still pending."""
     prices: Json = field(default_factory=dict)
     """What was measured by `penstock calibrate`; empty before."""
 
@@ -242,7 +264,7 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     for log, (columns, predicates) in commit["layouts"].items():
         layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
     groups = {
-        name: replace(_group_state(each), effort=known.effort)
+        name: replace(_group_state(each), effort=known.effort, mode=known.mode)
         if (known := ledger.groups.get(name))
         else _group_state(each)
         for name, each in commit["groups"].items()
@@ -272,8 +294,13 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
             stream: ledger.rolls.get(stream, Roll(since)) for stream, since in commit.get("rolls", {}).items()
         },
         queries=queries,
-        holds={name: replace(ledger.hold(name), era=era) for name, era in commit.get("ordered", {}).items()},
+        holds={name: _begun(ledger.hold(name), era) for name, era in commit.get("ordered", {}).items()},
     )
+
+
+def _begun(hold: Hold, era: int) -> Hold:
+    """Go on with what is held of a query; a definition of its own begins a sequence of its own."""
+    return hold if hold.era == era else replace(hold, era=era, until=None)
 
 
 def _readable(ledger: Ledger, commit: Json, queries: Mapping[str, QueryState]) -> dict[str, tuple[Json, ...]]:
@@ -298,7 +325,7 @@ def _changed(ledger: Ledger, commit: Json) -> Json:
 
 def _group_state(data: Json) -> GroupState:
     """Read one group's state."""
-    cursors = tuple((i, j) for i, j in data["cursors"])
+    cursors = tuple(Cursor(*each) for each in data["cursors"])
     return GroupState(
         cursors,
         tuple(data["watermarks"]),
@@ -308,12 +335,13 @@ def _group_state(data: Json) -> GroupState:
         Effort(**data.get("effort", {})),
         _spans(data.get("spans", ((), ()))),
         _stations(data.get("stations", ())),
+        data.get("mode", ""),
     )
 
 
 def _stations(data: Iterable[Any]) -> tuple[Station, ...]:
     """Read the cursors that slices are at."""
-    return tuple(((int(i), int(j)), (left, right)) for (i, j), (left, right) in data)
+    return tuple((Cursor(*cursor), (left, right)) for cursor, (left, right) in data)
 
 
 def _spans(data: Iterable[Iterable[tuple[int, int]]]) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -329,7 +357,7 @@ def spans_to_json(spans: Iterable[Mapping[int, int]]) -> list[list[list[int]]]:
 
 def _query_state(data: Json) -> QueryState:
     """Read one query's state."""
-    backfill = tuple(data["backfill"]) if data["backfill"] else None
+    backfill = Cursor(*data["backfill"]) if data["backfill"] else None
     delays = data.get("delays", {})
     return QueryState(
         data["results"],
@@ -363,16 +391,28 @@ def _delivered(ledger: Ledger, commit: Json) -> Ledger:
     for name, added in commit.get("held", {}).items():
         holds[name] = replace(ledger.hold(name), files=ledger.hold(name).files + _held(added))
     pending = ledger.pending + tuple(publication_from_json(each) for each in commit["publish"])
-    return replace(ledger, queries=queries, pending=pending, holds=holds)
+    undelivered = Counter(ledger.undelivered)
+    undelivered.update(commit["results"] if pending else {})
+    return replace(ledger, queries=queries, pending=pending, holds=holds, undelivered=dict(undelivered))
 
 
 def _release(ledger: Ledger, commit: Json) -> Ledger:
     """Let go of hold files whose results are all released or elsewhere now, and count what was released."""
     holds = dict(ledger.holds)
     for name, gone in commit["gone"].items():
-        kept = tuple(each for each in ledger.hold(name).files if each.name not in set(gone))
-        holds[name] = replace(ledger.hold(name), files=kept)
+        hold = ledger.hold(name)
+        holds[name] = replace(
+            hold,
+            files=tuple(each for each in hold.files if each.name not in set(gone)),
+            until=_later(hold.until, commit["until"][name]) if name in commit["until"] else hold.until,
+            disordered=hold.disordered + commit.get("disordered", {}).get(name, 0),
+        )
     return _delivered(replace(ledger, holds=holds, releases=ledger.releases + 1), commit)
+
+
+def _later(released: int | None, until: int | None) -> int | None:
+    """Give the time up to which a sequence has come; None where it has ended, and another may begin anywhere."""
+    return until if released is None or until is None else max(released, until)
 
 
 def _held(data: Iterable[Json]) -> tuple[Held, ...]:
@@ -383,6 +423,8 @@ def _held(data: Iterable[Json]) -> tuple[Held, ...]:
 def _batch(ledger: Ledger, commit: Json) -> Ledger:
     """Add a batch's segments to the logs and move its stream's watermark."""
     stream, state = commit["stream"], StreamState(**commit["state"])
+    if state.rows > ledger.stream(stream).rows:
+        state = replace(state, arrived=commit.get("arrived", 0.0))
     logs = dict(ledger.logs)
     for log, added in commit["segments"].items():
         arrived = (replace(Segment.from_json(each), arrived=commit.get("arrived", 0.0)) for each in added)
@@ -419,7 +461,7 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
     micros = _advance(group.watermarks, commit["watermarks"])
     advanced = replace(
         group,
-        cursors=tuple((int(i), int(j)) for i, j in commit["cursors"]),
+        cursors=tuple(Cursor(*each) for each in commit["cursors"]),
         watermarks=tuple(commit["watermarks"]),
         spans=_spans(commit.get("spans", ((), ()))),
         units=group.units + 1,
@@ -465,7 +507,19 @@ def _prices(ledger: Ledger, commit: Json) -> Ledger:
 def _published(ledger: Ledger, commit: Json) -> Ledger:
     """Forget output that has reached its sinks."""
     done = {tuple(each) for each in commit["units"]}
-    return replace(ledger, pending=tuple(p for p in ledger.pending if (p.unit, p.query) not in done))
+    pending = tuple(p for p in ledger.pending if (p.unit, p.query) not in done)
+    return replace(ledger, pending=pending, undelivered=ledger.undelivered if pending else {})
+
+
+def _order(ledger: Ledger, commit: Json) -> Ledger:
+    """Let something else wait in a group from here on."""
+    group = replace(ledger.groups[commit["group"]], mode=commit["mode"])
+    switch = {name: commit[name] for name in ("group", "mode", "reason", "at")}
+    return replace(
+        ledger,
+        groups={**ledger.groups, commit["group"]: group},
+        switches=(*ledger.switches, switch)[-MOST_CHANGES:],
+    )
 
 
 _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
@@ -476,6 +530,7 @@ _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "unit": _unit,
     "backfill": _backfill,
     "release": _release,
+    "order": _order,
     "rewrite": _rewrite,
     "published": _published,
     "prices": _prices,
@@ -491,6 +546,11 @@ def publication_to_json(publication: Publication) -> Json:
     """Write one publication."""
     moves = [[move.root, move.staged, move.final] for move in publication.moves]
     return {"unit": publication.unit, "moves": moves, "query": publication.query}
+
+
+def _hold(data: Json) -> Hold:
+    """Read what is held of a query."""
+    return Hold(data["era"], _held(data["files"]), data.get("until"), data.get("disordered", 0))
 
 
 def _roll(data: Json) -> Roll:
@@ -522,6 +582,8 @@ def dump(ledger: Ledger) -> Json:
         "unit_fit": asdict(ledger.unit_fit),
         "rewrite_fit": asdict(ledger.rewrite_fit),
         "changes": list(ledger.changes),
+        "switches": list(ledger.switches),
+        "undelivered": dict(ledger.undelivered),
         "prices": ledger.prices,
     }
 
@@ -543,12 +605,14 @@ def load(data: Json) -> Ledger:
         queries={name: _query_state(each) for name, each in data["queries"].items()},
         rolls={stream: _roll(each) for stream, each in data.get("rolls", {}).items()},
         pending=tuple(publication_from_json(each) for each in data["pending"]),
-        holds={name: Hold(each["era"], _held(each["files"])) for name, each in data.get("holds", {}).items()},
+        holds={name: _hold(each) for name, each in data.get("holds", {}).items()},
         releases=data.get("releases", 0),
         traffic={log: _traffic(each) for log, each in data.get("traffic", {}).items()},
         unit_fit=_fit(data.get("unit_fit", {})),
         rewrite_fit=_fit(data.get("rewrite_fit", {})),
         changes=tuple(data.get("changes", ())),
+        switches=tuple(data.get("switches", ())),
+        undelivered=data.get("undelivered", {}),
         prices=data.get("prices", {}),
     )
 

@@ -227,4 +227,9 @@ class Query:
     @property
     def ordered(self) -> bool:
         """Say whether this query wants its results in the order of their times."""
-        return dict(self.options).get("order", "none") != "none"
+        return self.order != "none"
+
+    @property
+    def order(self) -> str:
+        """Name its order policy."""
+        return dict(self.options).get("order", "none")

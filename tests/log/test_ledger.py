@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import RunError
 from penstock.log.ledger import (
+    Cursor,
     Ledger,
     Move,
     Publication,
@@ -60,7 +61,7 @@ def names(ledger, log="a"):
 
 def test_a_new_state_has_every_slice_at_its_beginning():
     ledger = folded(PLAN)
-    assert ledger.groups["g"].cursors == ((0, 0), (0, 0))
+    assert ledger.groups["g"].cursors == (Cursor(0, 0), Cursor(0, 0))
     assert ledger.stream("A") == StreamState()
     assert ledger.segments("a") == ()
 
@@ -81,7 +82,12 @@ def test_a_unit_advances_cursors_adds_results_and_leaves_output_to_publish():
         unit("u2", [[2, 1], [2, 1]], {"q": 1, "p": 4}, [two], 6),
     )
     group = ledger.groups["g"]
-    assert (group.cursors, group.watermarks, group.units, group.pairs) == (((2, 1), (2, 1)), (4, None), 2, 11)
+    assert (group.cursors, group.watermarks, group.units, group.pairs) == (
+        (Cursor(2, 1), Cursor(2, 1)),
+        (4, None),
+        2,
+        11,
+    )
     assert {name: state.results for name, state in ledger.queries.items()} == {"q": 3, "p": 4}
     assert ledger.pending == (one, two)
     done = fold(ledger, {"kind": "published", "units": [["u1", ""]]})
@@ -157,7 +163,7 @@ def test_a_query_lacks_its_past_until_the_backfill_is_committed():
     start = {"results": 0, "backfill": [3, 4], "floors": [7, None], "complete_from": 7, "born": 2}
     late = {**PLAN, "plan": {"queries": [{"name": "late"}]}, "queries": {"late": start}}
     ledger = folded(PLAN, late)
-    assert ledger.query("late").backfill == (3, 4)
+    assert ledger.query("late").backfill == Cursor(3, 4)
     assert ledger.query("late").complete_from == 7
     done = fold(
         ledger, {"kind": "backfill", "queries": ["late"], "pairs": 2, "results": {"late": 2}, "publish": []}

@@ -39,6 +39,7 @@ from penstock.log.census import rows_per_slice
 from penstock.log.files import open_files
 from penstock.log.hold import read_hold
 from penstock.log.keep import live_rows
+from penstock.log.ledger import LONG_AGO, Cursor
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import roll_folder, seal
 from penstock.log.segment import read_segment
@@ -127,9 +128,9 @@ class Life:
     """A definition of a query, from one cursor of its group (None: from the past that was held) to another."""
 
     query: Query
-    start: tuple[int, int] | None
+    start: Cursor | None
     floors: tuple[int | None, int | None]
-    end: tuple[int, int] | None = None
+    end: Cursor | None = None
 
 
 class World:
@@ -202,7 +203,7 @@ class World:
         """Commit a plan, and write down what it means for each query's life."""
         plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
         if not is_in_step(plan, self.plan, self.ledger):
-            self.turn()
+            self.bring_up()
             plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
         change = find_change(self.plan, plan, "at random")
         if not change and self.plan:
@@ -228,11 +229,11 @@ class World:
                 self.lives.setdefault(one.name, []).append(Life(one, start, floors))
         return plan
 
-    def _cursor(self, one: Query, plan: Plan | None) -> tuple[int, int]:
+    def _cursor(self, one: Query, plan: Plan | None) -> Cursor:
         """Say how far a query's group is."""
         groups = [group for group, _, _ in plan.places(one.name)]  # type: ignore[union-attr]
-        ((i, j),) = {cursor for group in groups for cursor in self.ledger.groups[group.id].cursors}
-        return i, j
+        (cursor,) = {cursor for group in groups for cursor in self.ledger.groups[group.id].cursors}
+        return cursor
 
     def _store(self) -> Any:
         """Stand in for the state directory: the same fold, without a journal on disk."""
@@ -328,6 +329,11 @@ class World:
         while self.joiner._behind_goal():
             self.step()
 
+    def bring_up(self) -> None:
+        """Let every group join all there is, also what waits for its turn."""
+        with self._without_spark():
+            self.joiner.bring_up(self.plan.groups)
+
     def step(self) -> None:
         """Let the joiner take one turn: the slices whose turn it is advance, the others stay behind."""
         with self._without_spark():
@@ -376,23 +382,33 @@ class World:
 
     # --- what is true ---------------------------------------------------------------------------------
 
-    def events(self, stream: str, keyed: bool, batches: int | None = None) -> list[Event]:
-        """List the rows of a stream's first batches as the reference sees them; without a key all have the same."""
+    def events(
+        self, stream: str, keyed: bool, batches: int | None = None, below: int = LONG_AGO
+    ) -> list[Event]:
+        """List the rows of a stream's first batches, and all older than a time, as the reference sees them.
+
+        Without a key all have the same.
+        """
         return [
             Event(row.key if keyed else 0, row.time or 0, row)
-            for batch in self.sources[stream].rows[:batches]
+            for number, batch in enumerate(self.sources[stream].rows)
             for row in batch
-            if row.key is not None or not keyed
+            if (row.key is not None or not keyed)
+            and (batches is None or number < batches or row.time < below)
         ]
 
     def expected(
-        self, one: Query, cursor: tuple[int, int], floors: tuple[int | None, int | None] = (None, None)
+        self, one: Query, cursor: Cursor, floors: tuple[int | None, int | None] = (None, None)
     ) -> Counter[tuple[int, int]]:
-        """Join in nested loops the first batches of both streams, leaving out rows below the floors."""
+        """Join in nested loops what a cursor names of both streams, leaving out rows below the floors."""
+        left, right = (
+            self.events(stream, bool(one.keys), batches, cursor.below)
+            for stream, batches in zip((one.left, one.right), cursor, strict=False)
+        )
         lows = [-(1 << 62) if floor is None else floor for floor in floors]
         pairs = nested_loop_join(
-            [event for event in self.events(one.left, bool(one.keys), cursor[0]) if event.time >= lows[0]],
-            [event for event in self.events(one.right, bool(one.keys), cursor[1]) if event.time >= lows[1]],
+            [event for event in left if event.time >= lows[0]],
+            [event for event in right if event.time >= lows[1]],
             one.window,
             lambda row: set(one.left_predicates) <= row.name.holds,  # type: ignore[union-attr]
             lambda row: set(one.right_predicates) <= row.name.holds,  # type: ignore[union-attr]
@@ -540,8 +556,14 @@ class World:
     def _needed(self, group: Group, side: str) -> list[Row]:
         """List a side's rows that some query accepts and whose last possible partner may still come."""
         partner = group.log("r" if side == "l" else "l").stream
-        ((i, j),) = set(self.ledger.groups[group.id].cursors)
-        horizon = self.sources[partner].watermarks[j if side == "l" else i]
+        (cursor,) = set(self.ledger.groups[group.id].cursors)
+        place = 1 if side == "l" else 0
+        horizon = self.sources[partner].watermarks[cursor[place]]
+        if (
+            cursor.below > LONG_AGO
+        ):  # of rows that wait, all are known to be younger than this, and perhaps more
+            most, horizon = horizon, self.ledger.groups[group.id].watermarks[place]
+            assert cursor.below <= horizon <= max(cursor.below, most if most is not None else LONG_AGO)
         needed = []
         for event in self.events(group.log(side).stream, bool(group.signature.keys)):
             row = event.name

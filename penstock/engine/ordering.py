@@ -1,0 +1,209 @@
+"""Ordering: what waits in a group where results are wanted in order, and how far the group may advance (paper 4).
+
+A pair is joined once for all queries over the same two logs, so it is joined as soon as one of them wants it at once.
+Input waits only where all of them let it::
+
+    queries over two logs                 waits                     joined up to
+    sync-filter only                      the input                 the trigger, the lower of both watermarks
+    sync-filter, adaptive                 as adaptive has chosen
+    any other beside these                the results (held)        all that was ingested
+
+The sequence that a query gets is the same either way.  Input that waits is in the log: the group's cursor names,
+besides its batches, the time below which all rows are joined, and moves on by both::
+
+    batches       |  a3  |  a4  |  a5  |           cursor (4, 7, H)   batches before 4 and 7 are joined, and of
+    times joined  |######|###   |#     |           those after them the rows older than H
+                             H
+
+Where windows count rows, nothing is joined before both watermarks have passed it, whatever the policy.
+
+A stream that sends nothing would hold up what waits for it for ever.  Where a query has an `idle_after`, a stream that
+has been silent for so long is left out: rows that wait for it are joined, results held for it released.  If it comes
+back with older rows, their results are delivered late in the sequence rather than not at all, and counted.
+
+In:  the plan, the ledger, and the clock.  Out: the station that a group may go to, and switches of adaptive ones.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.measure import ENOUGH, stream_rates
+from penstock.log.ledger import Cursor
+from penstock.plan.order import DEFAULT_ALPHA, HOLD, SYNC, Adaptive, Load, trigger
+from penstock.sql.interval import parse_duration
+from penstock.sql.query import SECOND, SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.log.ledger import Ledger, Station, StreamState
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.sql.query import Query
+
+
+def family_of(plan: Plan, group: Group) -> list[Group]:
+    """List the groups that join the same logs in the same way: they divide the rows among themselves."""
+    return [
+        each
+        for each in plan.groups
+        if each.signature == group.signature
+        and [log.id for log in each.logs] == [log.id for log in group.logs]
+    ]
+
+
+def _queries(groups: Iterable[Group]) -> list[Query]:
+    """List the queries of some groups."""
+    return [member.query for group in groups for member in group.members]
+
+
+def mode_of(plan: Plan, ledger: Ledger, group: Group) -> str:
+    """Say what waits in a group: the input (sync-filter), or the results that are wanted in order (filter-order)."""
+    family = family_of(plan, group)
+    policies = {query.order for query in _queries(family)}
+    if group.signature.counted or not policies <= {SYNC, "adaptive"}:
+        return HOLD
+    state = ledger.groups.get(family[0].id)
+    return (state.mode if state and "adaptive" in policies else "") or SYNC
+
+
+def goal_of(plan: Plan, ledger: Ledger, group: Group, *, everything: bool = False) -> Station:
+    """Say how far a group may advance: as far as input need not wait, or everything that was ingested."""
+    streams = [ledger.stream(log.stream) for log in group.logs]
+    marks = [each.watermark for each in streams]
+    state = ledger.groups.get(group.id)
+    reached, passed = state.stops[-1] if state else (Cursor(0, 0), (None, None))
+    if everything or mode_of(plan, ledger, group) == HOLD:
+        return Cursor(streams[0].batches, streams[1].batches, reached.below), (marks[0], marks[1])
+    until = trigger(marks)
+    if until is None or until <= reached.below:
+        return reached, passed
+    left, right = (
+        _passed(ledger, group.log(side).id, reached[place], streams[place].batches, until)
+        for place, side in enumerate(SIDES)
+    )
+    below = [
+        _waits_above(until, mark, stream if batch == stream.batches else None)
+        for batch, mark, stream in zip((left, right), passed, streams, strict=True)
+    ]
+    return Cursor(left, right, until), (below[0], below[1])
+
+
+def _waits_above(until: int, known: int | None, ended: StreamState | None) -> int:
+    """Give the time that no row of a stream is older than which waits or is still to come; `ended`: none waits."""
+    marks = [known, ended.watermark if ended else None]
+    return max([until, *(mark for mark in marks if mark is not None)])
+
+
+def _passed(ledger: Ledger, log: str, since: int, until: int, below: int) -> int:
+    """Find the first batch, from `since` on, with a row that is not older than a time; `until` if there is none."""
+    waiting = (each.first for each in ledger.segments(log) if each.last >= since and each.max_t >= below)
+    return min(waiting, default=until)
+
+
+def waiting_rows(group: Group, ledger: Ledger, places: Iterable[int]) -> int:
+    """Count the rows of both streams that are in the logs and not joined yet in some slices of a group.
+
+    All rows of a segment count of which some are not joined.
+    """
+    cursors = [ledger.groups[group.id].cursors[place] for place in places]
+    return sum(
+        each.rows
+        for place, side in enumerate(SIDES)
+        for each in ledger.segments(group.log(side).id)
+        if any(each.last >= cursor[place] and each.max_t >= cursor.below for cursor in cursors)
+    )
+
+
+# --- adaptive --------------------------------------------------------------------------------------------------
+
+
+def load_of(plan: Plan, ledger: Ledger, group: Group) -> Load | None:
+    """Give what joining takes in a group and those beside it, by their units so far; None before enough is known.
+
+    Rates are rows in a second of event time, and so is the share: what units took of it.  A window of w reaches w to
+    both sides, so it is half of what a chain spans, and a second of both streams is 2·w·λ1·λ2 join steps.
+    """
+    family = family_of(plan, group)
+    efforts = [ledger.groups[each.id].effort for each in family]
+    rates = stream_rates(plan, ledger, group)
+    window = max(each.chain.bounds[-1] - each.chain.bounds[0] for each in family) / 2 / SECOND
+    if min(each.units for each in efforts) < ENOUGH or not all(rates) or not window:
+        return None
+    busy = sum(each.seconds / each.micros for each in efforts) * SECOND
+    steps = 2 * window * rates[0] * rates[1]
+    return Load(busy / steps, window, rates)
+
+
+def switch_commit(plan: Plan, ledger: Ledger, group: Group) -> dict[str, Any] | None:
+    """Write the commit by which adaptive queries change what waits, if they do; the smallest alpha counts."""
+    family = family_of(plan, group)
+    queries = _queries(family)
+    wishes = [each for each in queries if each.order == "adaptive"]
+    if group != family[0] or group.signature.counted or not wishes:
+        return None
+    load = load_of(plan, ledger, group) if {each.order for each in queries} <= {SYNC, "adaptive"} else None
+    if load is None:
+        return None
+    switch = Adaptive(min(map(alpha_of, wishes))).choose(mode_of(plan, ledger, group), load)
+    if switch is None:
+        return None
+    held = sum(ledger.hold(name).rows for name in {each.name for each in queries})
+    first = f"; {held:,} results that are held leave first" if held and switch.mode == SYNC else ""
+    return {
+        "kind": "order",
+        "group": group.id,
+        "mode": switch.mode,
+        "reason": f"{switch.reason}{first}",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def alpha_of(query: Query) -> float:
+    """Give the share of the time from which on an adaptive query is joined at once."""
+    return float(dict(query.options).get("alpha", DEFAULT_ALPHA))
+
+
+# --- idle streams ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """For how long each stream has sent nothing: since its last rows, or since the engine started."""
+
+    started: float = field(default_factory=time.time)
+
+    def seconds(self, ledger: Ledger, stream: str) -> float:
+        """Give the seconds that a stream has been silent."""
+        return time.time() - max(self.started, ledger.stream(stream).arrived)
+
+    def is_idle(self, ledger: Ledger, query: Query, stream: str) -> bool:
+        """Say whether a query need not wait for a stream any more."""
+        after = idle_after(query)
+        return after is not None and self.seconds(ledger, stream) >= after
+
+    def lets_join(self, plan: Plan, ledger: Ledger, group: Group) -> bool:
+        """Say whether input of a group has waited long enough for a stream that is idle."""
+        streams = {log.stream for log in group.logs}
+        queries = _queries(family_of(plan, group))
+        return any(self.is_idle(ledger, query, stream) for query in queries for stream in streams)
+
+    def until_idle(self, plan: Plan, ledger: Ledger) -> float | None:
+        """Give the seconds until the next stream is left out by some query; None if none will be."""
+        left = [
+            after - self.seconds(ledger, stream)
+            for query in plan.queries
+            if (after := idle_after(query)) is not None
+            for stream in {query.left, query.right}
+        ]
+        return min((each for each in left if each > 0), default=None)
+
+
+def idle_after(query: Query) -> float | None:
+    """Give the seconds of silence after which a query leaves a stream out; None: it waits for ever."""
+    given = dict(query.options).get("idle_after")
+    return None if given is None else parse_duration(given) / SECOND
