@@ -105,7 +105,6 @@ def check_sources(plan: Plan) -> None:
             )
 
 
-_HELD_ALIKE = frozenset({"sync-filter", "adaptive"})
 _UNUSED = "this version does not use it; results are the same"
 
 
@@ -124,9 +123,9 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
 def _query_notices(query: Query, *, together: bool) -> Iterator[str]:
     """Go through one query's options; where all slices advance together, none can lag."""
     for name, value in query.options:
-        if name == "order" and value in _HELD_ALIKE:
-            yield f"order = {value} of {query.name}: this version holds results as filter-order does; they are the same"
-        elif name == "max_lag" and together:
+        if name == "max_lag" and together:
             yield f"max_lag = {value} of {query.name}: with scheduler = 'lwo' no query lags behind another"
-        elif name not in {"order", "max_lag"}:
-            yield f"{name} = {value} of {query.name}: {_UNUSED}"
+        elif name == "alpha" and query.order != "adaptive":
+            yield f"alpha = {value} of {query.name}: it is for order = 'adaptive', and the order is {query.order}"
+        elif name == "idle_after" and not query.ordered:
+            yield f"idle_after = {value} of {query.name}: without an order its results wait for no stream"

@@ -18,9 +18,10 @@ holds the commit that names it.  A pair goes to the group's table once, however 
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,13 +32,17 @@ import pyarrow.parquet as pq
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
 from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, sort_by_time, write_hold
+from penstock.log.tally import Delays, delays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.log.hold import Held
+
+NOTE = "penstock"
+"""The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
 
 ROWS_PER_WRITE = 1 << 17
 """Rows gathered before they are handed to a Parquet writer: the size of a row group."""
@@ -64,6 +69,15 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Buffers:
+    """What waits on the way to a query: input rows, results held for their turn, and results not yet published."""
+
+    waiting: int = 0
+    held: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """What every task of a unit is told about its output."""
 
@@ -76,6 +90,8 @@ class Delivery:
     """Where the state is, which hold files are named from."""
     arrived: float = 0.0
     """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
+    buffers: Mapping[str, Buffers] = field(default_factory=dict)
+    """What waited for each query when the unit began."""
 
 
 class OutputFile:
@@ -112,9 +128,11 @@ class OutputFile:
         self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting, self._waiting_rows = [], 0
 
-    def close(self) -> None:
-        """Write what is left and complete the file."""
+    def close(self, about: Mapping[str, object] | None = None) -> None:
+        """Write what is left and complete the file, with a note on what is in it."""
         self._flush()
+        if self._writer is not None and about is not None:
+            self._writer.add_key_value_metadata({NOTE: json.dumps(about)})
         self._stack.close()
 
     def report(self, query: str) -> dict[str, Any]:
@@ -181,8 +199,8 @@ def run_delivery(
             _route(delivery, part, batch, made)
             arrived = _arrival(batch, delivery)
             made.arrivals[arrived] = made.arrivals.get(arrived, 0) + made.counts - before
-    for file in made.files.values():
-        file.close()
+    for query, file in made.files.items():
+        file.close(_note_on(delivery, query, made))
     for runs in made.holds.values():
         runs.close()
     summary: dict[str, Any] = {
@@ -195,6 +213,33 @@ def run_delivery(
         },
     }
     yield pa.RecordBatch.from_pydict({"summary": [json.dumps(summary)]})
+
+
+def _note_on(delivery: Delivery, query: str, made: _Made) -> dict[str, object]:
+    """Describe a query's file; one of the group's table is described for each query that reads it there."""
+    mine = [each for each in delivery.targets if (each.query == query if query else each.in_table)]
+    notes = [
+        note(
+            each.query,
+            delivery.unit,
+            [(arrived, int(counts[each.number])) for arrived, counts in made.arrivals.items()],
+            delivery.buffers.get(each.query, Buffers()),
+        )
+        for each in mine
+    ]
+    return notes[0] if query else {"unit": delivery.unit, "queries": notes}
+
+
+def note(query: str, unit: str, arrivals: Sequence[tuple[float, int]], buffers: Buffers) -> dict[str, object]:
+    """Describe a file of results: how long they took from arrival until now, and what waited when their unit began."""
+    delays = Delays().then(delays_of(arrivals, time.time()))
+    return {
+        "query": query,
+        "unit": unit,
+        "results": sum(count for _, count in arrivals),
+        "response": delays.figures() if delays.seen else None,
+        **asdict(buffers),
+    }
 
 
 def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) -> None:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.claims import claims_on, passed, settled_segments
 from penstock.engine.counting import Counting, sealed_until, spans
-from penstock.engine.deliver import Delivery, Target
+from penstock.engine.deliver import Buffers, Delivery, Target
 from penstock.engine.jobs import release_job, rewrite_job, seal_job, unit_job
-from penstock.engine.ordering import Silence, goal_of, switch_commit
+from penstock.engine.ordering import Silence, goal_of, switch_commit, waiting_rows
 from penstock.engine.pairs import computed_column, is_computed
-from penstock.engine.release import choose_releases, delays_of, is_due, last_releases, release_commit
+from penstock.engine.release import choose_releases, is_due, last_releases, release_commit
 from penstock.engine.scheduling import Advance, next_advance
 from penstock.engine.sealing import choose_sealings, seal_commit
 from penstock.engine.shape import carries_times, pair_columns, unit_schema
@@ -37,6 +37,7 @@ from penstock.engine.unit import SideTask, Stretch, UnitTask, joined_before, joi
 from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import Cursor, publication_to_json, spans_to_json
+from penstock.log.tally import delays_of
 from penstock.plan.group import subgroup
 from penstock.sql.options import DEFAULT_SCHEDULER
 from penstock.sql.query import SIDES
@@ -277,7 +278,7 @@ class Joiner(threading.Thread):
         if not releases:
             return
         reports = release_job(self.spark, files, releases)
-        self.store.commit(release_commit(ledger, releases, reports))
+        self.store.commit(release_commit(releases, reports))
         for name in ledger.files() - self.store.ledger.files():
             files.delete(name)
 
@@ -451,7 +452,24 @@ class Joiner(threading.Thread):
             for number, member in enumerate(group.members)
         )
         root = self.store.files.path(table) if any(each.in_table for each in targets) else ""
-        return Delivery(unit, len(group.members), targets, root, self.store.files.root)
+        return Delivery(
+            unit,
+            len(group.members),
+            targets,
+            root,
+            self.store.files.root,
+            buffers=self._buffers(group, targets),
+        )
+
+    def _buffers(self, group: Group, targets: Iterable[Target]) -> dict[str, Buffers]:
+        """Say what waits for each query whose results go into files."""
+        ledger = self.store.ledger
+        waiting = waiting_rows(group, ledger, {0, len(group.chain.readers) - 1})
+        return {
+            each.query: Buffers(waiting, ledger.hold(each.query).rows, ledger.undelivered.get(each.query, 0))
+            for each in targets
+            if each.root or each.in_table
+        }
 
     def publish_pending(self) -> None:
         """Bring committed output to its sinks, then forget it."""

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.deliver import OutputFile
+from penstock.engine.deliver import Buffers, OutputFile, note
 from penstock.engine.sinks import SPOOLED, publications, sink_root
 from penstock.log.hold import (
     ARRIVED,
@@ -39,6 +39,7 @@ from penstock.log.hold import (
     write_hold,
 )
 from penstock.log.ledger import publication_to_json
+from penstock.log.tally import delays_of
 from penstock.plan.order import trigger
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class Release:
     """The time below which results were released before; what comes below it now is out of order."""
     last: bool = False
     """Whether the sequence ends here."""
+    unit: str = ""
+    """The id of the release."""
+    buffers: Buffers = field(default_factory=Buffers)
+    """What waited when it began."""
 
 
 def horizon(plan: Plan, ledger: Ledger, query: str, silence: Silence | None = None) -> int | None:
@@ -158,6 +163,8 @@ def _release(query: Query, ledger: Ledger, files: Files, until: int) -> Release:
         compression=query.sink.option("compression", "snappy"),
         spooled=query.sink.kind in SPOOLED,
         released=hold.until,
+        unit=f"{RELEASE}{ledger.releases:012d}",
+        buffers=Buffers(0, hold.rows, ledger.undelivered.get(query.name, 0)),
     )
 
 
@@ -193,7 +200,7 @@ def _write_due(files: Files, release: Release) -> dict[str, Any]:
             disordered += pc.sum(pc.less(table.column(TIME), release.released)).as_py() or 0
         for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches() if release.root else ():
             out.write(batch)
-    out.close()
+    out.close(note(release.query, release.unit, list(arrivals.items()), release.buffers))
     return {
         "results": arrivals.total(),
         "arrivals": list(arrivals.items()),
@@ -213,20 +220,9 @@ def _arrivals(column: pa.Array | pa.ChunkedArray) -> dict[float, int]:
     return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}
 
 
-def delays_of(arrivals: Iterable[tuple[float, int]], now: float) -> list[tuple[float, int]]:
-    """Say how long results took until now; those whose arrival is not known do not count.
-
-    >>> delays_of([(100.0, 3), (0.0, 5)], now=101.5)
-    [(1.5, 3)]
-    """
-    return [(now - arrived, count) for arrived, count in arrivals if arrived and count]
-
-
-def release_commit(
-    ledger: Ledger, releases: Sequence[Release], reports: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+def release_commit(releases: Sequence[Release], reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Say what was released, what is still held, and what there is to publish."""
-    unit = f"{RELEASE}{ledger.releases:012d}"
+    unit = releases[0].unit
     output = [file for report in reports for file in report["files"]]
     spooled = {each.query for each in releases if each.spooled}
     done = [(each.query, report) for each, report in zip(releases, reports, strict=True)]

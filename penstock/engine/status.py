@@ -179,7 +179,7 @@ def _response(delays: Delays) -> Response | None:
     """Sum up how long a query's results took."""
     if not delays.seen:
         return None
-    return Response(delays.average, delays.within(0.5), delays.within(0.99), delays.longest)
+    return Response(**delays.figures())
 
 
 def look_at(ledger: Callable[[], Ledger], files: Files) -> Status:

@@ -89,7 +89,7 @@ def _last_release(
     """Write out what is held of queries that are defined anew: their sequences end here."""
     ledger, files = store.ledger, store.files
     last = last_releases(before, ledger, files, only=change.altered) if before else []
-    return release_commit(ledger, last, release_job(spark, files, last)) if last else None
+    return release_commit(last, release_job(spark, files, last)) if last else None
 
 
 def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:

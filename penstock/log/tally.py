@@ -132,6 +132,24 @@ class Delays:
                 return min(self.longest, FINEST * math.pow(STEP, bucket + 0.5))
         return 0.0
 
+    def figures(self) -> dict[str, float]:
+        """Sum up: average, the times within which half and 99 % of the results came, and the longest."""
+        return {
+            "average": self.average,
+            "p50": self.within(0.5),
+            "p99": self.within(0.99),
+            "longest": self.longest,
+        }
+
+
+def delays_of(arrivals: Iterable[tuple[float, int]], now: float) -> list[tuple[float, int]]:
+    """Say how long results took until now; those whose arrival is not known do not count.
+
+    >>> delays_of([(100.0, 3), (0.0, 5)], now=101.5)
+    [(1.5, 3)]
+    """
+    return [(now - arrived, count) for arrived, count in arrivals if arrived and count]
+
 
 FADE_OF_DELAYS = 0.98
 """What is left of the delays of a unit when the next one has come: about the last fifty count."""

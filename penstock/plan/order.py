@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.errors import InputError
+from penstock.sql.options import check_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,7 +96,7 @@ class Adaptive:
     alpha: float = DEFAULT_ALPHA
 
     def __post_init__(self) -> None:
-        """Refuse an alpha that no load could have."""
+        """Refuse an alpha outside [0, 1): from 1 on the join cannot keep up with its streams (Eq. 1)."""
         check_alpha(self.alpha)
 
     def choose(self, mode: str, load: Load) -> Switch | None:
@@ -111,11 +111,3 @@ class Adaptive:
             return None
         relation = "at least" if wanted == HOLD else "less than"
         return Switch(wanted, f"{load}, {relation} alpha = {self.alpha:g}")
-
-
-def check_alpha(alpha: float) -> None:
-    """Refuse an alpha outside [0, 1): from 1 on the join cannot keep up with its streams (Eq. 1)."""
-    if not 0 <= alpha < 1:
-        raise InputError(
-            f"alpha cannot be {alpha:g}: it is the share of the time that joining takes, 0 or more and less than 1"
-        )

@@ -89,6 +89,7 @@ def bind_tokens(
     if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
         conditions.residual += [each for _, each in conditions.bounds]
     left, right = scope.side("l"), scope.side("r")
+    _refuse_idle_rows(source, tokens, name, counted=any(rows), options=dict(options))
     return Query(
         name=name,
         left=left.stream.name,
@@ -107,6 +108,18 @@ def bind_tokens(
         options=options,
         text=source.slice(tokens),
     )
+
+
+def _refuse_idle_rows(
+    source: Source, tokens: Sequence[Token], name: str, *, counted: bool, options: Mapping[str, str]
+) -> None:
+    """Refuse `idle_after` where windows count rows: a row that came after all would shift what was counted."""
+    if counted and "idle_after" in options:
+        raise source.error(
+            f"windows of {name} count rows, and a stream that may still send rows cannot be left out of the count: "
+            "leave idle_after out, or give the window a length of time",
+            (tokens[0].start, tokens[0].end + 1),
+        )
 
 
 def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream]) -> Query:

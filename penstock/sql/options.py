@@ -9,7 +9,6 @@ Out: checked pairs.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -143,12 +142,30 @@ def check_value(name: str, value: str) -> None:
     choices = _CHOICES.get(name)
     if choices and value.lower() not in choices:
         raise InputError(f"{name} cannot be {value}: choose one of: {', '.join(choices)}")
-    if name == "alpha" and not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):
-        raise InputError(f"alpha cannot be {value}: it is a number, 0 or more")
+    if name == "alpha":
+        check_alpha(value)
     if name == "memory":
         check_size(name, value)
     if name in _DURATIONS:
         check_duration(name, value)
+
+
+def check_alpha(value: str | float) -> float:
+    """Read the share of the time from which on adaptive queries join at once; at 1 the join no longer keeps up.
+
+    >>> check_alpha("0.3")
+    0.3
+    """
+    try:
+        alpha = float(value)
+    except ValueError:
+        alpha = -1.0
+    if not 0 <= alpha < 1:
+        raise InputError(
+            f"alpha cannot be {value}: it is the share of the time that joining may take before order = 'adaptive' "
+            "joins at once, a number from 0 up to, but not including, 1"
+        )
+    return alpha
 
 
 DEFAULT_SCHEDULER = "lwo"

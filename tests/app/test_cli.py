@@ -121,12 +121,16 @@ def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp
     wanted = text.replace("path = 'out/ice'", "path = 'out/ice', order = 'filter-order'")
     script.write_text(wanted + "SET strategy = 'auto'; SET memory = '2 GiB';")
     assert load(script).notices == ()
-    changed = text.replace("path = 'out/ice'", "path = 'out/ice', order = 'adaptive'")
+    changed = text.replace("path = 'out/ice'", "path = 'out/ice', alpha = 0.5, idle_after = '1 min'")
     script.write_text(changed + "SET memory = '2 GiB'; SET strategy = 'cpu-opt'; SET scheduler = 'mqt';")
     assert load(script).notices == (
         "memory = 2 gib: it is for strategy = 'auto', and the strategy is another",
-        "order = adaptive of ice: this version holds results as filter-order does; they are the same",
+        "alpha = 0.5 of ice: it is for order = 'adaptive', and the order is none",
+        "idle_after = 1 min of ice: without an order its results wait for no stream",
     )
+    ordered = changed.replace("alpha = 0.5", "alpha = 0.5, order = 'adaptive'")
+    script.write_text(ordered)
+    assert load(script).notices == ()
     lagging = text.replace("path = 'out/ice'", "path = 'out/ice', max_lag = '5 s'")
     script.write_text(lagging)
     assert load(script).notices == (

@@ -218,7 +218,7 @@ class World:
         for name in waiting:  # it has got nothing yet, and will get its past by its new definition
             del self.lives[name]
         last = last_releases(self.plan, self.ledger, self.files, change.altered) if self.plan else []
-        release = release_commit(self.ledger, last, _release_job(None, self.files, last)) if last else None
+        release = release_commit(last, _release_job(None, self.files, last)) if last else None
         self._commit(plan_commit(plan, self.plan, change, self.ledger, release=release))
         for name in change.altered:
             self.breaks.setdefault(name, []).append(self.ledger.query(name).results)
