@@ -248,6 +248,7 @@ class Spec:
     select: tuple[tuple[str, str], ...] = ()
     flipped: bool = False
     sink: str = "table"
+    order: str = "none"
 
     def penstock(self) -> str:
         """Write the SELECT as a user of Penstock would."""

@@ -57,6 +57,9 @@ def _changes(status: Status) -> list[Text]:
         lines.append(
             Text(f"plan changed {len(status.changes) - 1} times, last: {last['reason']} ({last['at']})")
         )
+    if status.switches:
+        last = status.switches[-1]
+        lines.append(Text(f"order changed to {last['mode']}: {last['reason']} ({last['at']})"))
     return lines
 
 
@@ -111,23 +114,27 @@ def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
 
 
 def query_table(plan: Plan, status: Status) -> Table:
-    """Show what each query got, how many results wait for their turn, what is behind, and from when it is complete."""
+    """Show what each query got, what waits on the way to it, and from when on it is complete."""
     ordered = any(query.ordered for query in plan.queries)
     late = any(query.complete_from is not None for query in status.queries)
+    astray = any(query.disordered for query in status.queries)
     table = _table("query")
     table.add_column("window")
-    for title in ("results", *(["held"] if ordered else []), "rows behind"):
-        table.add_column(title, justify="right")
+    waits = ("output", "held", "order") if ordered else ()
+    for title in ("results", *(["out of order"] if astray else []), *waits, "rows behind"):
+        table.add_column(title, justify="left" if title == "order" else "right")
     if late:
         table.add_column("complete from")
     for query in status.queries:
         group, _, _ = plan.find(query.name)
         window = show_window(group, query.name).removeprefix("WINDOW ")
-        counts = (query.results, *([query.held] if ordered else []), query.lag_rows)
+        counts = [f"{query.results:,}", *([f"{query.disordered:,}"] if astray else [])]
+        counts += [f"{query.output:,}", f"{query.held:,}", query.order] if ordered else []
+        counts.append(f"{query.lag_rows:,}")
         since = (
             [] if not late else [show_time(query.complete_from) if query.complete_from else "the beginning"]
         )
-        table.add_row(query.name, window, *(f"{count:,}" for count in counts), *since)
+        table.add_row(query.name, window, *counts, *since)
     return table
 
 
@@ -166,8 +173,14 @@ def progress_line(status: Status, rates: Mapping[str, float]) -> str:
     response = "" if slowest is None else f"  response {show_seconds(slowest)}"
     return (
         f"rows in {rows:,} ({sum(rates.values()):,.0f}/s)  results {results:,}  "
-        f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}{response}"
+        f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}{_waiting(status)}{response}"
     )
+
+
+def _waiting(status: Status) -> str:
+    """Say how many results wait for their turn or for their sink, where some do."""
+    held, output = (sum(getattr(each, name) for each in status.queries) for name in ("held", "output"))
+    return (f"  held {held:,}" if held else "") + (f"  output {output:,}" if output else "")
 
 
 def response_table(status: Status) -> Table | None:

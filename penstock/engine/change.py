@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.claims import in_time
+from penstock.engine.ordering import is_waiting
 from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
 from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
@@ -314,7 +315,8 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
 
     All slices of a chain must be together, because the next chain may be cut elsewhere.  Joins that divide the rows of
     one log must be equally far, because a change may take a row from one to another, and what one of them holds is
-    vouched for by all.  A query that gets other state must have joined all that came.
+    vouched for by all.  A query that gets other state must have joined all that came, and so must one that is defined
+    anew where input waits: whatever its order policy, what has come counts by the old definition.
     """
     if before is None:
         return True
@@ -324,7 +326,9 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     for group in before.groups:
         divided = places.setdefault((group.signature, group.left.id, group.right.id), set())
         divided.add(_place(group, ledger))
-    return all(len(each) <= 1 for each in places.values()) and not find_change(before, plan).moved
+    change = find_change(before, plan)
+    waiting = any(is_waiting(before, ledger, before.find(name)[0]) for name in change.altered)
+    return all(len(each) <= 1 for each in places.values()) and not change.moved and not waiting
 
 
 def _place(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:

@@ -93,6 +93,12 @@ def goal_of(plan: Plan, ledger: Ledger, group: Group, *, everything: bool = Fals
     return Cursor(left, right, until), (below[0], below[1])
 
 
+def is_waiting(plan: Plan, ledger: Ledger, group: Group) -> bool:
+    """Say whether input of a group waits for its turn."""
+    here = ledger.groups[group.id].stops[-1][0]
+    return mode_of(plan, ledger, group) == SYNC and here != goal_of(plan, ledger, group, everything=True)[0]
+
+
 def _waits_above(until: int, known: int | None, ended: StreamState | None) -> int:
     """Give the time that no row of a stream is older than which waits or is still to come; `ended`: none waits."""
     marks = [known, ended.watermark if ended else None]

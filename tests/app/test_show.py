@@ -75,12 +75,22 @@ def test_slices_of_the_same_ages_stand_in_one_line(plan):
 def test_results_that_wait_for_their_turn_are_counted_where_some_query_has_an_order(tmp_path):
     (tmp_path / "job.sql").write_text(SCRIPT.replace("far AS", "far WITH (order = 'filter-order') AS"))
     near, far = STATUS.queries
-    status = replace(STATUS, queries=(near, replace(far, held=1200)))
+    status = replace(STATUS, queries=(near, replace(far, held=1200, output=30, order="filter-order")))
     lines = shown(status_view(load(tmp_path / "job.sql").plan, status))
-    ends = [line[-3:] for line in lines]
-    assert ["300", "0", "7"] in ends
-    assert ["900", "1,200", "7"] in ends
+    ends = [line[-5:] for line in lines]
+    assert ["300", "0", "0", "none", "7"] in ends
+    assert ["900", "30", "1,200", "filter-order", "7"] in ends
     assert status.to_json()["queries"][1]["held"] == 1200
+    assert progress_line(status, {}).endswith("rows behind 7  held 1,200  output 30")
+
+
+def test_a_change_of_what_waits_is_shown_with_its_reason(plan):
+    switch = {"group": "g", "mode": "filter-order", "reason": "0.5, at least alpha = 0.3", "at": "today"}
+    lines = shown(status_view(plan, replace(STATUS, switches=(switch,))))
+    assert " ".join(lines[-1]) == "order changed to filter-order: 0.5, at least alpha = 0.3 (today)"
+    assert "out" not in lines[5]
+    astray = replace(STATUS, queries=tuple(replace(each, disordered=3) for each in STATUS.queries))
+    assert ["300", "3", "7"] in [line[-3:] for line in shown(status_view(plan, astray))]
 
 
 def test_what_sharing_saves_is_said_in_numbers():

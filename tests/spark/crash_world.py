@@ -22,9 +22,10 @@ def crash_feeds(root: Path) -> tuple[Feed, Feed]:
 
 
 def crash_specs(root: Path, *, callback: bool = False) -> list[Spec]:
-    """Make queries with plain and computed outputs, with and without predicates, in two groups."""
+    """Make queries with plain and computed outputs, with and without predicates, in three groups; one waits."""
     a, b = crash_feeds(root)
     ids = (("a.id", "i"), ("b.id", "j"), ("a.ts", "t"))
+    both = ("a.k = b.k", "a.name = b.name")
     short, long = Window("both", 4 * GRID), Window("both", 20 * GRID)
     specs = [
         Spec("plain", a, b, ("a.k = b.k",), short, select=ids, sink="parquet"),
@@ -41,6 +42,8 @@ def crash_specs(root: Path, *, callback: bool = False) -> list[Spec]:
             sink="parquet",
         ),
         Spec("everything", a, b, ("a.name = b.name",), short),
+        Spec("steady", a, b, both, long, select=ids, sink="parquet", order="sync-filter"),
+        Spec("minded", a, b, both, short, ("a.v > 10",), ids, order="adaptive"),
     ]
     if callback:
         specs.append(Spec("called", a, b, ("a.k = b.k",), long, ("b.v > 50",), ids, sink="callback"))

@@ -36,7 +36,7 @@ class Run:
             feeds = {feed.name: feed for spec in self.specs for feed in (spec.a, spec.b)}
             engine.script("\n".join(feed.declare() for feed in feeds.values()))
             for spec in self.specs:
-                engine.query(spec.name, spec.penstock(), sink=self._sink(spec))
+                engine.query(spec.name, spec.penstock(), sink=self._sink(spec), order=spec.order)
         except BaseException:
             engine.stop()
             raise

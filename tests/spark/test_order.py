@@ -199,7 +199,9 @@ def test_a_start_without_a_query_that_has_results_held_is_refused(spark, tmp_pat
         with Engine(tmp_path / "state", spark) as engine:
             engine.script(streams.script())
             for name in names:
-                engine.query(name, {"one": one, "two": two}[name].penstock(), sink=noop(), order="adaptive")
+                engine.query(
+                    name, {"one": one, "two": two}[name].penstock(), sink=noop(), order="filter-order"
+                )
             engine.start(**options)
             engine.process_available()
             return {each.name: each.held for each in engine.status().queries}
