@@ -1,0 +1,414 @@
+"""Paper 4 in virtual time: a join whose streams arrive out of step, under each order policy.
+
+Rows of one stream come in the order of their times; across streams they do not.  What may be done when is decided by
+the engine's own code (`penstock.plan.order`): its `trigger`, and its `Adaptive`, which is asked again and again with
+the load as measured so far::
+
+    stream 0     a1 ---------------- a6 |                  a1: a row of time 1; arrivals from left to right
+    stream 1     ---------- b4 ---------|----- b9 -- c10
+                                        | trigger: right behind 6
+    sync-filter  b9 and c10 wait as input until a row of stream 0 is at least as late
+    filter-order b9 and c10 are joined as they come; what they find is held until then
+
+A row is joined with those that began before it, so each pair of rows meets once; it takes `step` seconds for each
+combination of rows of the other streams within the window.  A row is *released* in its turn: once the trigger has
+passed it, it is joined, and so are all rows before it.  Its response time is from its arrival until then.
+
+Who works: *one* processor takes the rows of all streams, or each stream has its own.  The latter is what the paper's
+analysis reckons with: it asks of each stream by itself whether it keeps up.
+
+Back from filter-order to sync-filter, rows wait again, and nothing is asked until all that was held has left (steps E
+to K of section 6).
+
+In:  a `Join` and a policy.  Out: a `Run`: when each row began, was joined and was released; changes of mind; buffers.
+True always: rows are released in the order of their times, ties by the number of the stream.  Times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, nextafter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.log.tally import Effort
+from penstock.plan.order import HOLD, SYNC, Adaptive, Load, Switch, trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+OBSERVATIONS = 10
+"""How often the load is looked at in the time of a window: what is remembered (`FADE`) is then about a window."""
+
+ONE, EACH = "one processor", "a processor for each stream"
+
+
+# --- what is joined ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows in order: their times, their arrivals, and their keys.  Those that arrived before 0 are joined already."""
+
+    ts: Floats
+    at: Floats
+    key: Ints
+
+    def __post_init__(self) -> None:
+        """Refuse what no stream of the paper does."""
+        if np.any(np.diff(self.ts) <= 0):
+            raise InputError("the times of a stream's rows must increase")
+        if np.any(np.diff(self.at) < 0):
+            raise InputError("rows of a stream must arrive in the order of their times")
+
+    @property
+    def old(self) -> int:
+        """Count the rows that are there from the beginning."""
+        return int(np.searchsorted(self.at, 0.0))
+
+
+@dataclass(frozen=True)
+class Join:
+    """Streams, the window, the seconds of a join step, and how long rows are counted: later ones only raise the trigger.
+
+    Rows join if they have one key and any two are at most a window apart.
+    """
+
+    streams: tuple[Stream, ...]
+    window: float
+    step: float
+    until: float = inf
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Lay the new rows of all streams out in the order of release."""
+        parts = [
+            (each.ts[each.old :], each.at[each.old :], np.full(each.ts.size - each.old, number))
+            for number, each in enumerate(self.streams)
+        ]
+        ts, at, stream = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.lexsort((stream, ts))
+        return Rows(ts[order], at[order], stream[order])
+
+    @cached_property
+    def arrivals(self) -> tuple[list[float], list[int], list[float]]:
+        """List the arrivals: when, in which stream, and the trigger from then on (-inf: some stream is silent so far).
+
+        The watermark of a stream is right behind its last row.
+        """
+        marks = [nextafter(float(each.ts[each.old - 1]), inf) if each.old else None for each in self.streams]
+        rows = self.rows
+        order = np.lexsort((rows.stream, rows.at)).tolist()
+        ts, stream, triggers = rows.ts.tolist(), rows.stream.tolist(), []
+        for row in order:
+            marks[stream[row]] = nextafter(ts[row], inf)
+            now = trigger(marks)
+            triggers.append(-inf if now is None else now)
+        return rows.at[order].tolist(), [stream[row] for row in order], triggers
+
+    @cached_property
+    def reach(self) -> list[list[list[tuple[int, int, int]]]]:
+        """Say for each new row of a stream which rows of each other stream its window spans: (stream, first, end)."""
+        found = []
+        for mine in self.streams:
+            ts = mine.ts[mine.old :]
+            spans = [
+                list(
+                    zip(
+                        [number] * ts.size,
+                        np.searchsorted(other.ts, ts - self.window).tolist(),
+                        np.searchsorted(other.ts, ts + self.window, "right").tolist(),
+                        strict=True,
+                    )
+                )
+                for number, other in enumerate(self.streams)
+                if other is not mine
+            ]
+            found.append([list(each) for each in zip(*spans, strict=True)])
+        return found
+
+    @cached_property
+    def results(self) -> Ints:
+        """List the results that a new row completes, in the order of release: for each stream, the number of its row."""
+        found = np.arange(self.streams[0].ts.size)[:, None]
+        for number in range(1, len(self.streams)):
+            found = self._extended(found, number)
+        last = np.stack([self.ranks[number][found[:, number]] for number in range(found.shape[1])]).max(axis=0)
+        order = np.lexsort((*found.T[::-1], last))
+        return found[order][last[order] >= 0]
+
+    def _extended(self, found: Ints, number: int) -> Ints:
+        """Combine what was found so far with the rows of one more stream."""
+        first, other = self.streams[0], self.streams[number]
+        every = np.concatenate([each.ts for each in self.streams])
+        apart = 1 + every.max(initial=0.0) - every.min(initial=0.0) + 2 * self.window  # of two keys' times
+        by_key = np.argsort(other.key * apart + other.ts)
+        times = (other.key * apart + other.ts)[by_key]
+        mine = (first.key * apart + first.ts)[found[:, 0]]
+        begin = np.searchsorted(times, mine - self.window)
+        count = np.searchsorted(times, mine + self.window, "right") - begin
+        place = np.arange(count.sum()) + np.repeat(begin - (np.cumsum(count) - count), count)
+        longer = np.concatenate((np.repeat(found, count, axis=0), by_key[place][:, None]), axis=1)
+        near = np.ones(len(longer), bool)
+        for one in range(number):
+            theirs = self.streams[one].ts[longer[:, one]]
+            near &= np.abs(theirs - other.ts[longer[:, number]]) <= self.window
+        return longer[near]
+
+    @cached_property
+    def ranks(self) -> list[Ints]:
+        """Give for each stream the places of its rows in the order of release; -1: joined before the run."""
+        return [
+            np.concatenate((np.full(each.old, -1), np.flatnonzero(self.rows.stream == number)))
+            for number, each in enumerate(self.streams)
+        ]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """New rows of all streams in the order of release: time, arrival, and number of the stream."""
+
+    ts: Floats
+    at: Floats
+    stream: Ints
+
+
+# --- what happened -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A switch, when it came, and from when on nothing was left of what had been held."""
+
+    at: float
+    switch: Switch
+    drained: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a buffer was: on average over the run, and at most."""
+
+    mean: float
+    most: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: when each row, in the order of release, began, was joined, and was released (inf: never)."""
+
+    join: Join
+    begin: Floats
+    done: Floats
+    release: Floats
+    turn: Ints
+    """The how manieth it was to begin: of the rows of a result, the last to begin finds it."""
+    changes: tuple[Change, ...]
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Tell which rows the averages are of."""
+        return self.join.rows.at < self.join.until
+
+    def responses(self, stream: int | None = None) -> Floats:
+        """Give the response times of the rows that count, of one stream or all."""
+        rows = self.join.rows
+        chosen = self.counted if stream is None else self.counted & (rows.stream == stream)
+        return self.release[chosen] - rows.at[chosen]
+
+    @property
+    def response(self) -> float:
+        """Give the average response time per row."""
+        return float(self.responses().mean())
+
+    def waiting(self) -> Size:
+        """Measure the input that had arrived and not begun."""
+        return _size(self.join.rows.at, self.begin, self.end)
+
+    def held(self) -> Size:
+        """Measure the hold buffer: results that were found and not released."""
+        found, released = self.hold()
+        return _size(found, released, self.end)
+
+    def hold(self) -> tuple[Floats, Floats]:
+        """Tell when each result was found and when it was released."""
+        ranks = np.stack([self.join.ranks[n][self.join.results[:, n]] for n in range(len(self.join.streams))])
+        turns = np.where(ranks >= 0, self.turn[ranks], -1)
+        finder = np.take_along_axis(ranks, turns.argmax(axis=0)[None], axis=0)[0]
+        return self.done[finder], self.release[ranks.max(axis=0)]
+
+    @property
+    def end(self) -> float:
+        """Give the end of the time that counts."""
+        return min(self.join.until, float(self.join.rows.at.max(initial=0.0)))
+
+    def share_of_time(self, mode: str) -> float:
+        """Give the share of the time that an adaptive run was in a mode."""
+        moments = [0.0, *(each.at for each in self.changes), self.end]
+        modes = [SYNC, *(each.switch.mode for each in self.changes)]
+        spans = np.diff(np.minimum(moments, self.end))
+        return float(sum(span for span, each in zip(spans, modes, strict=True) if each == mode) / self.end)
+
+
+def _size(come: Floats, go: Floats, end: float) -> Size:
+    """Measure a buffer from when things came into it and went from it."""
+    stays = (come < end) & (go > come)
+    come, go = come[stays], np.minimum(go[stays], end)
+    change = np.repeat([1, -1], [come.size, go.size])
+    order = np.lexsort((change, np.concatenate((come, go))))  # those that go make room first
+    most = np.cumsum(change[order]).max(initial=0)
+    return Size(float((go - come).sum() / end) if end else 0.0, int(most))
+
+
+# --- running it ----------------------------------------------------------------------------------------
+
+
+def run(join: Join, policy: str | Adaptive, who: str = ONE) -> Run:
+    """Join the streams under a policy: sync-filter, filter-order, or adaptive."""
+    operator = _Operator(join, policy, who)
+    operator.work()
+    return operator.outcome()
+
+
+class _Operator:
+    """The join at work.  Places of rows are counted per stream, from its first new row."""
+
+    def __init__(self, join: Join, policy: str | Adaptive, who: str) -> None:
+        self.join = join
+        self.adaptive = policy if isinstance(policy, Adaptive) else None
+        self.mode = HOLD if policy == HOLD else SYNC
+        streams = range(len(join.streams))
+        self.old = [each.old for each in join.streams]
+        self.ts = [each.ts[each.old :].tolist() for each in join.streams]
+        self.at = [each.at[each.old :].tolist() for each in join.streams]
+        self.rank = [join.ranks[number][self.old[number] :].tolist() for number in streams]
+        self.order = join.rows.ts.tolist()
+        self.when, self.whose, self.triggers = join.arrivals
+        self.reach = join.reach
+
+        self.now, self.trigger = 0.0, -inf
+        self.admitted = 0  # of all arrivals
+        self.arrived, self.next = [0] * len(streams), [0] * len(streams)
+        self.serves = [list(streams)] if who == ONE else [[number] for number in streams]
+        self.free = [inf] * len(self.serves)  # when a processor will be; inf: it is
+        self.working = [-1] * len(self.serves)  # on which rank
+        rows = len(self.order)
+        self.begin, self.done, self.release = [inf] * rows, [inf] * rows, [inf] * rows
+        self.turn = [-1] * rows
+        self.turns = 0
+        self.head = 0  # the next rank to be released
+        self.furthest = 0  # behind the last rank that began
+
+        self.tick = join.window / OBSERVATIONS if self.adaptive else inf
+        self.look = self.tick
+        self.efforts = [Effort()] * len(streams)
+        self.seen = [0] * len(streams)
+        self.steps, self.busy = [0] * len(streams), [0.0] * len(streams)
+        self.draining = 0  # rows below this rank were held when the policy went back
+        self.changes: list[tuple[float, Switch, int]] = []
+
+    def work(self) -> None:
+        """Go from event to event: an arrival, a row joined, a look at the load."""
+        when, rows = [*self.when, inf], len(self.when)
+        while True:
+            self.now = min(when[self.admitted], *self.free)
+            if self.now == inf:
+                return
+            self.now = min(self.now, self.look)
+            for processor, free in enumerate(self.free):
+                if free == self.now:
+                    self.done[self.working[processor]] = self.now
+                    self.free[processor] = inf
+            while self.admitted < rows and when[self.admitted] == self.now:
+                self.arrived[self.whose[self.admitted]] += 1
+                self.trigger = self.triggers[self.admitted]
+                self.admitted += 1
+            self._release()
+            if self.now == self.look:
+                self.look += self.tick
+                self._observe()
+            for processor, free in enumerate(self.free):
+                if free == inf:
+                    self._begin(processor)
+
+    def _begin(self, processor: int) -> None:
+        """Let a processor take the next row, if there is one that need not wait."""
+        held = self.mode == HOLD
+        keys = self.at if held else self.ts
+        first, mine = inf, -1
+        for stream in self.serves[processor]:
+            place = self.next[stream]
+            if place < self.arrived[stream] and keys[stream][place] < first:
+                first, mine = keys[stream][place], stream
+        if mine < 0 or not (held or first < self.trigger):
+            return
+        place = self.next[mine]
+        steps = 1
+        for other, start, end in self.reach[mine][place]:
+            steps *= max(0, min(end, self.old[other] + self.next[other]) - start)
+        seconds = steps * self.join.step
+        self.next[mine] += 1
+        self.steps[mine] += steps
+        self.busy[mine] += seconds
+        rank = self.rank[mine][place]
+        self.begin[rank] = self.now
+        self.turn[rank] = self.turns
+        self.turns += 1
+        self.furthest = max(self.furthest, rank + 1)
+        self.working[processor] = rank
+        self.free[processor] = self.now + seconds
+
+    def _release(self) -> None:
+        """Release whatever is in its turn."""
+        head = self.head
+        while head < len(self.order) and self.done[head] <= self.now and self.order[head] < self.trigger:
+            self.release[head] = self.now
+            head += 1
+        self.head = head
+
+    def _observe(self) -> None:
+        """Look at the load, and ask whether something else should wait from now on."""
+        for stream, arrived in enumerate(self.arrived):
+            new = arrived - self.seen[stream]
+            self.efforts[stream] = self.efforts[stream].then(
+                1e6 * self.tick, new, self.steps[stream], self.busy[stream]
+            )
+            self.seen[stream], self.steps[stream], self.busy[stream] = arrived, 0, 0.0
+        load = measured(self.efforts, self.join.window)
+        if self.adaptive is None or load is None or self.head < self.draining:
+            return
+        switch = self.adaptive.choose(self.mode, load)
+        if switch is not None:
+            self.mode = switch.mode
+            self.draining = self.furthest if switch.mode == SYNC else 0
+            self.changes.append((self.now, switch, self.draining))
+
+    def outcome(self) -> Run:
+        """Say what happened."""
+        changes = [
+            Change(at, switch, max(at, self.release[upto - 1]) if upto else at)
+            for at, switch, upto in self.changes
+        ]
+        begin, done, release = (np.array(each, np.float64) for each in (self.begin, self.done, self.release))
+        return Run(self.join, begin, done, release, np.array(self.turn, np.int64), tuple(changes))
+
+
+def measured(efforts: Sequence[Effort], window: float) -> Load | None:
+    """Give the load of streams as measured lately; None while no join step has been.
+
+    >>> print(measured([Effort().then(1e6, 1, 600, 0.3), Effort().then(1e6, 10, 600, 0.3)], 60))
+    c·w·λ = 0.0005 s · 60 s · 1/s · 10/s = 0.3
+    """
+    steps = sum(each.pairs for each in efforts)
+    if not steps:
+        return None
+    rates = tuple(1e6 * each.rows / each.micros for each in efforts)
+    return Load(sum(each.seconds for each in efforts) / steps, window, rates)
