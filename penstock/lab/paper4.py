@@ -118,7 +118,7 @@ class Join:
     def reach(self) -> list[list[list[tuple[int, int, int]]]]:
         """Say for each new row of a stream which rows of each other stream its window spans: (stream, first, end)."""
         found = []
-        for mine in self.streams:
+        for me, mine in enumerate(self.streams):
             ts = mine.ts[mine.old :]
             spans = [
                 list(
@@ -130,7 +130,7 @@ class Join:
                     )
                 )
                 for number, other in enumerate(self.streams)
-                if other is not mine
+                if number != me
             ]
             found.append([list(each) for each in zip(*spans, strict=True)])
         return found
@@ -309,7 +309,7 @@ class _Operator:
 
         self.tick = join.window / OBSERVATIONS if self.adaptive else inf
         self.look = self.tick
-        self.efforts = [Effort()] * len(streams)
+        self.efforts = [_before(each, join.window) for each in join.streams]
         self.seen = [0] * len(streams)
         self.steps, self.busy = [0] * len(streams), [0.0] * len(streams)
         self.draining = 0  # rows below this rank were held when the policy went back
@@ -333,7 +333,7 @@ class _Operator:
                 self.admitted += 1
             self._release()
             if self.now == self.look:
-                self.look += self.tick
+                self.look = self.now + self.tick if self.now < self.join.until else inf
                 self._observe()
             for processor, free in enumerate(self.free):
                 if free == inf:
@@ -399,6 +399,14 @@ class _Operator:
         ]
         begin, done, release = (np.array(each, np.float64) for each in (self.begin, self.done, self.release))
         return Run(self.join, begin, done, release, np.array(self.turn, np.int64), tuple(changes))
+
+
+def _before(stream: Stream, window: float) -> Effort:
+    """Look at the rows of the last window before the run, if there are any."""
+    effort, edges = Effort(), np.linspace(-window, 0.0, OBSERVATIONS + 1)
+    for rows in np.diff(np.searchsorted(stream.at[: stream.old], edges)).tolist() if stream.old else []:
+        effort = effort.then(1e6 * window / OBSERVATIONS, rows, 0, 0.0)
+    return effort
 
 
 def measured(efforts: Sequence[Effort], window: float) -> Load | None:

@@ -1,0 +1,160 @@
+"""The settings of paper 4's experiments: the streams of its sections 5.2 and 7, and runs under every policy.
+
+Section 5.2 reckons with evenly spaced rows, section 7 with exponential gaps, a window of a minute and 20 minutes a run.
+Where the paper leaves it open: a window of older rows is there when a run begins; three runs of other streams are
+averaged; a row finds one partner in the other stream's window at most now and then (600 keys).
+
+In:  rates, the cost of a join step, a policy, a seed.  Out: what was measured, shared by Figures 5 to 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.lab.paper4 import ONE, Join, Run, Size, Stream, run
+from penstock.plan.order import HOLD, SYNC, Adaptive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.lab.paper4 import Change, Floats
+
+ALPHA = 0.3
+POLICIES: dict[str, str | Adaptive] = {
+    "Sync-Filter": SYNC,
+    "Filter-Order": HOLD,
+    "Adaptive": Adaptive(ALPHA),
+}
+FAST = 10.0
+WINDOW, SECONDS = 60.0, 1200.0
+STEPS = (1e-6, 1e-5, 1e-4, 5e-4, 7.5e-4, 1e-3)
+"""Figure 7: the seconds of a join step.  The paper names both ends and that the fourth is 0.5 ms."""
+
+SLOWS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Figure 9: rows a second of the slow stream."""
+
+STEP = 5e-4
+KEYS, FEW_KEYS = 600, 6
+"""Keys, all alike: a fast row finds 0.1 partners in a slow stream's window of 60 rows, or 10."""
+
+REPEATS = 3
+
+
+# --- streams -------------------------------------------------------------------------------------------
+
+
+def evenly(slow: float, fast: float, window: float, gaps: int) -> tuple[Stream, Stream]:
+    """Make the streams of the analysis: so many gaps of the slow one, after a window of older rows.
+
+    A fast row comes right behind each slow one.
+    """
+    n, before = round(fast / slow), int(window * slow) + 2
+    slow_at = np.arange(-before, gaps + 1) / slow
+    fast_at = np.nextafter(np.arange(-before * n, gaps * n + 1) / fast, np.inf)
+    return _keyless(slow_at), _keyless(fast_at)
+
+
+def _keyless(at: Floats) -> Stream:
+    """Make a stream of rows that are there as soon as they happen."""
+    return Stream(at, at, np.zeros(at.size, np.int64))
+
+
+def at_random(rates: Sequence[float], window: float, seconds: float, seed: Sequence[int]) -> tuple[Stream, ...]:
+    """Make streams with exponential gaps: a window of older rows, a run, and the first row after it of each.
+
+    >>> slow, fast = at_random((1, 10), 60, 1200, [1])
+    >>> [round(each.at.size / 1260, 1) for each in (slow, fast)], slow.at[-2] < 1200 < slow.at[-1]
+    ([1.0, 9.9], np.True_)
+    """
+    random, made = np.random.default_rng(seed), []
+    for rate in rates:
+        gaps = [random.exponential(1 / rate, int(rate * (window + seconds)) + 100)]
+        while sum(map(np.sum, gaps)) <= window + seconds:
+            gaps.append(random.exponential(1 / rate, 100))
+        at = np.cumsum(np.concatenate(gaps)) - window
+        at = at[: np.searchsorted(at, seconds) + 1]
+        made.append(Stream(at, at, random.integers(0, KEYS, at.size)))
+    return tuple(made)
+
+
+# --- experiments ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an experiment gave under one policy, on average over its runs; the largest buffers are of all runs."""
+
+    response: float
+    waiting: Size
+    held: Size
+    changes: tuple[tuple[Change, ...], ...]
+    """The switches of each run."""
+    holding: float
+    """The share of the time in which results were held, not the input; of an adaptive policy."""
+
+    @property
+    def switches(self) -> float:
+        """Give the number of switches per run."""
+        return sum(map(len, self.changes)) / len(self.changes)
+
+    @property
+    def first(self) -> Change | None:
+        """Give the first switch of the first run that has one."""
+        return next((each[0] for each in self.changes if each), None)
+
+
+@cache
+def measure(slow: float, step: float, name: str, who: str, seed: int, seconds: float = SECONDS) -> Measured:
+    """Run an experiment of section 7 under a policy."""
+    runs = [run(join, POLICIES[name], who) for join in _joins(slow, step, seed, seconds)]
+    return Measured(
+        float(np.mean([each.response for each in runs])),
+        _together([each.waiting() for each in runs]),
+        _together([each.held() for each in runs]),
+        tuple(each.changes for each in runs),
+        float(np.mean([each.share_of_time(HOLD) for each in runs])),
+    )
+
+
+@cache
+def _joins(slow: float, step: float, seed: int, seconds: float) -> list[Join]:
+    """Make the joins of an experiment: the same rows whatever the policy and the cost."""
+    found = []
+    for repeat in range(REPEATS):
+        streams = at_random((slow, FAST), WINDOW, seconds, [seed, repeat, round(1000 * slow)])
+        found.append(Join(streams, WINDOW, step, seconds))
+    return found
+
+
+@cache
+def held_with_few_keys(slow: float, step: float, name: str, seed: int, seconds: float = SECONDS) -> Size:
+    """Measure the hold buffer, with one processor, of the same experiment where a row finds many partners."""
+    sizes = []
+    for join in _joins(slow, step, seed, seconds):
+        streams = tuple(replace(each, key=each.key % FEW_KEYS) for each in join.streams)
+        sizes.append(run(replace(join, streams=streams), POLICIES[name], ONE).held())
+    return _together(sizes)
+
+
+def _together(sizes: Sequence[Size]) -> Size:
+    """Sum up the buffers of several runs."""
+    return Size(float(np.mean([each.mean for each in sizes])), max(each.most for each in sizes))
+
+
+def by_policy(
+    points: Sequence[tuple[float, float]], who: str, seed: int, seconds: float = SECONDS
+) -> dict[str, list[Measured]]:
+    """Run experiments, given as slow rate and cost of a step, under every policy."""
+    return {name: [measure(*point, name, who, seed, seconds) for point in points] for name in POLICIES}
+
+
+@cache
+def analysed(slow: float, fast: float, window: float, step: float, policy: str, who: str, gaps: int) -> float:
+    """Give the average response time of the fast stream's rows where rows come evenly, as the analysis has it."""
+    streams = evenly(slow, fast, window, gaps)
+    done: Run = run(Join(streams, window, step, gaps / slow), policy, who)
+    return float(done.responses(1).mean())
