@@ -302,7 +302,7 @@ class _Operator:
         self.working = [-1] * len(self.serves)  # on which rank
         rows = len(self.order)
         self.begin, self.done, self.release = [inf] * rows, [inf] * rows, [inf] * rows
-        self.turn = [-1] * rows
+        self.turn = [rows] * rows  # as long as it has not begun
         self.turns = 0
         self.head = 0  # the next rank to be released
         self.furthest = 0  # behind the last rank that began

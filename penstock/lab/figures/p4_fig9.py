@@ -1,0 +1,87 @@
+"""Paper 4, Figure 9: average response time over the rate of the slow stream.
+
+0.01 to 1 rows a second of the slow stream and 10 of the fast one with exponential gaps, a window of a minute, and
+c = 0.5 ms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.lab.figures.figure import Claim, Outcome, Panel
+from penstock.lab.figures.p4_fig7 import switched, worst
+from penstock.lab.figures.p4_figure import (
+    SETTINGS_NOTE,
+    buffers_table,
+    draw,
+    responses,
+    seconds,
+    switches_table,
+    times_table,
+)
+from penstock.lab.paper4 import EACH, ONE
+from penstock.lab.paper4_equations import share
+from penstock.lab.paper4_settings import FAST, SECONDS, SLOWS, STEP, WINDOW, by_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.lab.paper4_settings import Measured
+
+SHARES = [share(STEP, WINDOW, slow, FAST) for slow in SLOWS]
+NAMES = [f"{slow:g}" for slow in SLOWS]
+MINUTE = 60.0
+
+
+def averages(who: str, seed: int, length: float = SECONDS) -> dict[str, list[Measured]]:
+    """Run every rate of the slow stream under every policy."""
+    return by_policy([(slow, STEP) for slow in SLOWS], who, seed, length)
+
+
+def reproduce(seed: int) -> Outcome:
+    """Run every rate under every policy, with a processor for each stream and with one."""
+    own, one = averages(EACH, seed), averages(ONE, seed)
+    tables = (
+        times_table(f"average response, {EACH}", "λ1 (rows/s)", NAMES, responses(own)),
+        times_table(f"average response, {ONE}", "λ1 (rows/s)", NAMES, responses(one)),
+        switches_table("λ1 (rows/s)", NAMES, SHARES, own["Adaptive"]),
+        buffers_table(f"rows waiting and results held, {ONE}: on average / at most", "λ1 (rows/s)", NAMES, one),
+    )
+    panels = [Panel(EACH, responses(own)), Panel(ONE, responses(one))]
+    picture = draw(panels, SLOWS, "λ1 (rows/s)", ["response time (s)"] * 2)
+    return Outcome(tables, claims(own, one), NOTES, picture)
+
+
+NOTES = (
+    *SETTINGS_NOTE,
+    "At 0.01 rows/s a run has a dozen slow rows: times there are those of a few long gaps, the same for every policy.",
+)
+
+
+def claims(own: Mapping[str, Sequence[Measured]], one: Mapping[str, Sequence[Measured]]) -> tuple[Claim, ...]:
+    """Check what section 7.2.2 says of Figure 9."""
+    times = responses(own)
+    apart = [sync - hold for sync, hold in zip(times["Sync-Filter"], times["Filter-Order"], strict=True)]
+    changed = switched(own["Adaptive"])
+    return (
+        Claim(
+            "in all approaches the response grows as the slow stream slows",
+            all(each == sorted(each, reverse=True) for each in times.values()),
+            f"Filter-Order {', '.join(map(seconds, times['Filter-Order']))} s",
+        ),
+        Claim(
+            "more than a minute at the slowest",
+            min(each[0] for each in times.values()) > MINUTE,
+            f"{seconds(min(each[0] for each in times.values()))} s",
+        ),
+        Claim(
+            "Sync-Filter takes longer than Filter-Order everywhere",
+            worst(own) == worst(one) == len(SLOWS) and min(apart) > 0,
+            f"by {', '.join(f'{each:.2f}' for each in apart)} s",
+        ),
+        Claim(
+            "Adaptive switches where the slow stream has 1 row/s, and only there",
+            changed == [False] * (len(SLOWS) - 1) + [True],
+            f"{', '.join(f'{each.switches:.0f}' for each in own['Adaptive'])} switches a run",
+        ),
+    )
