@@ -77,9 +77,9 @@ class Stream:
 
 @dataclass(frozen=True)
 class Join:
-    """Streams, the window, the seconds of a join step, and how long rows are counted: later ones only raise the trigger.
+    """Streams, the window, the seconds of a join step, and until when arrivals are counted.
 
-    Rows join if they have one key and any two are at most a window apart.
+    Rows join if they have one key and any two are at most a window apart.  Later arrivals only raise the trigger.
     """
 
     streams: tuple[Stream, ...]
@@ -137,11 +137,13 @@ class Join:
 
     @cached_property
     def results(self) -> Ints:
-        """List the results that a new row completes, in the order of release: for each stream, the number of its row."""
+        """List the results that a new row completes, in the order of release: the number of the row in each stream."""
         found = np.arange(self.streams[0].ts.size)[:, None]
         for number in range(1, len(self.streams)):
             found = self._extended(found, number)
-        last = np.stack([self.ranks[number][found[:, number]] for number in range(found.shape[1])]).max(axis=0)
+        last = np.stack([self.ranks[number][found[:, number]] for number in range(found.shape[1])]).max(
+            axis=0
+        )
         order = np.lexsort((*found.T[::-1], last))
         return found[order][last[order] >= 0]
 
@@ -290,7 +292,8 @@ class _Operator:
         self.ts = [each.ts[each.old :].tolist() for each in join.streams]
         self.at = [each.at[each.old :].tolist() for each in join.streams]
         self.rank = [join.ranks[number][self.old[number] :].tolist() for number in streams]
-        self.order = join.rows.ts.tolist()
+        rows = join.rows.ts.size
+        self.order = [*join.rows.ts.tolist(), inf]  # with an end that is never released
         self.when, self.whose, self.triggers = join.arrivals
         self.reach = join.reach
 
@@ -300,8 +303,7 @@ class _Operator:
         self.serves = [list(streams)] if who == ONE else [[number] for number in streams]
         self.free = [inf] * len(self.serves)  # when a processor will be; inf: it is
         self.working = [-1] * len(self.serves)  # on which rank
-        rows = len(self.order)
-        self.begin, self.done, self.release = [inf] * rows, [inf] * rows, [inf] * rows
+        self.begin, self.done, self.release = [inf] * rows, [inf] * (rows + 1), [inf] * rows
         self.turn = [rows] * rows  # as long as it has not begun
         self.turns = 0
         self.head = 0  # the next rank to be released
@@ -317,38 +319,40 @@ class _Operator:
 
     def work(self) -> None:
         """Go from event to event: an arrival, a row joined, a look at the load."""
-        when, rows = [*self.when, inf], len(self.when)
+        when, free = [*self.when, inf], self.free
         while True:
-            self.now = min(when[self.admitted], *self.free)
-            if self.now == inf:
+            self.now = now = min(when[self.admitted], *free)
+            if now == inf:
                 return
-            self.now = min(self.now, self.look)
-            for processor, free in enumerate(self.free):
-                if free == self.now:
-                    self.done[self.working[processor]] = self.now
-                    self.free[processor] = inf
-            while self.admitted < rows and when[self.admitted] == self.now:
+            if self.look < now:
+                self.now = now = self.look
+            for processor, ends in enumerate(free):
+                if ends == now:
+                    self.done[self.working[processor]] = now
+                    free[processor] = inf
+            while when[self.admitted] == now:
                 self.arrived[self.whose[self.admitted]] += 1
                 self.trigger = self.triggers[self.admitted]
                 self.admitted += 1
             self._release()
-            if self.now == self.look:
-                self.look = self.now + self.tick if self.now < self.join.until else inf
+            if self.look == now:
+                self.look = now + self.tick if now < self.join.until else inf
                 self._observe()
-            for processor, free in enumerate(self.free):
-                if free == inf:
+            for processor, ends in enumerate(free):
+                if ends == inf:
                     self._begin(processor)
 
     def _begin(self, processor: int) -> None:
         """Let a processor take the next row, if there is one that need not wait."""
         held = self.mode == HOLD
-        keys = self.at if held else self.ts
-        first, mine = inf, -1
+        first, mine = inf if held else self.trigger, -1
         for stream in self.serves[processor]:
             place = self.next[stream]
-            if place < self.arrived[stream] and keys[stream][place] < first:
-                first, mine = keys[stream][place], stream
-        if mine < 0 or not (held or first < self.trigger):
+            if place < self.arrived[stream]:
+                mark = self.at[stream][place] if held else self.ts[stream][place]
+                if mark < first:
+                    first, mine = mark, stream
+        if mine < 0:
             return
         place = self.next[mine]
         steps = 1
@@ -367,9 +371,9 @@ class _Operator:
         self.free[processor] = self.now + seconds
 
     def _release(self) -> None:
-        """Release whatever is in its turn."""
+        """Release whatever is in its turn: joined, and passed by the trigger."""
         head = self.head
-        while head < len(self.order) and self.done[head] <= self.now and self.order[head] < self.trigger:
+        while self.done[head] < inf and self.order[head] < self.trigger:
             self.release[head] = self.now
             head += 1
         self.head = head
@@ -397,7 +401,9 @@ class _Operator:
             Change(at, switch, max(at, self.release[upto - 1]) if upto else at)
             for at, switch, upto in self.changes
         ]
-        begin, done, release = (np.array(each, np.float64) for each in (self.begin, self.done, self.release))
+        begin, done, release = (
+            np.array(each, np.float64) for each in (self.begin, self.done[:-1], self.release)
+        )
         return Run(self.join, begin, done, release, np.array(self.turn, np.int64), tuple(changes))
 
 

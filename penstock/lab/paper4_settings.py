@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.lab.paper4 import ONE, Join, Run, Size, Stream, run
+from penstock.lab.paper4 import EACH, ONE, Join, Size, Stream, run
+from penstock.lab.paper4_equations import equation_3, equation_5, share
 from penstock.plan.order import HOLD, SYNC, Adaptive
 
 if TYPE_CHECKING:
@@ -24,20 +25,9 @@ if TYPE_CHECKING:
     from penstock.lab.paper4 import Change, Floats
 
 ALPHA = 0.3
-POLICIES: dict[str, str | Adaptive] = {
-    "Sync-Filter": SYNC,
-    "Filter-Order": HOLD,
-    "Adaptive": Adaptive(ALPHA),
-}
+POLICIES = ("Sync-Filter", "Filter-Order", "Adaptive")
 FAST = 10.0
-WINDOW, SECONDS = 60.0, 1200.0
-STEPS = (1e-6, 1e-5, 1e-4, 5e-4, 7.5e-4, 1e-3)
-"""Figure 7: the seconds of a join step.  The paper names both ends and that the fourth is 0.5 ms."""
-
-SLOWS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Figure 9: rows a second of the slow stream."""
-
-STEP = 5e-4
+WINDOW = 60.0
 KEYS, FEW_KEYS = 600, 6
 """Keys, all alike: a fast row finds 0.1 partners in a slow stream's window of 60 rows, or 10."""
 
@@ -63,7 +53,9 @@ def _keyless(at: Floats) -> Stream:
     return Stream(at, at, np.zeros(at.size, np.int64))
 
 
-def at_random(rates: Sequence[float], window: float, seconds: float, seed: Sequence[int]) -> tuple[Stream, ...]:
+def at_random(
+    rates: Sequence[float], window: float, seconds: float, seed: Sequence[int]
+) -> tuple[Stream, ...]:
     """Make streams with exponential gaps: a window of older rows, a run, and the first row after it of each.
 
     >>> slow, fast = at_random((1, 10), 60, 1200, [1])
@@ -81,7 +73,59 @@ def at_random(rates: Sequence[float], window: float, seconds: float, seed: Seque
     return tuple(made)
 
 
+# --- the analysis --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A setting of section 5.2: rows a second of both streams, the cost of a step, and the gaps to simulate."""
+
+    slow: float
+    fast: float
+    step: float
+    gaps: int
+    window: float = 86_400.0
+
+    @property
+    def share(self) -> float:
+        """Give c·w·λ1·λ2."""
+        return share(self.step, self.window, self.slow, self.fast)
+
+    def reckoned(self, policy: str) -> float:
+        """Give the average response time of the fast stream's rows by Eq. 3 or 5."""
+        if policy == SYNC:
+            return equation_3(self.step, self.window, self.slow, self.fast)
+        return equation_5(self.slow, self.fast)
+
+    def simulated(self, policy: str, who: str = EACH) -> float:
+        """Give the same from a run."""
+        streams = evenly(self.slow, self.fast, self.window, self.gaps)
+        done = run(Join(streams, self.window, self.step, self.gaps / self.slow), policy, who)
+        return float(done.responses(1).mean())
+
+
 # --- experiments ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An experiment of section 7: rows a second of the slow stream, the cost of a step, and how long a run is."""
+
+    slow: float = 1.0
+    step: float = 5e-4
+    seconds: float = 1200.0
+
+    @property
+    def share(self) -> float:
+        """Give c·w·λ1·λ2."""
+        return share(self.step, WINDOW, self.slow, FAST)
+
+
+STEPS = (1e-6, 1e-5, 1e-4, 5e-4, 7.5e-4, 1e-3)
+"""Figure 7: the seconds of a join step.  The paper names both ends and that the fourth is 0.5 ms."""
+
+SLOWS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Figure 9: rows a second of the slow stream."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +138,7 @@ class Measured:
     changes: tuple[tuple[Change, ...], ...]
     """The switches of each run."""
     holding: float
-    """The share of the time in which results were held, not the input; of an adaptive policy."""
+    """The share of the time in which an adaptive policy held results, not the input."""
 
     @property
     def switches(self) -> float:
@@ -107,10 +151,15 @@ class Measured:
         return next((each[0] for each in self.changes if each), None)
 
 
+def policy(name: str, alpha: float = ALPHA) -> str | Adaptive:
+    """Give the policy that a figure calls by this name."""
+    return {"Sync-Filter": SYNC, "Filter-Order": HOLD}.get(name, Adaptive(alpha))
+
+
 @cache
-def measure(slow: float, step: float, name: str, who: str, seed: int, seconds: float = SECONDS) -> Measured:
-    """Run an experiment of section 7 under a policy."""
-    runs = [run(join, POLICIES[name], who) for join in _joins(slow, step, seed, seconds)]
+def measure(setting: Setting, name: str, who: str, seed: int, alpha: float = ALPHA) -> Measured:
+    """Run an experiment under a policy."""
+    runs = [run(join, policy(name, alpha), who) for join in _joins(setting, seed)]
     return Measured(
         float(np.mean([each.response for each in runs])),
         _together([each.waiting() for each in runs]),
@@ -121,22 +170,23 @@ def measure(slow: float, step: float, name: str, who: str, seed: int, seconds: f
 
 
 @cache
-def _joins(slow: float, step: float, seed: int, seconds: float) -> list[Join]:
+def _joins(setting: Setting, seed: int) -> list[Join]:
     """Make the joins of an experiment: the same rows whatever the policy and the cost."""
     found = []
     for repeat in range(REPEATS):
-        streams = at_random((slow, FAST), WINDOW, seconds, [seed, repeat, round(1000 * slow)])
-        found.append(Join(streams, WINDOW, step, seconds))
+        random = [seed, repeat, round(1000 * setting.slow)]
+        streams = at_random((setting.slow, FAST), WINDOW, setting.seconds, random)
+        found.append(Join(streams, WINDOW, setting.step, setting.seconds))
     return found
 
 
 @cache
-def held_with_few_keys(slow: float, step: float, name: str, seed: int, seconds: float = SECONDS) -> Size:
+def held_with_few_keys(setting: Setting, name: str, seed: int) -> Size:
     """Measure the hold buffer, with one processor, of the same experiment where a row finds many partners."""
     sizes = []
-    for join in _joins(slow, step, seed, seconds):
+    for join in _joins(setting, seed):
         streams = tuple(replace(each, key=each.key % FEW_KEYS) for each in join.streams)
-        sizes.append(run(replace(join, streams=streams), POLICIES[name], ONE).held())
+        sizes.append(run(replace(join, streams=streams), policy(name), ONE).held())
     return _together(sizes)
 
 
@@ -145,16 +195,6 @@ def _together(sizes: Sequence[Size]) -> Size:
     return Size(float(np.mean([each.mean for each in sizes])), max(each.most for each in sizes))
 
 
-def by_policy(
-    points: Sequence[tuple[float, float]], who: str, seed: int, seconds: float = SECONDS
-) -> dict[str, list[Measured]]:
-    """Run experiments, given as slow rate and cost of a step, under every policy."""
-    return {name: [measure(*point, name, who, seed, seconds) for point in points] for name in POLICIES}
-
-
-@cache
-def analysed(slow: float, fast: float, window: float, step: float, policy: str, who: str, gaps: int) -> float:
-    """Give the average response time of the fast stream's rows where rows come evenly, as the analysis has it."""
-    streams = evenly(slow, fast, window, gaps)
-    done: Run = run(Join(streams, window, step, gaps / slow), policy, who)
-    return float(done.responses(1).mean())
+def by_policy(settings: Sequence[Setting], who: str, seed: int) -> dict[str, list[Measured]]:
+    """Run experiments under every policy."""
+    return {name: [measure(each, name, who, seed) for each in settings] for name in POLICIES}

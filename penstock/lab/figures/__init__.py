@@ -43,7 +43,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("p2-fig9", 2, "average response of 30 queries, 80 % on one window", p2_fig9.reproduce),
     Figure("p2-memory", 2, "input and output buffers relative to the join buffer", p2_memory.reproduce),
     Figure("p4-fig5", 4, "in order: the analysis over the cost of a step, and simulated", p4_fig5.reproduce),
-    Figure("p4-fig6", 4, "in order: the analysis over the slow stream's rate, and simulated", p4_fig6.reproduce),
+    Figure(
+        "p4-fig6", 4, "in order: the analysis over the slow stream's rate, and simulated", p4_fig6.reproduce
+    ),
     Figure("p4-fig7", 4, "in order: response over the cost of a step", p4_fig7.reproduce),
     Figure("p4-fig8", 4, "the same relative to Sync-Filter", p4_fig8.reproduce),
     Figure("p4-fig9", 4, "in order: response over the slow stream's rate", p4_fig9.reproduce),

@@ -25,7 +25,8 @@ def reproduce(seed: int) -> Outcome:
         Claim(
             "Adaptive gains nothing before it switches, and alpha / (1 + alpha) after",
             max(map(abs, adaptive[:-1])) == 0 and adaptive[-1] >= gain(ALPHA),
-            f"{percent(max(adaptive[:-1]))} below 1 row/s, {percent(adaptive[-1])} there, {percent(gain(ALPHA))} promised",
+            f"{percent(max(adaptive[:-1]))} below 1 row/s, {percent(adaptive[-1])} there, "
+            f"{percent(gain(ALPHA))} promised",
         ),
     )
     panels = [Panel(EACH, relative(own)), Panel(ONE, relative(one))]

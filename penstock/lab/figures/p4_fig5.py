@@ -6,14 +6,13 @@ where the join can hardly keep up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.lab.figures.figure import Claim, Outcome, Panel, percent
 from penstock.lab.figures.p4_figure import draw, gains, times_table
-from penstock.lab.paper4 import EACH, ONE
-from penstock.lab.paper4_equations import equation_3, equation_5, equation_7, equation_8, share
-from penstock.lab.paper4_settings import FAST, analysed
+from penstock.lab.paper4 import ONE
+from penstock.lab.paper4_equations import equation_7, equation_8
+from penstock.lab.paper4_settings import FAST, Point
 from penstock.plan.order import HOLD, SYNC
 
 if TYPE_CHECKING:
@@ -30,31 +29,12 @@ CLOSE = 1e-3
 """Simulated and reckoned agree if they differ by less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A setting of the analysis: rows a second of both streams, the cost of a step, and the gaps to simulate."""
-
-    slow: float
-    fast: float
-    step: float
-    gaps: int = GAPS
-
-    @property
-    def share(self) -> float:
-        """Give c·w·λ1·λ2."""
-        return share(self.step, DAY, self.slow, self.fast)
-
-    def simulated(self, policy: str, who: str = EACH) -> float:
-        """Run it."""
-        return analysed(self.slow, self.fast, DAY, self.step, policy, who, self.gaps)
-
-
 def compared(points: Sequence[Point]) -> dict[str, list[float]]:
     """Set the equations beside what the streams of the analysis give."""
     return {
-        "Sync-Filter": [equation_3(each.step, DAY, each.slow, each.fast) for each in points],
+        "Sync-Filter": [each.reckoned(SYNC) for each in points],
         "Sync-Filter, simulated": [each.simulated(SYNC) for each in points],
-        "Filter-Order": [equation_5(each.slow, each.fast) for each in points],
+        "Filter-Order": [each.reckoned(HOLD) for each in points],
         "Filter-Order, simulated": [each.simulated(HOLD) for each in points],
     }
 
@@ -67,16 +47,22 @@ def off(series: Mapping[str, Sequence[float]], name: str) -> float:
 
 def agreement(series: Mapping[str, Sequence[float]], points: Sequence[Point]) -> tuple[Claim, ...]:
     """Check the equations against the simulation, and Eq. 7 against them."""
-    said = [equation_7(each.step, DAY, each.slow, each.fast) for each in points]
+    said = [equation_7(each.step, each.window, each.slow, each.fast) for each in points]
     apart = max(abs(mine - each) for mine, each in zip(gains(series), said, strict=True))
     claims = [
-        Claim(f"{equation} is what the simulated streams give", off(series, name) < CLOSE, f"{off(series, name):.0e}")
+        Claim(
+            f"{equation} is what the simulated streams give",
+            off(series, name) < CLOSE,
+            f"{off(series, name):.0e}",
+        )
         for equation, name in (("Eq. 3", "Sync-Filter"), ("Eq. 5", "Filter-Order"))
     ]
     return (*claims, Claim("Eq. 7 follows from Eq. 3 and 5", apart < 1e-9, f"largest difference {apart:.0e}"))
 
 
-def one_processor(series: Mapping[str, Sequence[float]], points: Sequence[Point]) -> tuple[Claim, Sequence[float]]:
+def one_processor(
+    series: Mapping[str, Sequence[float]], points: Sequence[Point]
+) -> tuple[Claim, Sequence[float]]:
     """Run the analysis on one processor: does it keep up, as Eq. 1 says?"""
     found = [each.simulated(SYNC, ONE) for each in points]
     keeps = [each.share for each, run, said in zip(points, found, series["Sync-Filter"], strict=True)
@@ -88,14 +74,16 @@ def one_processor(series: Mapping[str, Sequence[float]], points: Sequence[Point]
 
 def reproduce(_seed: int) -> Outcome:
     """Draw Eq. 3 and 5, and put simulated points on them."""
-    points = [Point(SLOW, FAST, step) for step in STEPS]
+    points = [Point(SLOW, FAST, step, GAPS) for step in STEPS]
     series = compared(points)
     single, one = one_processor(series, points)
     below, flat = gains(series), series["Filter-Order, simulated"]
     claims = (
         *agreement(series, points),
         Claim(
-            "Filter-Order's response does not depend on c", max(flat) / min(flat) < 1 + 1e-9, f"{min(flat):.3f} s"
+            "Filter-Order's response does not depend on c",
+            max(flat) / min(flat) < 1 + 1e-9,
+            f"{min(flat):.3f} s",
         ),
         Claim(
             "the gain tends to 50 % where the join can hardly keep up (Eq. 8)",
@@ -114,7 +102,7 @@ def reproduce(_seed: int) -> Outcome:
         Panel("average response time", series),
         Panel("gain", {"Filter-Order": below, "Filter-Order, simulated": gains(simulated(series))}),
     ]
-    picture = draw(panels, [1e6 * step for step in STEPS], "c (µs)", ["response time (s)", GAIN], log=False)
+    picture = draw(panels, [1e6 * step for step in STEPS], "c (µs)", ["response time (s)", GAIN])
     return Outcome((table,), claims, NOTES, picture)
 
 
@@ -124,15 +112,17 @@ GAIN = "part by which Filter-Order is below Sync-Filter"
 def simulated(series: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     """Give what was simulated, by the names of the policies."""
     return {
-        name.removesuffix(", simulated"): values for name, values in series.items() if name.endswith("simulated")
+        name.removesuffix(", simulated"): values
+        for name, values in series.items()
+        if name.endswith("simulated")
     }
 
 
 NOTES = (
     "λ1 = 1 and λ2 = 10 rows/s, w = 1 day, evenly spaced; responses are those of the fast stream's rows, as in Eq. 3.",
     (
-        "The analysis gives each stream a processor of its own, and so do the simulated points.  The slow stream's rows "
-        "take as much joining as the fast one's: one processor keeps up until c·w·λ1·λ2 = 1/2 only, and up to there "
+        "The analysis gives each stream a processor of its own, and so do the simulated points.  The slow stream's "
+        "rows take as much joining as the fast one's: one processor keeps up until c·w·λ1·λ2 = 1/2 only, and up to there "
         f"Eq. 3 and 5 hold for it as well; the most it can gain is {percent(equation_8(processors=1))}, not 50 %."
     ),
 )

@@ -6,8 +6,9 @@ The fast stream has 1 row a second, the slow one 0.0001 to 0.1; a window of one 
 from __future__ import annotations
 
 from penstock.lab.figures.figure import Claim, Outcome, Panel, percent
-from penstock.lab.figures.p4_fig5 import GAIN, Point, agreement, compared, one_processor, simulated
+from penstock.lab.figures.p4_fig5 import GAIN, agreement, compared, one_processor, simulated
 from penstock.lab.figures.p4_figure import draw, gains, seconds, times_table
+from penstock.lab.paper4_settings import Point
 
 STEP = 1e-4
 FAST = 1.0
@@ -16,7 +17,7 @@ SLOWS = (0.0001, 0.001, 0.01, 0.02, 0.05, 0.1)
 
 def reproduce(_seed: int) -> Outcome:
     """Draw Eq. 3 and 5, and put simulated points on them."""
-    points = [Point(slow, FAST, STEP, 20 if slow > 0.0001 else 3) for slow in SLOWS]
+    points = [Point(slow, FAST, STEP, 20 if slow > 0.0001 else 2) for slow in SLOWS]
     series = compared(points)
     single, one = one_processor(series, points)
     run = simulated(series)
@@ -51,8 +52,8 @@ def reproduce(_seed: int) -> Outcome:
 
 NOTES = (
     (
-        "w = 1 day, c = 0.1 ms.  The paper does not name λ2; 1 row/s, its upper bound, gives the 10 s and 5 s of its text: "
-        f"{percent(0.864 / 1.864)} at λ1 = 0.1."
+        "w = 1 day, c = 0.1 ms.  The paper does not name λ2; 1 row/s, its upper bound, gives the 10 s and 5 s of its "
+        f"text: {percent(0.864 / 1.864)} at λ1 = 0.1."
     ),
     "At λ1 = 0.0001 a window holds 8.64 slow rows on average, so a fast row meets 9 or 10: hence the difference there.",
 )

@@ -22,16 +22,12 @@ from penstock.lab.figures.p4_figure import (
     times_table,
 )
 from penstock.lab.paper4 import EACH, ONE
-from penstock.lab.paper4_equations import share
 from penstock.lab.paper4_settings import (
     ALPHA,
-    FAST,
     FEW_KEYS,
     KEYS,
-    SECONDS,
-    STEP,
     STEPS,
-    WINDOW,
+    Setting,
     by_policy,
     held_with_few_keys,
 )
@@ -41,16 +37,19 @@ if TYPE_CHECKING:
 
     from penstock.lab.paper4_settings import Measured
 
-SLOW = 1.0
-SHARES = [share(step, WINDOW, SLOW, FAST) for step in STEPS]
+SETTINGS = [Setting(step=step) for step in STEPS]
+AT = STEPS.index(Setting().step)
+"""The place of 0.5 ms."""
+
+SHARES = [each.share for each in SETTINGS]
 NAMES = [f"{1000 * step:g}" for step in STEPS]
 FLAT = 0.1
 """Small variations: by less than this part."""
 
 
-def averages(who: str, seed: int, length: float = SECONDS) -> dict[str, list[Measured]]:
+def averages(who: str, seed: int) -> dict[str, list[Measured]]:
     """Run every cost of a step under every policy."""
-    return by_policy([(SLOW, step) for step in STEPS], who, seed, length)
+    return by_policy(SETTINGS, who, seed)
 
 
 def growth(times: Sequence[float]) -> float:
@@ -87,8 +86,9 @@ def reproduce(seed: int) -> Outcome:
 NOTES = (
     *SETTINGS_NOTE,
     (
-        "Filter-Order is flat as long as joining is done within the wait.  At 1 ms a row of the slow stream takes 0.6 s, "
-        "and what the fast stream's rows behind it have found must not leave before it: the analysis leaves this out."
+        "Filter-Order is flat as long as joining is done within the wait.  At 1 ms a row of the slow stream takes "
+        "0.6 s, and what the fast stream's rows behind it have found must not leave before it: the analysis leaves this "
+        "out."
     ),
     (
         "At c = 0.5 ms the load is alpha itself: what is measured is above it half of the time and below it the other "
@@ -101,14 +101,13 @@ def claims(
     own: Mapping[str, Sequence[Measured]], one: Mapping[str, Sequence[Measured]], seed: int
 ) -> tuple[Claim, ...]:
     """Check what sections 5.2 and 7.2.1 say of Figure 7."""
-    at = STEPS.index(STEP)
     sync, hold, adaptive = (responses(own)[name] for name in ("Sync-Filter", "Filter-Order", "Adaptive"))
     keeps_up = [number for number, each in enumerate(SHARES) if 2 * each < 1]
     alone = [responses(one)["Filter-Order"][number] for number in keeps_up]
     early = [each for number, each in enumerate(own["Adaptive"]) if SHARES[number] < ALPHA - 1e-9]
-    late = [number for number in range(len(STEPS)) if number > at]
-    waiting, few = one["Sync-Filter"][at].waiting, held_with_few_keys(SLOW, STEP, "Filter-Order", seed)
-    held = one["Filter-Order"][at].held
+    late = [number for number in range(len(STEPS)) if number > AT]
+    waiting, few = one["Sync-Filter"][AT].waiting, held_with_few_keys(SETTINGS[AT], "Filter-Order", seed)
+    held = one["Filter-Order"][AT].held
     return (
         Claim(
             "Sync-Filter has the worst average everywhere",
@@ -118,9 +117,9 @@ def claims(
         Claim(
             "Filter-Order shows small or no variations",
             growth(hold) < FLAT,
-            f"{seconds(min(hold))} to {seconds(hold[at])} s up to 0.5 ms, {', '.join(f'{hold[n]:.2f} s' for n in late)} "
-            f"from there; Sync-Filter {seconds(min(sync))} to {seconds(max(sync))} s; one processor, where it keeps up, "
-            f"{seconds(min(alone))} to {seconds(max(alone))} s",
+            f"{seconds(min(hold))} to {seconds(hold[AT])} s up to 0.5 ms, then "
+            f"{', '.join(f'{hold[number]:.2f} s' for number in late)}; Sync-Filter {seconds(min(sync))} to "
+            f"{seconds(max(sync))} s; one processor, where it keeps up, {seconds(min(alone))} to {seconds(max(alone))} s",
         ),
         Claim(
             "Adaptive is Sync-Filter at the first three",
@@ -129,8 +128,8 @@ def claims(
         ),
         Claim(
             "Adaptive switches to Filter-Order at c = 0.5 ms",
-            switched(own["Adaptive"])[at],
-            f"{100 * own['Adaptive'][at].holding:.0f} % of the time, {own['Adaptive'][at].switches:.0f} switches a run",
+            switched(own["Adaptive"])[AT],
+            f"{100 * own['Adaptive'][AT].holding:.0f} % of the time, {own['Adaptive'][AT].switches:.0f} switches a run",
         ),
         Claim(
             "Adaptive is Filter-Order from there on",
@@ -155,7 +154,7 @@ def _few_keys(one: Mapping[str, Sequence[Measured]], seed: int) -> Table:
     table = Table("policy", "waiting", f"held, {KEYS} keys", f"held, {FEW_KEYS} keys")
     table.title = f"buffers at c = 0.5 ms, {ONE}: on average / at most"
     for name, runs in one.items():
-        here = runs[STEPS.index(STEP)]
-        few = held_with_few_keys(SLOW, STEP, name, seed)
+        here = runs[AT]
+        few = held_with_few_keys(SETTINGS[AT], name, seed)
         table.add_row(name, size(here.waiting), size(here.held), size(few))
     return table

@@ -20,22 +20,23 @@ from penstock.lab.figures.p4_figure import (
     times_table,
 )
 from penstock.lab.paper4 import EACH, ONE
-from penstock.lab.paper4_equations import share
-from penstock.lab.paper4_settings import FAST, SECONDS, SLOWS, STEP, WINDOW, by_policy
+from penstock.lab.paper4_settings import SLOWS, Setting, by_policy, measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.lab.paper4_settings import Measured
 
-SHARES = [share(STEP, WINDOW, slow, FAST) for slow in SLOWS]
+SETTINGS = [Setting(slow) for slow in SLOWS]
+SHARES = [each.share for each in SETTINGS]
 NAMES = [f"{slow:g}" for slow in SLOWS]
 MINUTE = 60.0
+SMALL_ALPHA = 0.1
 
 
-def averages(who: str, seed: int, length: float = SECONDS) -> dict[str, list[Measured]]:
+def averages(who: str, seed: int) -> dict[str, list[Measured]]:
     """Run every rate of the slow stream under every policy."""
-    return by_policy([(slow, STEP) for slow in SLOWS], who, seed, length)
+    return by_policy(SETTINGS, who, seed)
 
 
 def reproduce(seed: int) -> Outcome:
@@ -45,11 +46,14 @@ def reproduce(seed: int) -> Outcome:
         times_table(f"average response, {EACH}", "λ1 (rows/s)", NAMES, responses(own)),
         times_table(f"average response, {ONE}", "λ1 (rows/s)", NAMES, responses(one)),
         switches_table("λ1 (rows/s)", NAMES, SHARES, own["Adaptive"]),
-        buffers_table(f"rows waiting and results held, {ONE}: on average / at most", "λ1 (rows/s)", NAMES, one),
+        buffers_table(
+            f"rows waiting and results held, {ONE}: on average / at most", "λ1 (rows/s)", NAMES, one
+        ),
     )
     panels = [Panel(EACH, responses(own)), Panel(ONE, responses(one))]
     picture = draw(panels, SLOWS, "λ1 (rows/s)", ["response time (s)"] * 2)
-    return Outcome(tables, claims(own, one), NOTES, picture)
+    earlier = [measure(each, "Adaptive", EACH, seed, SMALL_ALPHA) for each in SETTINGS]
+    return Outcome(tables, (*claims(own, one), shifted(earlier)), NOTES, picture)
 
 
 NOTES = (
@@ -84,4 +88,15 @@ def claims(own: Mapping[str, Sequence[Measured]], one: Mapping[str, Sequence[Mea
             changed == [False] * (len(SLOWS) - 1) + [True],
             f"{', '.join(f'{each.switches:.0f}' for each in own['Adaptive'])} switches a run",
         ),
+    )
+
+
+def shifted(found: Sequence[Measured]) -> Claim:
+    """Check that a smaller alpha has Adaptive switch at a lower rate."""
+    first = next((slow for slow, yes in zip(SLOWS, switched(found), strict=True) if yes), SLOWS[-1])
+    return Claim(
+        "a smaller alpha shifts the switching point to a lower rate",
+        first < SLOWS[-1],
+        f"alpha = {SMALL_ALPHA:g}: {first:g} rows/s; time held "
+        f"{', '.join(f'{100 * each.holding:.0f} %' for each in found)}",
     )

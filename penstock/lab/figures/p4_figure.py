@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 SETTINGS_NOTE = (
     (
-        f"Each point: {REPEATS} runs of 20 minutes with other streams, averaged; exponential gaps, a window of a minute "
-        f"of which is there from the beginning, {KEYS} keys.  Every policy gets the same rows."
+        f"Each point: {REPEATS} runs of 20 minutes with other streams, averaged; exponential gaps; a window of a minute, "
+        f"full from the beginning; {KEYS} keys.  Every policy gets the same rows."
     ),
     (
-        f"Drawn first is {EACH}: the paper's Eq. 1 asks of each stream by itself whether it keeps up.  One processor has "
-        "twice the work, 2·c·w·λ1·λ2, and from 1 on it falls behind whatever the policy: in 20 minutes it cannot have "
-        "run Figure 7 up to 1 ms with Filter-Order flat.  It is shown beside it."
+        f"Drawn first is {EACH}: the paper's Eq. 1 asks of each stream by itself whether it keeps up.  One processor "
+        "has twice the work, 2·c·w·λ1·λ2, and from 1 on it falls behind whatever the policy: it cannot have run Figure 7 "
+        "up to 1 ms with Filter-Order flat.  It is shown beside it."
     ),
     (
         f"Adaptive is asked every {WINDOW / OBSERVATIONS:g} s, with rates and cost as measured, the past fading by a "
@@ -88,7 +88,9 @@ def size(buffer: Size) -> str:
     return f"{buffer.mean:,.{0 if buffer.mean >= 100 else 1}f} / {buffer.most:,}"
 
 
-def switches_table(first: str, rows: Sequence[str], shares: Sequence[float], found: Sequence[Measured]) -> Table:
+def switches_table(
+    first: str, rows: Sequence[str], shares: Sequence[float], found: Sequence[Measured]
+) -> Table:
     """Lay out when an adaptive policy changed its mind, and why it did so first."""
     table = Table(first, "c·w·λ1·λ2", "switches", "time held", "first", "reason")
     table.title = "Adaptive: switches per run, share of the time in filter-order, first switch"
@@ -98,10 +100,8 @@ def switches_table(first: str, rows: Sequence[str], shares: Sequence[float], fou
     return table
 
 
-def draw(
-    panels: Sequence[Panel], x: Sequence[float], x_name: str, y_names: Sequence[str], *, log: bool = True
-) -> Picture:
-    """Draw panels side by side over a logarithmic x axis; times are on a logarithmic y axis too.
+def draw(panels: Sequence[Panel], x: Sequence[float], x_name: str, y_names: Sequence[str]) -> Picture:
+    """Draw panels side by side over a logarithmic x axis; the y axis is so too if what is on it differs tenfold.
 
     A series called "Sync-Filter, simulated" is drawn as large hollow marks in the colour of Sync-Filter.
     """
@@ -119,10 +119,11 @@ def draw(
             axes.plot(x, y, label=name, color=colour, marker=marker, linewidth=1.2, **look)
         axes.set_title(f"({chr(ord('a') + number)}) {panel.title}", fontsize=9)
         axes.set_xscale("log")
-        if log and y_name.endswith("(s)"):
+        values = [each for y in panel.series.values() for each in y]
+        if y_name.endswith("(s)") and max(values) > 10 * min(values):
             axes.set_yscale("log")
         else:
-            axes.set_ylim(0, 1.08 * max(max(y) for y in panel.series.values()))
+            axes.set_ylim(0, 1.08 * max(values))
         axes.set_xlabel(x_name, fontsize=8)
         axes.set_ylabel(y_name, fontsize=8)
         axes.tick_params(which="both", labelsize=7)
