@@ -122,7 +122,7 @@ NOTES = (
     "λ1 = 1 and λ2 = 10 rows/s, w = 1 day, evenly spaced; responses are those of the fast stream's rows, as in Eq. 3.",
     (
         "The analysis gives each stream a processor of its own, and so do the simulated points.  The slow stream's "
-        "rows take as much joining as the fast one's: one processor keeps up until c·w·λ1·λ2 = 1/2 only, and up to there "
-        f"Eq. 3 and 5 hold for it as well; the most it can gain is {percent(equation_8(processors=1))}, not 50 %."
+        "rows take as much joining as the fast one's: one processor keeps up until c·w·λ1·λ2 = 1/2 only, and up to "
+        f"there Eq. 3 and 5 hold for it as well; the most it can gain is {percent(equation_8(processors=1))}, not 50 %."
     ),
 )

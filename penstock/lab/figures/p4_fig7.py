@@ -87,8 +87,8 @@ NOTES = (
     *SETTINGS_NOTE,
     (
         "Filter-Order is flat as long as joining is done within the wait.  At 1 ms a row of the slow stream takes "
-        "0.6 s, and what the fast stream's rows behind it have found must not leave before it: the analysis leaves this "
-        "out."
+        "0.6 s, and what the fast stream's rows behind it have found must not leave before it: the analysis leaves "
+        "this out."
     ),
     (
         "At c = 0.5 ms the load is alpha itself: what is measured is above it half of the time and below it the other "
@@ -119,7 +119,8 @@ def claims(
             growth(hold) < FLAT,
             f"{seconds(min(hold))} to {seconds(hold[AT])} s up to 0.5 ms, then "
             f"{', '.join(f'{hold[number]:.2f} s' for number in late)}; Sync-Filter {seconds(min(sync))} to "
-            f"{seconds(max(sync))} s; one processor, where it keeps up, {seconds(min(alone))} to {seconds(max(alone))} s",
+            f"{seconds(max(sync))} s; one processor, where it keeps up, {seconds(min(alone))} to "
+            f"{seconds(max(alone))} s",
         ),
         Claim(
             "Adaptive is Sync-Filter at the first three",

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 SETTINGS_NOTE = (
     (
-        f"Each point: {REPEATS} runs of 20 minutes with other streams, averaged; exponential gaps; a window of a minute, "
-        f"full from the beginning; {KEYS} keys.  Every policy gets the same rows."
+        f"Each point: {REPEATS} runs of 20 minutes with other streams, averaged; exponential gaps; a window of a "
+        f"minute, full from the beginning; {KEYS} keys.  Every policy gets the same rows."
     ),
     (
         f"Drawn first is {EACH}: the paper's Eq. 1 asks of each stream by itself whether it keeps up.  One processor "
-        "has twice the work, 2·c·w·λ1·λ2, and from 1 on it falls behind whatever the policy: it cannot have run Figure 7 "
-        "up to 1 ms with Filter-Order flat.  It is shown beside it."
+        "has twice the work, 2·c·w·λ1·λ2, and from 1 on it falls behind whatever the policy: it cannot have run "
+        "Figure 7 up to 1 ms with Filter-Order flat.  It is shown beside it."
     ),
     (
         f"Adaptive is asked every {WINDOW / OBSERVATIONS:g} s, with rates and cost as measured, the past fading by a "
