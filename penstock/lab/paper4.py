@@ -231,6 +231,14 @@ class Run:
         """Give the average response time per row."""
         return float(self.responses().mean())
 
+    @property
+    def for_others(self) -> float:
+        """Give the time, on average, that a row which is joined and passed waited for rows before it to be joined."""
+        when, _, triggers = self.join.arrivals
+        passed = np.append(when, inf)[np.searchsorted(triggers, self.join.rows.ts, "right")]
+        own = np.maximum(self.done, passed)[self.counted]
+        return float((self.release[self.counted] - own).mean())
+
     def waiting(self) -> Size:
         """Measure the input that had arrived and not begun."""
         return _size(self.join.rows.at, self.begin, self.end)

@@ -139,6 +139,8 @@ class Measured:
     """The switches of each run."""
     holding: float
     """The share of the time in which an adaptive policy held results, not the input."""
+    for_others: float
+    """The part of the response in which a row only waited for rows before it to be joined."""
 
     @property
     def switches(self) -> float:
@@ -166,6 +168,7 @@ def measure(setting: Setting, name: str, who: str, seed: int, alpha: float = ALP
         _together([each.held() for each in runs]),
         tuple(each.changes for each in runs),
         float(np.mean([each.share_of_time(HOLD) for each in runs])),
+        float(np.mean([each.for_others for each in runs])),
     )
 
 

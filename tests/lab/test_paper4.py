@@ -218,6 +218,9 @@ def test_the_same_rows_are_released_under_every_policy(join, policy, who):
     finite = done.release[done.release < inf]
     assert np.all(np.diff(finite) >= 0)
     assert np.all(done.release >= done.done)
+    if finite.size == done.release.size > 0:
+        own = np.maximum.reduce([done.done, passed(join), join.rows.at])
+        assert done.for_others == pytest.approx((done.release - own).mean())
 
 
 def passed(join):
