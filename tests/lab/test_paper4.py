@@ -17,11 +17,13 @@ from penstock.errors import InputError
 from penstock.lab.figures import p4_fig5, p4_fig6
 from penstock.lab.figures.p4_fig7 import switched, worst
 from penstock.lab.figures.p4_figure import gains, responses
-from penstock.lab.paper4 import EACH, ONE, Join, Stream, measured, run
+from penstock.lab.paper4 import EACH, ONE, measured, run
 from penstock.lab.paper4_equations import equation_8
+from penstock.lab.paper4_join import Join, Stream
 from penstock.lab.paper4_settings import (
     POLICIES,
     STEPS,
+    Point,
     Setting,
     at_random,
     by_policy,
@@ -110,12 +112,9 @@ def test_streams_that_go_back_in_time_are_refused():
 def nested_loops(join):
     """List every result that a new row completes: the order of release, then the places of its rows."""
     sides = [
-        [
-            (each.ts[n], number, n, each.key[n], each.at[n] >= 0)
-            for n in range(each.ts.size)
-        ]
+        [(each.ts[n], number, n, each.key[n], each.at[n] >= 0) for n in range(each.ts.size)]
         for number, each in enumerate(join.streams)
-    ]  # fmt: skip
+    ]
     found = []
     for rows in product(*sides):
         near = max(row[0] for row in rows) - min(row[0] for row in rows) <= join.window
@@ -396,7 +395,7 @@ def test_the_analysis_holds_but_for_one_processor(figure):
 def test_one_processor_gains_a_third_at_most():
     """Up to c·w·λ1·λ2 = 1/2 it does what Eq. 3 and 5 say, and from there on it falls behind."""
     half = 0.5 / (86_400 * 10)
-    almost, above = (p4_fig5.Point(1, 10, part * half, 20) for part in (0.999, 1.05))
+    almost, above = (Point(1, 10, part * half, 20) for part in (0.999, 1.05))
     answers = [almost.simulated(policy, ONE) for policy in (SYNC, HOLD)]
     assert answers == pytest.approx([almost.reckoned(policy) for policy in (SYNC, HOLD)], rel=1e-4)
     assert 1 - answers[1] / answers[0] == pytest.approx(equation_8(processors=1), abs=1e-3)

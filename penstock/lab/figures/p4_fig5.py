@@ -53,7 +53,7 @@ def agreement(series: Mapping[str, Sequence[float]], points: Sequence[Point]) ->
         Claim(
             f"{equation} is what the simulated streams give",
             off(series, name) < CLOSE,
-            f"{off(series, name):.0e}",
+            f"largest difference {off(series, name):.0e}",
         )
         for equation, name in (("Eq. 3", "Sync-Filter"), ("Eq. 5", "Filter-Order"))
     ]
@@ -65,9 +65,9 @@ def one_processor(
 ) -> tuple[Claim, Sequence[float]]:
     """Run the analysis on one processor: does it keep up, as Eq. 1 says?"""
     found = [each.simulated(SYNC, ONE) for each in points]
-    keeps = [each.share for each, run, said in zip(points, found, series["Sync-Filter"], strict=True)
-             if abs(run / said - 1) < CLOSE]  # fmt: skip
-    lags = [each.share for each in points if each.share not in keeps]
+    apart = [abs(run / said - 1) for run, said in zip(found, series["Sync-Filter"], strict=True)]
+    keeps = [each.share for each, part in zip(points, apart, strict=True) if part < CLOSE]
+    lags = [each.share for each, part in zip(points, apart, strict=True) if part >= CLOSE]
     number = f"until c·w·λ1·λ2 = {max(keeps):.2f}, not at {', '.join(f'{each:.2f}' for each in lags)}"
     return Claim("one processor keeps up while c·w·λ1·λ2 < 1 (Eq. 1)", not lags, number), found
 

@@ -22,9 +22,12 @@ ALPHAS = (0.1, 0.2, 0.25, 0.3, 0.35)
 
 
 def gains_table(
-    first: str, names: Sequence[str], shares: Sequence[float], own: Mapping[str, Sequence[float]],
+    first: str,
+    names: Sequence[str],
+    shares: Sequence[float],
+    own: Mapping[str, Sequence[float]],
     one: Mapping[str, Sequence[float]],
-) -> Table:  # fmt: skip
+) -> Table:
     """Lay out what Eq. 7 says and what was gained."""
     table = Table(first, "c·w·λ1·λ2", "Eq. 7", title="part by which the response is below Sync-Filter's")
     columns = []
