@@ -18,6 +18,12 @@ from penstock.lab.figures import (
     p2_fig8,
     p2_fig9,
     p2_memory,
+    p4_fig5,
+    p4_fig6,
+    p4_fig7,
+    p4_fig8,
+    p4_fig9,
+    p4_fig10,
     table2,
 )
 from penstock.lab.figures.figure import Claim, Figure, Outcome
@@ -36,6 +42,14 @@ FIGURES: tuple[Figure, ...] = (
     Figure("p2-fig8", 2, "response by window at bursts of five", p2_fig8.reproduce),
     Figure("p2-fig9", 2, "average response of 30 queries, 80 % on one window", p2_fig9.reproduce),
     Figure("p2-memory", 2, "input and output buffers relative to the join buffer", p2_memory.reproduce),
+    Figure("p4-fig5", 4, "in order: the analysis over the cost of a step, and simulated", p4_fig5.reproduce),
+    Figure(
+        "p4-fig6", 4, "in order: the analysis over the slow stream's rate, and simulated", p4_fig6.reproduce
+    ),
+    Figure("p4-fig7", 4, "in order: response over the cost of a step", p4_fig7.reproduce),
+    Figure("p4-fig8", 4, "the same relative to Sync-Filter", p4_fig8.reproduce),
+    Figure("p4-fig9", 4, "in order: response over the slow stream's rate", p4_fig9.reproduce),
+    Figure("p4-fig10", 4, "the same relative to Sync-Filter", p4_fig10.reproduce),
 )
 
 __all__ = ["FIGURES", "Claim", "Figure", "Outcome"]

@@ -68,6 +68,9 @@ STYLES = {
     "SWF": ("tab:green", "^"),
     "MQT": ("tab:blue", "o"),
     "isolated": ("tab:gray", "x"),
+    "Sync-Filter": ("tab:red", "s"),
+    "Filter-Order": ("tab:green", "^"),
+    "Adaptive": ("tab:blue", "o"),
 }
 """Colour and marker of each series, the same in every figure."""
 
