@@ -12,8 +12,9 @@ no row is still to come, so every result below it is there once all rows below i
                  during the wait
 
 The share is c·w·λ1·λ2, with c the time of one join step (a row against a row of the window), w the window, and λ the
-streams' rates; by Eq. 7 filter-order answers sooner by share / (1 + share), at most a half.  Going back to
-sync-filter, rows wait again from then on, and what is held leaves as the trigger passes it: the hold drains first.
+streams' rates; by Eq. 7 filter-order answers sooner by share / (1 + share): at most a half, where each stream has a
+processor, and a third where one joins both.  Going back to sync-filter, rows wait again from then on, and what is held
+leaves as the trigger passes it: the hold drains first.
 
 In:  watermarks, and the load that was measured.  Out: the trigger, and a `Switch` where the policy changes its mind.
 True always: the sequence of results is the same whatever the policy; only what waits, and how long, differs.
@@ -35,6 +36,9 @@ Time = TypeVar("Time", int, float)
 
 SYNC, HOLD = "sync-filter", "filter-order"
 """What waits: the input, or the results."""
+
+BACK = 0.9
+"""The part of alpha that the share must fall below for input to wait again: at alpha itself it would go to and fro."""
 
 DEFAULT_ALPHA = 0.3
 """The share of the time from which on adaptive queries join at once: paper 4's experiments use it."""
@@ -91,7 +95,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Section 6: sync-filter, and filter-order while ``c·w·λ1·λ2 >= alpha``."""
+    """Section 6: sync-filter, and filter-order from ``c·w·λ1·λ2 >= alpha`` on until it is less than a tenth below."""
 
     alpha: float = DEFAULT_ALPHA
 
@@ -106,8 +110,8 @@ class Adaptive:
         filter-order
         >>> Adaptive(0.3).choose("sync-filter", Load(0.0001, 60, (1, 10)))
         """
-        wanted = HOLD if load.share >= self.alpha else SYNC
-        if wanted == mode:
-            return None
-        relation = "at least" if wanted == HOLD else "less than"
-        return Switch(wanted, f"{load}, {relation} alpha = {self.alpha:g}")
+        if mode != HOLD and load.share >= self.alpha:
+            return Switch(HOLD, f"{load}, at least alpha = {self.alpha:g}")
+        if mode == HOLD and load.share < BACK * self.alpha:
+            return Switch(SYNC, f"{load}, less than {BACK:g} of alpha = {self.alpha:g}")
+        return None

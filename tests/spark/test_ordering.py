@@ -96,7 +96,7 @@ def test_adaptive_joins_at_once_while_joining_takes_much_of_the_time_and_goes_ba
         assert step(1, 0.004).order == "adaptive: filter-order"
         step(12, 100)
         assert seen[1]["mode"] == "sync-filter"
-        assert "less than alpha = 0.5" in seen[1]["reason"]
+        assert "less than 0.9 of alpha = 0.5" in seen[1]["reason"]
         assert step(1, 100).order == "adaptive: sync-filter"
         assert engine.status().queries[0].held == 0, "what was held has left"
     with Engine(tmp_path / "state", spark) as engine:
