@@ -87,7 +87,8 @@ def _group_lines(group: Group) -> Iterator[str]:
         conditions += [f"r: {each}" for each in query.right_predicates]
         conditions += list(query.residual)
         suffix = f"  where {' and '.join(conditions)}" if conditions else ""
-        yield f"    {query.name:<12} {show_window(group, query.name):<28} -> {query.sink.kind}{suffix}"
+        order = f", in order ({query.order})" if query.ordered else ""
+        yield f"    {query.name:<12} {show_window(group, query.name):<28} -> {query.sink.kind}{order}{suffix}"
 
 
 def _part_lines(group: Group) -> Iterator[str]:
