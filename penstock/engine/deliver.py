@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,8 @@ class _Made:
     counts: NDArray[np.int64]
     arrivals: dict[float, NDArray[np.int64]]
     """The same number, by when the later row of the pair arrived."""
+    pairs: Counter[float]
+    """The number of pairs, by the same."""
 
 
 def run_delivery(
@@ -190,21 +193,21 @@ def run_delivery(
         {each.query: _HoldRuns(delivery.state, each.hold) for each in delivery.targets if each.hold},
         np.zeros(delivery.queries, np.int64),
         {},
+        Counter(),
     )
-    pairs = 0
     for batch in batches:
         if batch.num_rows:
-            pairs += batch.num_rows
             before = made.counts.copy()
             _route(delivery, part, batch, made)
             arrived = _arrival(batch, delivery)
             made.arrivals[arrived] = made.arrivals.get(arrived, 0) + made.counts - before
+            made.pairs[arrived] += batch.num_rows
     for query, file in made.files.items():
         file.close(_note_on(delivery, query, made))
     for runs in made.holds.values():
         runs.close()
     summary: dict[str, Any] = {
-        "pairs": pairs,
+        "pairs": made.pairs.total(),
         "results": made.counts.tolist(),
         "arrivals": [[arrived, counts.tolist()] for arrived, counts in made.arrivals.items()],
         "files": [file.report(query) for query, file in made.files.items() if file.rows],
@@ -216,18 +219,13 @@ def run_delivery(
 
 
 def _note_on(delivery: Delivery, query: str, made: _Made) -> dict[str, object]:
-    """Describe a query's file; one of the group's table is described for each query that reads it there."""
-    mine = [each for each in delivery.targets if (each.query == query if query else each.in_table)]
-    notes = [
-        note(
-            each.query,
-            delivery.unit,
-            [(arrived, int(counts[each.number])) for arrived, counts in made.arrivals.items()],
-            delivery.buffers.get(each.query, Buffers()),
-        )
-        for each in mine
-    ]
-    return notes[0] if query else {"unit": delivery.unit, "queries": notes}
+    """Describe a query's file, or one of the group's table: by its pairs, however many queries read them."""
+    if not query:
+        waiting = max((each.waiting for each in delivery.buffers.values()), default=0)
+        return note("", delivery.unit, list(made.pairs.items()), Buffers(waiting))
+    number = next(each.number for each in delivery.targets if each.query == query)
+    arrivals = [(arrived, int(counts[number])) for arrived, counts in made.arrivals.items()]
+    return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
 
 
 def note(query: str, unit: str, arrivals: Sequence[tuple[float, int]], buffers: Buffers) -> dict[str, object]:
