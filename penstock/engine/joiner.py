@@ -214,6 +214,7 @@ class Joiner(threading.Thread):
             for group in self.plan.groups:
                 if self._is_behind(self.store.ledger, group):
                     self._advance(group)
+            for group in self.plan.groups:
                 self._choose_what_waits(group)
             self.release()
             self.publish_pending()

@@ -146,11 +146,16 @@ def load_of(plan: Plan, ledger: Ledger, group: Group) -> Load | None:
 
 
 def switch_commit(plan: Plan, ledger: Ledger, group: Group) -> dict[str, Any] | None:
-    """Write the commit by which adaptive queries change what waits, if they do; the smallest alpha counts."""
+    """Write the commit by which adaptive queries change what waits, if they do; the smallest alpha counts.
+
+    Groups that divide the rows among themselves change together, when they are equally far.
+    """
     family = family_of(plan, group)
     queries = _queries(family)
     wishes = [each for each in queries if each.order == "adaptive"]
     if group != family[0] or group.signature.counted or not wishes:
+        return None
+    if len(family) > 1 and len({cursor for each in family for cursor in ledger.groups[each.id].cursors}) > 1:
         return None
     load = load_of(plan, ledger, group) if {each.order for each in queries} <= {SYNC, "adaptive"} else None
     if load is None:
