@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.claims import in_time
-from penstock.engine.ordering import is_waiting
+from penstock.engine.ordering import is_waiting, lag_rows
 from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
 from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
@@ -131,6 +131,14 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
         "would never be delivered"
         for name in change.dropped
         if (held := ledger.hold(name).rows)
+    ]
+    lost += [
+        f"query {name} is not among the queries any more, and {rows:,} rows that wait until it is their turn would "
+        "never be joined for it"
+        for name in change.dropped
+        if before
+        and is_waiting(before, ledger, group := before.find(name)[0])
+        and (rows := lag_rows(group, ledger, name))
     ]
     if change.moved:
         lost.append(
@@ -321,7 +329,8 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     if before is None:
         return True
     places: dict[tuple[Signature, str, str], set[object]] = {}
-    if find_change(before, plan) and any(ledger.groups[group.id].apart for group in before.groups):
+    changed = bool(find_change(before, plan)) or plan.cuts != before.cuts
+    if changed and any(ledger.groups[group.id].apart for group in before.groups):
         return False
     for group in before.groups:
         divided = places.setdefault((group.signature, group.left.id, group.right.id), set())
@@ -332,9 +341,14 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
 
 
 def _place(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:
-    """Say where a group is: its cursor, and its horizon where it counts rows."""
+    """Say where a group is: its cursor, and its horizon where it counts rows.
+
+    Where all that came is joined it does not matter up to which time it was joined out of turn.
+    """
     state = ledger.groups[group.id]
-    return state.cursors[0], state.watermarks[0] if group.signature.counted else None
+    cursor, ends = state.cursors[0], tuple(ledger.stream(log.stream).batches for log in group.logs)
+    place = Cursor(*ends) if cursor[:2] == ends else cursor
+    return place, state.watermarks[0] if group.signature.counted else None
 
 
 def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str, Any]:
@@ -351,6 +365,7 @@ def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str,
         "pairs": own.pairs if own else 0,
         "mixed": group.mixed,
         "spans": spans_to_json(known[0].spans if known else ({}, {})),
+        "mode": known[0].mode if known else "",
     }
 
 

@@ -31,6 +31,7 @@ from penstock.engine.complaints import named_file, short_message
 from penstock.engine.explain import cost_lines, costs
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
+from penstock.engine.ordering import Silence
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
@@ -216,6 +217,7 @@ class Engine:
         joiner.on_failure = self._stop_reading
         joiner.reconsider = self._reconsider
         joiner.on_their_way = self._on_their_way
+        joiner.silence = Silence(busy=self._busy)
         joiner.scheduler = scheduler_of(self._workload.settings)
         joiner.publish_pending()
         clear_staging(self._roots(plan))
@@ -282,6 +284,10 @@ class Engine:
     def _on_their_way(self) -> set[str]:
         """Name the streams that have a batch between source and commit."""
         return {each.stream.name for each in self._ingesters if each.batch.locked()}
+
+    def _busy(self) -> set[str]:
+        """Name the streams that have rows on their way from the source."""
+        return {each.stream.name for each in self._ingesters if each.is_busy()}
 
     def _change_plan(self, joiner: Joiner) -> None:
         """Go over to the plan of what is registered now: between two units, and between two batches of each stream.

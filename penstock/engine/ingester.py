@@ -94,6 +94,8 @@ class Ingester:
         self.others: Callable[[], Iterable[Ingester]] = tuple
         """Asked before a batch for the other streams that are read."""
         self.closed = False
+        self.at_work = False
+        """Whether a batch is on its way, from when Spark hands it over to its commit."""
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
         self.follow(plan)
@@ -129,6 +131,7 @@ class Ingester:
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Ingest one batch, keeping the first error for the engine to show."""
         arrived = time.time()
+        self.at_work = True
         try:
             self._let_partners_catch_up()
             with self.batch:
@@ -137,7 +140,16 @@ class Ingester:
             self.failure = self.failure or failure
             # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
             raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
+        finally:
+            self.at_work = False
         self._committed()
+
+    def is_busy(self) -> bool:
+        """Say whether rows are on their way: Spark gets ready to read, or has found some."""
+        if self.at_work or self.query is None:
+            return True
+        status = self.query.status
+        return bool(status["isDataAvailable"]) or str(status["message"]).startswith("Initializing")
 
     def _let_partners_catch_up(self) -> None:
         """Wait for the batch that a partner has at hand, if this stream is far ahead of it in event time.
@@ -184,6 +196,7 @@ class Ingester:
                 "state": _as_json(after),
                 "segments": segments,
                 "arrived": arrived,
+                "at": time.time(),
                 "traffic": {each.log.id: _traffic(each, before, after, parts) for each in self._logs},
                 "times": [each for part in parts for each in part["times"]],
             }

@@ -92,6 +92,8 @@ class Joiner(threading.Thread):
         """Asked after each turn whether to go on with this plan."""
         self.on_their_way: Callable[[], set[str]] = set
         """Asked before a turn for the streams that have a batch between source and commit."""
+        self.silence = Silence()
+        """Asked for how long streams have sent nothing."""
         self.scheduler = DEFAULT_SCHEDULER
         """Which slices go first: lwo, swf or mqt."""
         self.watchers: list[Callable[[UnitDone], None]] = []
@@ -105,7 +107,6 @@ class Joiner(threading.Thread):
         self._news = True
         self._unit_seconds = 0.0
         self._overdue: dict[str, str] = {}
-        self._silence = Silence()
         self._bringing_up = False
 
     def notify(self) -> None:
@@ -160,7 +161,7 @@ class Joiner(threading.Thread):
         """Wait for news; say whether to go on."""
         with self._wake:
             self._wake.notify_all()
-            idle = self._silence.until_idle(self.plan, self.store.ledger)
+            idle = self.silence.until_idle(self.plan, self.store.ledger)
             self._wake.wait_for(lambda: self._stopping or self._news, timeout=idle)
             patience = min(self._unit_seconds, LONGEST_PATIENCE)
             self._wake.wait_for(lambda: self._stopping or not self._partner_comes(), timeout=patience)
@@ -196,7 +197,7 @@ class Joiner(threading.Thread):
         return (
             self._news
             or bool(ledger.pending)
-            or is_due(self.plan, ledger, self._silence)
+            or is_due(self.plan, ledger, self.silence)
             or self._is_joining(ledger)
         )
 
@@ -244,20 +245,24 @@ class Joiner(threading.Thread):
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
         self._catch_up()
         self._bringing_up = True
-        for group in groups:
-            while self._is_behind(self.store.ledger, group):
-                self._advance(group)
-        self._bringing_up = False
+        try:
+            for group in groups:
+                while self._is_behind(self.store.ledger, group):
+                    self._advance(group)
+        finally:
+            self._bringing_up = False
 
     def _choose_what_waits(self, group: Group) -> None:
         """Let a group's adaptive queries go by what was measured: the input waits, or the results."""
         if commit := switch_commit(self.plan, self.store.ledger, group):
             self.store.commit(commit)
-            _log.info("%s: %s from here on: %s", group.id, commit["mode"], commit["reason"])
+            _log.info(
+                "%s: %s from here on: %s", ", ".join(commit["groups"]), commit["mode"], commit["reason"]
+            )
 
     def _goal(self, ledger: Ledger, group: Group) -> Station:
         """Say how far a group may advance now."""
-        everything = self._all_in or self._bringing_up or self._silence.lets_join(self.plan, ledger, group)
+        everything = self._all_in or self._bringing_up or self.silence.lets_join(self.plan, ledger, group)
         return goal_of(self.plan, ledger, group, everything=everything)
 
     def _is_behind(self, ledger: Ledger, group: Group) -> bool:
@@ -274,7 +279,7 @@ class Joiner(threading.Thread):
         releases = (
             last_releases(self.plan, ledger, files)
             if last
-            else choose_releases(self.plan, ledger, files, self._silence)
+            else choose_releases(self.plan, ledger, files, self.silence)
         )
         if not releases:
             return
@@ -344,6 +349,7 @@ class Joiner(threading.Thread):
             }
         )
         rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
+        rows -= waiting_rows(group, ledger, advance.cursors)
         self._unit_seconds = time.monotonic() - started
         done = UnitDone(group.id, unit, rows, output["pairs"], self._unit_seconds)
         for watcher in self.watchers:
@@ -434,7 +440,7 @@ class Joiner(threading.Thread):
             number: ledger.layouts[log.id][number] for number in {each.layout for each, _, _ in old + new}
         }
         return SideTask(
-            old=tuple(replace(_stretch(*each), arrived=0.0) for each in old),
+            old=tuple(_stretch(*each) for each in old),
             new=tuple(_stretch(*each) for each in new),
             columns=tuple((name, types[name]) for name in pair_columns(group, side)),
             masks={
@@ -465,7 +471,7 @@ class Joiner(threading.Thread):
     def _buffers(self, group: Group, targets: Iterable[Target]) -> dict[str, Buffers]:
         """Say what waits for each query whose results go into files."""
         ledger = self.store.ledger
-        waiting = waiting_rows(group, ledger, {0, len(group.chain.readers) - 1})
+        waiting = waiting_rows(group, ledger, ledger.groups[group.id].cursors)
         return {
             each.query: Buffers(waiting, ledger.hold(each.query).rows, ledger.undelivered.get(each.query, 0))
             for each in targets
@@ -524,9 +530,11 @@ class Joiner(threading.Thread):
 
 
 def _stretch(segment: Segment, first: int, last: int) -> Stretch:
-    """Describe a segment of which the rows between two times take part."""
+    """Describe a segment of which the rows between two times take part: about so many as the times are of all its."""
     cut = (first, last) != (segment.min_t, segment.max_t)
-    return Stretch(segment.name, first, last, segment.layout, segment.rows, segment.arrived, cut)
+    share = (last - first + 1) / (segment.max_t - segment.min_t + 1)
+    rows = max(1, round(segment.rows * share)) if cut else segment.rows
+    return Stretch(segment.name, first, last, segment.layout, rows, segment.arrived, cut)
 
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.measure import ENOUGH, stream_rates
@@ -38,7 +39,7 @@ from penstock.sql.interval import parse_duration
 from penstock.sql.query import SECOND, SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from penstock.log.ledger import Ledger, Station, StreamState
     from penstock.plan.build import Plan
@@ -46,29 +47,17 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query
 
 
-def family_of(plan: Plan, group: Group) -> list[Group]:
-    """List the groups that join the same logs in the same way: they divide the rows among themselves."""
-    return [
-        each
-        for each in plan.groups
-        if each.signature == group.signature
-        and [log.id for log in each.logs] == [log.id for log in group.logs]
-    ]
-
-
-def _queries(groups: Iterable[Group]) -> list[Query]:
-    """List the queries of some groups."""
-    return [member.query for group in groups for member in group.members]
+WAITING = frozenset({SYNC, "adaptive"})
+"""The policies that let input wait."""
 
 
 def mode_of(plan: Plan, ledger: Ledger, group: Group) -> str:
     """Say what waits in a group: the input (sync-filter), or the results that are wanted in order (filter-order)."""
-    family = family_of(plan, group)
-    policies = {query.order for query in _queries(family)}
-    if group.signature.counted or not policies <= {SYNC, "adaptive"}:
+    orders = plan.families[group.id].orders
+    if group.signature.counted or not orders <= WAITING:
         return HOLD
-    state = ledger.groups.get(family[0].id)
-    return (state.mode if state and "adaptive" in policies else "") or SYNC
+    state = ledger.groups.get(group.id)
+    return (state.mode if state and "adaptive" in orders else "") or SYNC
 
 
 def goal_of(plan: Plan, ledger: Ledger, group: Group, *, everything: bool = False) -> Station:
@@ -111,17 +100,28 @@ def _passed(ledger: Ledger, log: str, since: int, until: int, below: int) -> int
     return min(waiting, default=until)
 
 
-def waiting_rows(group: Group, ledger: Ledger, places: Iterable[int]) -> int:
-    """Count the rows of both streams that are in the logs and not joined yet in some slices of a group.
+def lag_rows(group: Group, ledger: Ledger, query: str) -> int:
+    """Count the rows of both streams that are in the logs and not joined yet in the slices that a query reads."""
+    cursors = ledger.groups[group.id].cursors
+    return waiting_rows(group, ledger, {cursors[place] for place in group.chain.read_by(query)})
 
-    All rows of a segment count of which some are not joined.
+
+def waiting_rows(group: Group, ledger: Ledger, cursors: Iterable[Cursor]) -> int:
+    """Count the rows of both streams that are in a group's logs and not joined yet at some of its cursors.
+
+    All rows of a segment count of which some are not joined; where windows count rows, those that the horizon has not
+    passed.
     """
-    cursors = [ledger.groups[group.id].cursors[place] for place in places]
+    if group.signature.counted:
+        horizon = ledger.groups[group.id].watermarks[0]
+        segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
+        return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
+    known = set(cursors)
     return sum(
         each.rows
         for place, side in enumerate(SIDES)
         for each in ledger.segments(group.log(side).id)
-        if any(each.last >= cursor[place] and each.max_t >= cursor.below for cursor in cursors)
+        if any(each.last >= cursor[place] and each.max_t >= cursor.below for cursor in known)
     )
 
 
@@ -131,14 +131,17 @@ def waiting_rows(group: Group, ledger: Ledger, places: Iterable[int]) -> int:
 def load_of(plan: Plan, ledger: Ledger, group: Group) -> Load | None:
     """Give what joining takes in a group and those beside it, by their units so far; None before enough is known.
 
-    Rates are rows in a second of event time, and so is the share: what units took of it.  A window of w reaches w to
-    both sides, so it is half of what a chain spans, and a second of both streams is 2·w·λ1·λ2 join steps.
+    Rates are rows in a second of event time, and so is the share: what units took of it, all of them, so a Spark job's
+    own price counts as the steps that it did.  A window of w reaches w to both sides, so it is half of what a chain
+    spans, and a second of both streams is 2·w·λ1·λ2 join steps.
     """
-    family = family_of(plan, group)
+    family = plan.families[group.id].groups
     efforts = [ledger.groups[each.id].effort for each in family]
     rates = stream_rates(plan, ledger, group)
     window = max(each.chain.bounds[-1] - each.chain.bounds[0] for each in family) / 2 / SECOND
     if min(each.units for each in efforts) < ENOUGH or not all(rates) or not window:
+        return None
+    if not all(each.micros for each in efforts):
         return None
     busy = sum(each.seconds / each.micros for each in efforts) * SECOND
     steps = 2 * window * rates[0] * rates[1]
@@ -150,24 +153,24 @@ def switch_commit(plan: Plan, ledger: Ledger, group: Group) -> dict[str, Any] | 
 
     Groups that divide the rows among themselves change together, when they are equally far.
     """
-    family = family_of(plan, group)
-    queries = _queries(family)
-    wishes = [each for each in queries if each.order == "adaptive"]
-    if group != family[0] or group.signature.counted or not wishes:
+    family = plan.families[group.id]
+    if "adaptive" not in family.orders or not family.orders <= WAITING or group.signature.counted:
         return None
-    if len(family) > 1 and len({cursor for each in family for cursor in ledger.groups[each.id].cursors}) > 1:
+    places = {cursor for each in family.groups for cursor in ledger.groups[each.id].cursors}
+    if group.id != family.groups[0].id or (len(family.groups) > 1 and len(places) > 1):
         return None
-    load = load_of(plan, ledger, group) if {each.order for each in queries} <= {SYNC, "adaptive"} else None
+    load = load_of(plan, ledger, group)
     if load is None:
         return None
-    switch = Adaptive(min(map(alpha_of, wishes))).choose(mode_of(plan, ledger, group), load)
+    alpha = min(alpha_of(query) for query in family.queries if query.order == "adaptive")
+    switch = Adaptive(alpha).choose(mode_of(plan, ledger, group), load)
     if switch is None:
         return None
-    held = sum(ledger.hold(name).rows for name in {each.name for each in queries})
+    held = sum(ledger.hold(name).rows for name in {query.name for query in family.queries})
     first = f"; {held:,} results that are held leave first" if held and switch.mode == SYNC else ""
     return {
         "kind": "order",
-        "group": group.id,
+        "groups": [each.id for each in family.groups],
         "mode": switch.mode,
         "reason": f"{switch.reason}{first}",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -182,39 +185,56 @@ def alpha_of(query: Query) -> float:
 # --- idle streams ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Silence:
-    """For how long each stream has sent nothing: since its last rows, or since the engine started."""
+    """For how long each stream has sent nothing: since its last rows were committed, or since the engine started."""
 
     started: float = field(default_factory=time.time)
+    busy: Callable[[], Container[str]] = tuple
+    """Asked for the streams that have rows on their way from the source: those are not silent."""
 
     def seconds(self, ledger: Ledger, stream: str) -> float:
-        """Give the seconds that a stream has been silent."""
-        return time.time() - max(self.started, ledger.stream(stream).arrived)
+        """Give the seconds since a stream's last rows."""
+        return time.time() - max(self.started, ledger.stream(stream).heard)
 
     def is_idle(self, ledger: Ledger, query: Query, stream: str) -> bool:
         """Say whether a query need not wait for a stream any more."""
         after = idle_after(query)
-        return after is not None and self.seconds(ledger, stream) >= after
+        return after is not None and self.seconds(ledger, stream) >= after and stream not in self.busy()
 
     def lets_join(self, plan: Plan, ledger: Ledger, group: Group) -> bool:
         """Say whether input of a group has waited long enough for a stream that is idle."""
         streams = {log.stream for log in group.logs}
-        queries = _queries(family_of(plan, group))
+        queries = plan.families[group.id].impatient
         return any(self.is_idle(ledger, query, stream) for query in queries for stream in streams)
 
     def until_idle(self, plan: Plan, ledger: Ledger) -> float | None:
-        """Give the seconds until the next stream is left out by some query; None if none will be."""
-        left = [
-            after - self.seconds(ledger, stream)
-            for query in plan.queries
-            if (after := idle_after(query)) is not None
-            for stream in {query.left, query.right}
-        ]
-        return min((each for each in left if each > 0), default=None)
+        """Give the seconds until some query may leave out the next stream; None if that will not be."""
+        known = {
+            (stream, idle_after(query))
+            for family in plan.families.values()
+            for query in family.impatient
+            for stream in (query.left, query.right)
+        }
+        left = [after - self.seconds(ledger, stream) for stream, after in known if after is not None]
+        busy = any(each <= 0 for each in left) and any(stream in self.busy() for stream, _ in known)
+        coming = [each for each in left if each > 0] + ([LOOK_AGAIN] if busy else [])
+        return min(LONGEST_SLEEP, *coming) if coming else None
+
+
+LOOK_AGAIN = 0.5
+"""Seconds after which a stream that is silent but for rows on their way is looked at again."""
+
+LONGEST_SLEEP = 3600.0
 
 
 def idle_after(query: Query) -> float | None:
     """Give the seconds of silence after which a query leaves a stream out; None: it waits for ever."""
     given = dict(query.options).get("idle_after")
-    return None if given is None else parse_duration(given) / SECOND
+    return None if given is None else _seconds(given)
+
+
+@cache
+def _seconds(text: str) -> float:
+    """Read a length of time."""
+    return parse_duration(text) / SECOND

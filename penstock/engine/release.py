@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.deliver import Buffers, OutputFile, note
+from penstock.engine.ordering import lag_rows
 from penstock.engine.sinks import SPOOLED, publications, sink_root
 from penstock.log.hold import (
     ARRIVED,
@@ -123,7 +124,8 @@ def choose_releases(
         if held:
             until = horizon(plan, ledger, query.name, silence)
             first, last = min(each.min_t for each in held), max(each.max_t for each in held)
-            found.append(_release(query, ledger, files, first if until is None else min(until, last + 1)))
+            until = first if until is None else min(until, last + 1)
+            found.append(_release(plan, ledger, files, query, until))
     return [each for each in found if each.due or each.merges]
 
 
@@ -132,7 +134,7 @@ def last_releases(
 ) -> list[Release]:
     """List everything that is held, of all queries or of some: their sequences end here."""
     return [
-        replace(_release(query, ledger, files, 1 + max(each.max_t for each in held)), last=True)
+        replace(_release(plan, ledger, files, query, 1 + max(each.max_t for each in held)), last=True)
         for query in plan.queries
         if (held := ledger.hold(query.name).files) and (only is None or query.name in only)
     ]
@@ -149,9 +151,10 @@ def is_due(plan: Plan, ledger: Ledger, silence: Silence | None = None) -> bool:
     )
 
 
-def _release(query: Query, ledger: Ledger, files: Files, until: int) -> Release:
+def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int) -> Release:
     """Describe one query's release."""
     hold = ledger.hold(query.name)
+    waiting = max(lag_rows(group, ledger, query.name) for group, _, _ in plan.places(query.name))
     final = f"released-{ledger.releases:012d}.parquet"
     return Release(
         query=query.name,
@@ -164,7 +167,7 @@ def _release(query: Query, ledger: Ledger, files: Files, until: int) -> Release:
         spooled=query.sink.kind in SPOOLED,
         released=hold.until,
         unit=f"{RELEASE}{ledger.releases:012d}",
-        buffers=Buffers(0, hold.rows, ledger.undelivered.get(query.name, 0)),
+        buffers=Buffers(waiting, hold.rows, ledger.undelivered.get(query.name, 0)),
     )
 
 

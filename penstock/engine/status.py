@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.engine.change import current_plan
 from penstock.engine.claims import claim, in_time
-from penstock.engine.ordering import mode_of, waiting_rows
+from penstock.engine.ordering import lag_rows, mode_of
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
 from penstock.plan.order import SYNC
@@ -129,7 +129,7 @@ class Status:
     changes: tuple[dict[str, Any], ...] = ()
     """The last changes of plan, the latest at the end: version, reason, and when."""
     switches: tuple[dict[str, Any], ...] = ()
-    """The last times that adaptive queries changed what waits: group, mode, reason, and when."""
+    """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""
@@ -300,15 +300,3 @@ def by_layout(ledger: Ledger, log: str) -> list[tuple[Layout, list[Segment]]]:
 
 
 _FAR = 1 << 62
-
-
-def lag_rows(group: Group, ledger: Ledger, query: str) -> int:
-    """Count the rows of both streams that are in the logs and not joined yet in the slices that a query reads.
-
-    Where windows count rows, all rows of a segment count that the horizon has not wholly passed.
-    """
-    if group.signature.counted:
-        horizon = ledger.groups[group.id].watermarks[0]
-        segments = [each for side in SIDES for each in ledger.segments(group.log(side).id)]
-        return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
-    return waiting_rows(group, ledger, group.chain.read_by(query))

@@ -80,8 +80,9 @@ class SideTask:
     """By layout: the bits that a row of another group's part has together."""
 
     def without_arrivals(self) -> SideTask:
-        """Forget when the new rows arrived."""
-        return replace(self, new=tuple(replace(each, arrived=0.0) for each in self.new))
+        """Forget when rows arrived."""
+        old, new = (tuple(replace(each, arrived=0.0) for each in which) for which in (self.old, self.new))
+        return replace(self, old=old, new=new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from penstock.log.hold import Held, Hold
 from penstock.log.roll import LONG_AGO, Roll
 from penstock.log.segment import Segment
 from penstock.log.tally import Delays, Effort, Fit, Traffic
+from penstock.plan.order import trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -69,8 +70,8 @@ class StreamState:
     no_time: int = 0
     no_key: int = 0
     unwanted: int = 0
-    arrived: float = 0.0
-    """When the last batch that had rows arrived, in seconds since the epoch; 0: nobody knows."""
+    heard: float = 0.0
+    """When the last batch that had rows was committed, in seconds since the epoch; 0: nobody knows."""
     overtaken: int = 0
     """Rows in time for the stream, but not for windows that count rows: those had been joined beyond them."""
 
@@ -199,7 +200,7 @@ class Ledger:
     changes: tuple[Json, ...] = ()
     """The last changes of plan: version, reason, and when it was made."""
     switches: tuple[Json, ...] = ()
-    """The last times that adaptive queries changed what waits: group, mode, reason, and when."""
+    """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
     undelivered: Mapping[str, int] = field(default_factory=dict)
     """For each query, the results of commits whose output is still pending."""
     prices: Json = field(default_factory=dict)
@@ -264,7 +265,7 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     for log, (columns, predicates) in commit["layouts"].items():
         layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
     groups = {
-        name: replace(_group_state(each), effort=known.effort, mode=known.mode)
+        name: replace(_group_state(each), effort=known.effort)
         if (known := ledger.groups.get(name))
         else _group_state(each)
         for name, each in commit["groups"].items()
@@ -399,12 +400,15 @@ def _delivered(ledger: Ledger, commit: Json) -> Ledger:
 def _release(ledger: Ledger, commit: Json) -> Ledger:
     """Let go of hold files whose results are all released or elsewhere now, and count what was released."""
     holds = dict(ledger.holds)
+    reached = (
+        commit["until"] if "disordered" in commit else {}
+    )  # earlier versions did not say where sequences end
     for name, gone in commit["gone"].items():
         hold = ledger.hold(name)
         holds[name] = replace(
             hold,
             files=tuple(each for each in hold.files if each.name not in set(gone)),
-            until=_later(hold.until, commit["until"][name]) if name in commit["until"] else hold.until,
+            until=_later(hold.until, reached[name]) if name in reached else hold.until,
             disordered=hold.disordered + commit.get("disordered", {}).get(name, 0),
         )
     return _delivered(replace(ledger, holds=holds, releases=ledger.releases + 1), commit)
@@ -424,7 +428,7 @@ def _batch(ledger: Ledger, commit: Json) -> Ledger:
     """Add a batch's segments to the logs and move its stream's watermark."""
     stream, state = commit["stream"], StreamState(**commit["state"])
     if state.rows > ledger.stream(stream).rows:
-        state = replace(state, arrived=commit.get("arrived", 0.0))
+        state = replace(state, heard=commit.get("at", 0.0))
     logs = dict(ledger.logs)
     for log, added in commit["segments"].items():
         arrived = (replace(Segment.from_json(each), arrived=commit.get("arrived", 0.0)) for each in added)
@@ -474,18 +478,23 @@ def _unit(ledger: Ledger, commit: Json) -> Ledger:
     return _delivered(moved, commit)
 
 
-def _exerted(effort: Effort, commit: Json, micros: float) -> Effort:
-    """Count a unit's work; one of a few slices only adds to that of the unit which brings the last slice along."""
+def _exerted(effort: Effort, commit: Json, micros: int | None) -> Effort:
+    """Count a unit's work; one that does not move the slower stream adds to that of the unit which does.
+
+    So does one of a few slices only: its rows are counted with the unit that brings the last slice along.
+    """
     rows, pairs, seconds = commit.get("rows", 0), commit["pairs"], commit.get("seconds", 0.0)
     if micros:
         return effort.then(micros, rows, pairs, seconds)
-    return effort.plus(pairs, seconds) if "stations" in commit else effort
+    if "stations" in commit:
+        return effort.plus(0, 0, pairs, seconds)
+    return effort if micros is None else effort.plus(1, rows, pairs, seconds)
 
 
-def _advance(before: Iterable[int | None], after: Iterable[int | None]) -> float:
-    """Give the event time (µs) by which a unit brought a group forward, 0 if that cannot be told."""
-    steps = [new - old for old, new in zip(before, after, strict=True) if old is not None and new is not None]
-    return sum(steps) / len(steps) if steps else 0.0
+def _advance(before: Iterable[int | None], after: Iterable[int | None]) -> int | None:
+    """Give the event time (µs) by which a unit brought a group's slower stream forward, None if that cannot be told."""
+    old, new = trigger(before), trigger(after)
+    return None if old is None or new is None else new - old
 
 
 def _rewrite(ledger: Ledger, commit: Json) -> Ledger:
@@ -513,13 +522,10 @@ def _published(ledger: Ledger, commit: Json) -> Ledger:
 
 def _order(ledger: Ledger, commit: Json) -> Ledger:
     """Let something else wait in a group from here on."""
-    group = replace(ledger.groups[commit["group"]], mode=commit["mode"])
-    switch = {name: commit[name] for name in ("group", "mode", "reason", "at")}
-    return replace(
-        ledger,
-        groups={**ledger.groups, commit["group"]: group},
-        switches=(*ledger.switches, switch)[-MOST_CHANGES:],
-    )
+    changed = {name: replace(ledger.groups[name], mode=commit["mode"]) for name in commit["groups"]}
+    switch = {name: commit[name] for name in ("groups", "mode", "reason", "at")}
+    switches = (*ledger.switches, switch)[-MOST_CHANGES:]
+    return replace(ledger, groups={**ledger.groups, **changed}, switches=switches)
 
 
 _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {

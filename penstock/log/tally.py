@@ -79,9 +79,15 @@ class Effort:
             FADE * self.seconds + seconds,
         )
 
-    def plus(self, pairs: int, seconds: float) -> Effort:
+    def plus(self, units: int, rows: int, pairs: int, seconds: float) -> Effort:
         """Add to what the units so far have done."""
-        return replace(self, pairs=self.pairs + pairs, seconds=self.seconds + seconds)
+        return replace(
+            self,
+            units=self.units + units,
+            rows=self.rows + rows,
+            pairs=self.pairs + pairs,
+            seconds=self.seconds + seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)

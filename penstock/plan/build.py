@@ -8,6 +8,7 @@ In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, pr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
@@ -28,7 +29,29 @@ Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """What a log stores: its columns and its predicates."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Family:
+    """Groups that join the same two logs in the same way: they divide the rows among themselves."""
+
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """List the queries, one that several groups serve several times."""
+        return tuple(member.query for group in self.groups for member in group.members)
+
+    @cached_property
+    def orders(self) -> frozenset[str]:
+        """List the order policies of the queries."""
+        return frozenset(query.order for query in self.queries)
+
+    @cached_property
+    def impatient(self) -> tuple[Query, ...]:
+        """List the queries that do not wait for idle streams."""
+        return tuple(query for query in self.queries if "idle_after" in dict(query.options))
+
+
+@dataclass(frozen=True)
 class Plan:
     """Every log and every group of a workload."""
 
@@ -48,6 +71,16 @@ class Plan:
             for log in (group.left, group.right):
                 if log.id not in kept:
                     raise InputError(f"group {group.id} reads log {log.id}, which the plan does not keep")
+
+    @cached_property
+    def families(self) -> dict[str, Family]:
+        """Give each group's family, by the group's id."""
+        found: dict[tuple[Signature, str, str], list[Group]] = {}
+        for group in self.groups:
+            found.setdefault((group.signature, group.left.id, group.right.id), []).append(group)
+        return {
+            group.id: family for mine in found.values() for family in [Family(tuple(mine))] for group in mine
+        }
 
     @property
     def cuts(self) -> dict[str, tuple[int, ...]]:

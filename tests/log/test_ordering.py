@@ -272,7 +272,7 @@ def test_a_stream_that_is_idle_is_left_out_and_when_it_comes_back_nothing_is_los
     world = World(tmp_path, [one_query(order, idle_after="1 min")])
     (one,) = world.plan.queries
     with patch.object(time, "time") as now:
-        world.joiner._silence = ordering.Silence(1000.0)
+        world.joiner.silence = ordering.Silence(1000.0)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         assert world.sequence(one) == [(1, 10), (1, 11)]
@@ -280,7 +280,7 @@ def test_a_stream_that_is_idle_is_left_out_and_when_it_comes_back_nothing_is_los
         world.ingest("B", [row(20, 25)])
         world.turn()
         assert world.sequence(one) == [(1, 10), (1, 11)], "ten seconds are missing"
-        assert 9.9 < world.joiner._silence.until_idle(world.plan, world.ledger) < 10.1
+        assert 9.9 < world.joiner.silence.until_idle(world.plan, world.ledger) < 10.1
         now.return_value = 1060.0
         world.turn()
         assert world.sequence(one) == up_to(world, one, 25)
@@ -300,7 +300,7 @@ def test_when_all_streams_are_idle_nothing_is_waited_for(tmp_path):
     world = World(tmp_path, [one_query("sync-filter", idle_after="1 min")], lateness=1000)
     (one,) = world.plan.queries
     with patch.object(time, "time") as now:
-        world.joiner._silence = ordering.Silence(1000.0)
+        world.joiner.silence = ordering.Silence(1000.0)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         assert world.sequence(one) == []

@@ -293,6 +293,7 @@ class World:
                 "traffic": traffic,
                 "times": [each for part in parts for each in part["times"]],
                 "arrived": self.now,
+                "at": self.now,
             }
         )
         self.sources[stream].take(rows, horizon)
