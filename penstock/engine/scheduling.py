@@ -9,9 +9,9 @@ the ring of slices that stands at the first of them::
     ring 1  (1 min)                      ^ 9            waiting: batches 9 and 10
     ring 2  (1 h)                ^ 7                    waiting: batches 7 and 8
 
-`penstock.plan.schedule` chooses.  What a ring costs is known from the chain, from what units have found so far, and from
-how many rows wait; a unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it takes no
-more of the waiting batches than can be joined in `QUANTUM` seconds, but one station at least.
+`penstock.plan.schedule` chooses.  What a ring costs is known from the chain, from what units have found so far, and
+from how many rows wait; a unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it
+takes no more of the waiting batches than can be joined in `QUANTUM` seconds, but one station at least.
 
 In:  the group and the ledger.  Out: an `Advance`, run by the joiner.
 """

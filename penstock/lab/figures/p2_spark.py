@@ -2,7 +2,7 @@
 
 Two streams of a steady trickle, ten minutes of which are there when a run begins, and bursts on one or the other.  The
 trickle of ``a`` has odd keys and that of ``b`` even ones; a burst has the keys of the other stream's trickle.  So each
-result is of a row of a burst and a row of a trickle, and none is of rows that were there before the run::
+result is of a row of a burst and a row of a trickle; of the trickles alone comes none::
 
     a, odd    . . . . . . . . . . . . . . . . . . . . . . . . . .
        even                                   ####                    a burst: meets the trickle of b, 600 s back
@@ -66,13 +66,15 @@ class Bursts:
     rate: int = 200
     keys: int = 24
     rows: int = 20_000
-    count: int = 8
+    count: int = 6
     gap: float = 4.0
     """Seconds from one burst to the next on average."""
     shape: float = 2.0
     """The exponent of the gaps' distribution; at 2 their variance is infinite."""
     history: int = TABLE_1[WINDOWS][-1]
     """Seconds of the trickles that are there before the run."""
+    foretaste: int = 10
+    """A burst of so many times fewer rows comes before the run: the engine knows then what a row finds."""
 
     def moments(self, random: np.random.Generator) -> list[float]:
         """Draw when bursts come: so many Pareto-distributed gaps, stretched to be `gap` seconds on average.
@@ -85,13 +87,15 @@ class Bursts:
         return [float(each) for each in upto * self.count * self.gap]
 
     def arrivals(self, seed: int) -> list[tuple[float, dict[str, pa.Table]]]:
-        """List what arrives when: at 0 all that is there before the run, then a burst at a time."""
+        """List what arrives when: before the run the trickles and a foretaste, then a burst at a time."""
         random = np.random.default_rng(seed)
-        arrivals: list[tuple[float, dict[str, pa.Table]]] = []
-        for since, until in pairwise((-float(self.history), 0.0, *self.moments(random))):
-            bursting = int(random.integers(2)) if arrivals else None
+        moments = (-1.0, 0.0, *self.moments(random))
+        sizes = (0, self.rows // self.foretaste, *(self.rows,) * self.count)
+        arrivals = []
+        for (since, until), size in zip(pairwise((-float(self.history), *moments)), sizes, strict=True):
+            bursting = int(random.integers(2))
             rows = {
-                name: self._rows(random, (since, until), 1 - side, self.rows if side == bursting else 0)
+                name: self._rows(random, (since, until), 1 - side, size if side == bursting else 0)
                 for side, name in enumerate(STREAMS)
             }
             arrivals.append((until, rows))
@@ -162,9 +166,11 @@ def run(feed: Feed, scheduler: str, place: Path) -> Response:
         feed.put(0, place)
         engine.start()
         engine.process_available()
+        feed.put(1, place)
+        engine.process_available()
         engine.watch(units.append)
         started = time.monotonic()
-        for number, moment in enumerate(feed.moments[1:], start=1):
+        for number, moment in enumerate(feed.moments[2:], start=2):
             time.sleep(max(0.0, started + moment - time.monotonic()))
             feed.put(number, place)
         engine.process_available()
@@ -279,11 +285,11 @@ def _notes(bursts: Bursts) -> tuple[str, ...]:
     return (
         (
             f"{bursts.count} bursts of {bursts.rows:,} rows, {bursts.gap:g} s apart on average; each row finds about "
-            f"{partners:,} partners in the largest window, {bursts.rate / bursts.keys:.0f} in the smallest.  The first "
-            "burst of a run teaches the engine that: until then it takes all rings together, whatever the scheduler."
+            f"{partners:,} partners in the largest window, {bursts.rate / bursts.keys:.0f} in the smallest.  Before the "
+            f"run comes a burst of a {bursts.foretaste}th of the rows, so that the engine knows it; its few results count."
         ),
         (
-            f"Averages are those of `penstock status`, the mean of {ROUNDS} rounds; the longest is that of all rounds.  "
+            f"Averages are those of `penstock status`, the mean of {ROUNDS} rounds; the longest is that of any round.  "
             "Response begins when Spark hands a batch over; the time it takes to see a new file is not in it."
         ),
     )
