@@ -285,8 +285,8 @@ def _notes(bursts: Bursts) -> tuple[str, ...]:
     return (
         (
             f"{bursts.count} bursts of {bursts.rows:,} rows, {bursts.gap:g} s apart on average; each row finds about "
-            f"{partners:,} partners in the largest window, {bursts.rate / bursts.keys:.0f} in the smallest.  Before the "
-            f"run comes a burst of a {bursts.foretaste}th of the rows, so that the engine knows it; its few results count."
+            f"{partners:,} partners in the largest window, {bursts.rate / bursts.keys:.0f} in the smallest.  A burst of "
+            f"{bursts.rows // bursts.foretaste:,} rows before the run lets the engine know; its few results count too."
         ),
         (
             f"Averages are those of `penstock status`, the mean of {ROUNDS} rounds; the longest is that of any round.  "
