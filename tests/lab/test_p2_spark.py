@@ -8,7 +8,17 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from penstock.lab.figures.p2_spark import QUERIES, ROUNDS, Bursts, Feed, Response, claims
+from penstock.lab.figures.p2_spark import (
+    QUERIES,
+    ROUNDS,
+    SECONDS_OF_WORK,
+    WARM_UP,
+    Bursts,
+    Feed,
+    Response,
+    claims,
+    sized,
+)
 from penstock.lab.oracle import true_counts
 from penstock.lab.paper2_settings import POLICIES
 from penstock.lab.workloads import STREAMS
@@ -97,3 +107,13 @@ def test_claims_are_about_exactness_the_smallest_window_and_the_average():
     assert outcome([(6.0, 6.5), (1.0, 8.0), (3.0, 6.0)]) == [True, True, True, True]
     assert outcome([(6.0, 6.5), (1.0, 8.0), (3.0, 6.0)], (5, 8)) == [False, True, True, True]
     assert outcome([(2.0, 6.5), (1.0, 8.0), (1.0, 7.0)]) == [True, False, False, False]
+
+
+def test_bursts_are_as_large_as_the_machine_is_fast():
+    rows = WARM_UP.count * WARM_UP.rows
+    quick, slow = (
+        sized(FEW, Response((), (), (), 3, seconds=rows * by_row))
+        for by_row in (SECONDS_OF_WORK / 30_000, 1.0)
+    )
+    assert (quick.rows, slow.rows) == (30_000, 1_000)
+    assert quick.count == FEW.count

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -121,10 +121,6 @@ class Bursts:
         )
 
 
-WARM_UP = Bursts(rows=1000, count=2, gap=1.0)
-"""Streams of a run that does not count: it starts Spark's workers and loads the kernels."""
-
-
 @dataclass(frozen=True, slots=True)
 class Response:
     """What a run gave: results, average and longest response in seconds by window, its units and what they took."""
@@ -134,6 +130,19 @@ class Response:
     longest: tuple[float, ...]
     units: int
     seconds: float
+
+
+WARM_UP = Bursts(rows=8_000, count=3, gap=1.0)
+"""Streams of a run that does not count: it starts Spark's workers, loads the kernels, and says how fast they are."""
+
+SECONDS_OF_WORK = 2.5
+"""What joining a burst should take here, so that bursts are in each other's way and the engine keeps up."""
+
+
+def sized(bursts: Bursts, warm_up: Response) -> Bursts:
+    """Give bursts that take `SECONDS_OF_WORK` to join, by what a row took in the warm-up."""
+    by_row = warm_up.seconds / (WARM_UP.count * WARM_UP.rows)
+    return replace(bursts, rows=max(1, round(SECONDS_OF_WORK / by_row / 1000)) * 1000)
 
 
 class Feed:
@@ -188,10 +197,10 @@ def run(feed: Feed, scheduler: str, place: Path) -> Response:
 def reproduce(seed: int, tell: Callable[[str], None]) -> Outcome:
     """Measure every scheduler in turn, and hold the results against DuckDB's."""
     found: dict[str, list[Response]] = {name: [] for name in POLICIES}
-    bursts = Bursts()
     with tempfile.TemporaryDirectory(prefix="penstock-p2-fig6-") as folder:
         tell("starting Spark")
-        run(Feed(WARM_UP, seed, Path(folder, "warm")), "lwo", Path(folder, "warm-up"))
+        warm_up = run(Feed(WARM_UP, seed, Path(folder, "warm")), "lwo", Path(folder, "warm-up"))
+        bursts = sized(Bursts(), warm_up)
         feed = Feed(bursts, seed, Path(folder, "data"))
         tell("DuckDB counts what every run must give")
         truth = true_counts(feed.folder, QUERIES).results
@@ -284,9 +293,10 @@ def _notes(bursts: Bursts) -> tuple[str, ...]:
     partners = bursts.rate * bursts.history // bursts.keys
     return (
         (
-            f"{bursts.count} bursts of {bursts.rows:,} rows, {bursts.gap:g} s apart on average; each row finds about "
-            f"{partners:,} partners in the largest window, {bursts.rate / bursts.keys:.0f} in the smallest.  A burst of "
-            f"{bursts.rows // bursts.foretaste:,} rows before the run lets the engine know; its few results count too."
+            f"{bursts.count} bursts, {bursts.gap:g} s apart on average, of {bursts.rows:,} rows: what takes about "
+            f"{SECONDS_OF_WORK:g} s on this machine.  Each row finds about {partners:,} partners in the largest window, "
+            f"{bursts.rate / bursts.keys:.0f} in the smallest.  A burst of {bursts.rows // bursts.foretaste:,} rows "
+            "before the run lets the engine know; its few results count too."
         ),
         (
             f"Averages are those of `penstock status`, the mean of {ROUNDS} rounds; the longest is that of any round.  "
