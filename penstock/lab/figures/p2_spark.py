@@ -66,8 +66,8 @@ class Bursts:
     rate: int = 200
     keys: int = 24
     rows: int = 20_000
-    count: int = 6
-    gap: float = 4.0
+    count: int = 5
+    gap: float = 6.0
     """Seconds from one burst to the next on average."""
     shape: float = 2.0
     """The exponent of the gaps' distribution; at 2 their variance is infinite."""
@@ -132,11 +132,12 @@ class Response:
     seconds: float
 
 
-WARM_UP = Bursts(rows=8_000, count=3, gap=1.0)
+WARM_UP = Bursts(rows=20_000, count=2, gap=2.0)
 """Streams of a run that does not count: it starts Spark's workers, loads the kernels, and says how fast they are."""
 
-SECONDS_OF_WORK = 2.5
-"""What joining a burst should take here, so that bursts are in each other's way and the engine keeps up."""
+SECONDS_OF_WORK = 4.0
+"""What joining a burst should take here: dozens of Spark jobs, so that bursts are in each other's way, and no more than
+the engine keeps up with."""
 
 
 def sized(bursts: Bursts, warm_up: Response) -> Bursts:
@@ -294,7 +295,7 @@ def _notes(bursts: Bursts) -> tuple[str, ...]:
     return (
         (
             f"{bursts.count} bursts, {bursts.gap:g} s apart on average, of {bursts.rows:,} rows: what takes about "
-            f"{SECONDS_OF_WORK:g} s on this machine.  Each row finds about {partners:,} partners in the largest window, "
+            f"{SECONDS_OF_WORK:g} s on this machine.  A row finds about {partners:,} partners in the largest window, "
             f"{bursts.rate / bursts.keys:.0f} in the smallest.  A burst of {bursts.rows // bursts.foretaste:,} rows "
             "before the run lets the engine know; its few results count too."
         ),
