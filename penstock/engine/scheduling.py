@@ -9,9 +9,9 @@ the ring of slices that stands at the first of them::
     ring 1  (1 min)                      ^ 9            waiting: batches 9 and 10
     ring 2  (1 h)                ^ 7                    waiting: batches 7 and 8
 
-`penstock.plan.schedule` chooses.  What a ring costs is known from the chain and from what units have found so far; a
-unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it takes no more of the waiting
-batches than can be joined in `QUANTUM` seconds, but one station at least.
+`penstock.plan.schedule` chooses.  What a ring costs is known from the chain, from what units have found so far, and
+from how many rows wait; a unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it
+takes no more of the waiting batches than can be joined in `QUANTUM` seconds, but one station at least.
 
 In:  the group and the ledger.  Out: an `Advance`, run by the joiner.
 """
@@ -149,16 +149,15 @@ class _Outlook:
         return [prices.row / len(widths) + prices.pair * pairs * width / whole for width in widths]
 
     def rungs(self, costs: Sequence[float]) -> list[range]:
-        """Put rings together that rows may scan together, where one alone costs less than a unit by itself."""
-        effort = self.state.effort
-        usual = effort.rows / effort.units if effort.units else 1.0
-        least = max(prices_of(self.ledger).unit, sum(costs) * usual / MOST)
-        starts, spent = [0], costs[0] * usual
-        for ring in range(1, len(costs)):
-            if self.stands[ring] or spent >= least:
+        """Put rings together where one alone, for the rows that come to it next, costs less than a unit by itself."""
+        unit, whole = prices_of(self.ledger).unit, sum(costs)
+        starts, spent, rows = [0], 0.0, 0.0
+        for ring, cost in enumerate(costs):
+            rows = self._waiting(ring) if self.stands[ring] else rows
+            if ring and (self.stands[ring] or spent >= max(unit, whole * rows / MOST)):
                 starts.append(ring)
                 spent = 0.0
-            spent += costs[ring] * usual
+            spent += cost * rows
         return [range(first, last) for first, last in pairwise([*starts, len(costs)])]
 
     def advance(self, policy: str, late: str) -> Advance:

@@ -183,6 +183,25 @@ def test_the_joiner_does_not_sleep_while_slices_are_behind_what_has_come():
         assert world.joiner._news, "it has told itself to go on"
 
 
+def test_rings_are_divided_by_the_rows_that_wait_not_by_those_that_usually_do():
+    """A unit costs as much as a hundred rows: batches of two are joined in one go, a burst among them is not."""
+    with folders() as folder, split(unit=100.0):
+        world = ringed(World(folder / "state", in_folder(TWO, folder)), "swf")
+
+        def goes_ring_by_ring(moment, rows):
+            world.ingest("A", [Row(1000 * moment + number, 1, 10 * moment) for number in range(rows)])
+            world.ingest("B", [Row(1000 * moment + 999, 1, 10 * moment)])
+            world.step()
+            apart = world.ledger.groups[world.plan.groups[0].id].apart
+            world.turn()
+            return apart
+
+        assert not any(goes_ring_by_ring(moment, rows=1) for moment in range(8))
+        assert goes_ring_by_ring(8, rows=200), "the alert does not wait for the report"
+        assert not goes_ring_by_ring(9, rows=1)
+        world.check_results()
+
+
 def test_dear_units_join_rings_by_themselves():
     """Where a unit costs more than all rings together, MQT takes them in one go, and nobody waits."""
     with folders() as folder, split(unit=1e6):

@@ -18,6 +18,7 @@ from penstock.lab.figures import (
     p2_fig8,
     p2_fig9,
     p2_memory,
+    p2_spark,
     p4_fig5,
     p4_fig6,
     p4_fig7,
@@ -37,7 +38,9 @@ FIGURES: tuple[Figure, ...] = (
     Figure("p2-fig2", 2, "LWO when 50 tuples arrive at once: Eq. 1 and simulated", p2_fig2.reproduce),
     Figure("p2-fig3", 2, "SWF when 50 tuples arrive at once: Eq. 2 and simulated", p2_fig3.reproduce),
     Figure("p2-fig5", 2, "average response: LWO, SWF, MQT on four sets of windows", p2_fig5.reproduce),
-    Figure("p2-fig6", 2, "response by window: Uniform and Mostly-Small", p2_fig6.reproduce),
+    Figure(
+        "p2-fig6", 2, "response by window: Uniform and Mostly-Small", p2_fig6.reproduce, p2_spark.reproduce
+    ),
     Figure("p2-fig7", 2, "average response over the size of bursts", p2_fig7.reproduce),
     Figure("p2-fig8", 2, "response by window at bursts of five", p2_fig8.reproduce),
     Figure("p2-fig9", 2, "average response of 30 queries, 80 % on one window", p2_fig9.reproduce),
