@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine import ordering
+from penstock.engine.change import find_change, losses, next_plan
 from penstock.engine.ordering import load_of, mode_of
 from penstock.engine.release import horizon
 from penstock.engine.status import take_status
@@ -326,3 +328,154 @@ def test_a_query_that_comes_while_input_waits_gets_all_of_it(tmp_path):
     assert world.results(world.plan.queries[1]).total() == 8
     world.end()
     world.check_order()
+
+
+@pytest.mark.parametrize("order", ["none", "sync-filter"])
+@pytest.mark.parametrize("strategy", ["pull-up", "cpu-opt", "push-down"])
+def test_queries_that_come_together_get_their_past_also_from_a_chain_of_fewer_slices(
+    tmp_path, strategy, order
+):
+    """Their own windows would cut the chain more often than it is cut."""
+    queries = [query(f"q{far}", Range.window(far, far), order=order) for far in (100, 5, 15)]
+    world = World(tmp_path, queries[:1], strategy=strategy)
+    out_of_step(world)
+    world.cuts = {group.id: () for group in world.plan.groups} if strategy == "cpu-opt" else {}
+    world.change(queries)
+    world.turn()
+    world.end()
+    world.check_results()
+    assert world.results(world.plan.queries[1]).total() == 4
+
+
+def steady(world, second, ahead):
+    """Let both streams send a second of rows, A so many seconds ahead of B."""
+    for place, (name, shift) in enumerate((("A", ahead), ("B", 0))):
+        rows = [
+            Row(20 * second + 10 * place + n, n, (second + shift) * 10**6 + 250_000 * n) for n in range(4)
+        ]
+        world.ingest(name, rows)
+
+
+@pytest.mark.parametrize("ahead", [0, 30])
+def test_at_a_steady_load_adaptive_stays_as_it_is_however_far_apart_the_streams_are(tmp_path, ahead):
+    """Units take a second each at first, then 0.48: shares of 0.5 and 0.24 of a second, and alpha is 0.3."""
+    world = World(
+        tmp_path, [query("q", Range.window(2 * 10**6, 2 * 10**6), order="adaptive", sink=Sink("noop"))]
+    )
+    now, price, run = 0.0, 1.0, world.joiner._run
+
+    def dear(*task):
+        nonlocal now
+        now += price
+        return run(*task)
+
+    with patch.object(time, "monotonic", lambda: now), patch.object(world.joiner, "_run", dear):
+        for second in range(120):
+            price = 1.0 if second < 30 else 0.48
+            steady(world, second, ahead)
+            world.turn()
+    assert [each["mode"] for each in world.ledger.switches] == [HOLD, SYNC]
+    assert load_of(world.plan, world.ledger, world.plan.groups[0]).share == pytest.approx(0.24, rel=0.05)
+
+
+def test_the_mode_goes_over_to_the_groups_that_a_change_makes_of_one(tmp_path):
+    world = World(tmp_path, [one_query("adaptive")], strategy="push-down")
+    with patch.object(ordering, "load_of", lambda *_: Load(0.4, 1, (1, 1))):
+        out_of_step(world)
+    before = {group.id for group in world.plan.groups}
+    (one,) = world.plan.queries
+    world.change([one, query("choosy", Range.window(9, 9), left=["p0"], order="sync-filter")])
+    assert {group.id for group in world.plan.groups} - before
+    assert {mode_of(world.plan, world.ledger, group) for group in world.plan.groups} == {HOLD}
+
+
+@pytest.mark.parametrize("order", ["sync-filter", "filter-order"])
+def test_a_result_has_waited_since_the_later_of_its_rows_arrived_whichever_was_joined_later(tmp_path, order):
+    """a@20 arrives at 110 and waits for B; b@12 and b@15 arrive at 150 and 151; all is released at 153."""
+    world = World(tmp_path, [one_query(order)])
+    with patch.object(time, "time") as now:
+        for at, stream, rows in (
+            (100, "A", [row(1, 10)]),
+            (110, "A", [row(2, 20)]),
+            (150, "B", [row(10, 12)]),
+            (151, "B", [row(11, 15)]),
+        ):
+            now.return_value = world.now = float(at)
+            world.ingest(stream, rows)
+            world.turn()
+        now.return_value = world.now = 153.0
+        world.ingest("A", [row(3, 30)])
+        world.ingest("B", [row(12, 40)])
+        world.turn()
+        assert world.ledger.query("q").delays.longest <= 3.0
+
+
+def test_a_stream_with_rows_on_their_way_is_not_idle(tmp_path):
+    """However long Spark takes for a batch, it is not silence."""
+    world = World(tmp_path, [one_query("sync-filter", idle_after="5 s")])
+    (one,) = world.plan.queries
+    coming = {"A"}
+    with patch.object(time, "time") as now:
+        world.joiner.silence = ordering.Silence(1000.0, lambda: coming)
+        now.return_value = world.now = 1000.0
+        out_of_step(world)
+        before = world.sequence(one)
+        now.return_value = 1007.0
+        world.turn()
+        assert world.sequence(one) == before
+        assert world.joiner.silence.until_idle(world.plan, world.ledger) == ordering.LOOK_AGAIN
+        coming.clear()
+        world.turn()
+        assert len(world.sequence(one)) > len(before)
+
+
+def test_nobody_sleeps_longer_than_a_clock_can_say(tmp_path):
+    world = World(tmp_path, [one_query("sync-filter", idle_after="200000 days")])
+    assert world.joiner.silence.until_idle(world.plan, world.ledger) == ordering.LONGEST_SLEEP
+
+
+def test_a_file_in_order_says_how_many_rows_were_waiting(tmp_path):
+    folder = tmp_path / "out"
+    one = replace(one_query(), sink=Sink("parquet", (("path", str(folder)),)))
+    world = World(tmp_path / "state", [one])
+    out_of_step(world)
+    notes = [
+        json.loads(pq.read_metadata(file).metadata[b"penstock"]) for file in sorted(folder.glob("released-*"))
+    ]
+    assert notes[0]["waiting"] > 0
+    assert sum(note["results"] for note in notes) == 2
+
+
+def test_a_unit_counts_the_rows_that_take_part_not_those_that_wait(tmp_path):
+    """Of a batch that reaches far ahead, each unit joins a little: as many rows as its time is of the batch's."""
+    world = World(tmp_path, [one_query()])
+    world.ingest("B", [Row(1000 + n, n, n) for n in range(1000)])
+    for number in range(1, 11):
+        world.ingest("A", [row(number, 10 * number)])
+        world.turn()
+    effort = world.ledger.groups[world.plan.groups[0].id].effort
+    assert effort.rows / effort.units < 30
+
+
+def test_a_start_without_a_query_whose_input_waits_would_lose_results(tmp_path):
+    world = World(tmp_path, [one_query(), query("stays", Range.window(5, 5), "AC")])
+    out_of_step(world)
+    other = next_plan(world.streams, world.plan.queries[1:], world.ledger)
+    lost = losses(find_change(world.plan, other), world.plan, other, world.ledger)
+    assert any(
+        "4 rows that wait until it is their turn would never be joined for it" in each for each in lost
+    )
+
+
+def test_where_a_sequence_ended_is_not_known_from_journals_of_an_earlier_version():
+    ledger = books.Ledger(holds={"q": hold.Hold()})
+    release = {
+        "kind": "release",
+        "until": {"q": 50},
+        "results": {},
+        "gone": {"q": []},
+        "held": {},
+        "publish": [],
+    }
+    assert books.fold(ledger, release).hold("q").until is None
+    assert books.fold(ledger, {**release, "disordered": {}}).hold("q").until == 50
