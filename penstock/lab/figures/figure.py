@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Picture
+from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rich.table import Table
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +76,52 @@ STYLES = {
 """Colour and marker of each series, the same in every figure."""
 
 
+def plot_series(axes: Axes, panel: Panel, x: Sequence[float] | None = None) -> None:
+    """Plot a panel's series, by their place where no x is given.
+
+    A series called "LWO, simulated" is drawn as large hollow marks in the colour of LWO.
+    """
+    for name, y in panel.series.items():
+        kind, _, simulated = name.partition(", ")
+        colour, marker = STYLES[kind]
+        look = {"linestyle": "none", "markersize": 9, "fillstyle": "none"} if simulated else {"markersize": 4}
+        places = range(len(y)) if x is None else x
+        axes.plot(places, y, label=name, color=colour, marker=marker, linewidth=1.2, **look)
+
+
+def finish_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
+    """Write what a plot shows, and lay a grid under it."""
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(x_name, fontsize=8)
+    axes.set_ylabel(y_name, fontsize=8)
+    axes.tick_params(which="both", labelsize=7)
+    axes.grid(visible=True, linewidth=0.3)
+    axes.legend(fontsize=7)
+
+
+def series_table(
+    title: str,
+    first: str,
+    rows: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    show: Callable[[float], str],
+) -> Table:
+    """Lay out series: a row for each setting, a column for each series."""
+    table = Table(first, *series, title=title)
+    for place, name in enumerate(rows):
+        table.add_row(name, *(show(values[place]) for values in series.values()))
+    return table
+
+
 def draw_lines(panels: Sequence[Panel], x: Sequence[float], x_name: str, y_name: str) -> Picture:
     """Draw panels (a), (b), ... three in a row, all with the same x axis."""
     rows = -(-len(panels) // 3)
     picture = Picture(figsize=(11, 3.3 * rows), layout="constrained", dpi=90)
     for number, panel in enumerate(panels):
         axes = picture.add_subplot(rows, 3, number + 1)
-        for name, y in panel.series.items():
-            colour, marker = STYLES[name]
-            axes.plot(x, y, label=name, color=colour, marker=marker, markersize=4, linewidth=1.2)
-        axes.set_title(f"({chr(ord('a') + number)}) {panel.title}", fontsize=9)
-        axes.set_xlabel(x_name, fontsize=8)
-        axes.set_ylabel(y_name, fontsize=8)
+        plot_series(axes, panel, x)
         axes.set_ylim(0, 1.08 * max(max(y) for y in panel.series.values()))
-        axes.tick_params(labelsize=7)
-        axes.grid(visible=True, linewidth=0.3)
-        axes.legend(fontsize=7)
+        finish_axes(axes, f"({chr(ord('a') + number)}) {panel.title}", x_name, y_name)
     return picture
 
 

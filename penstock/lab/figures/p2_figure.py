@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Picture
-from rich.table import Table
 
-from penstock.lab.figures.figure import STYLES
+from penstock.lab.figures.figure import finish_axes, plot_series, series_table
 from penstock.lab.paper2_settings import HASH, TABLE_1, TUPLES
 from penstock.plan.cost import saving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
 
     from penstock.lab.figures.figure import Panel
 
@@ -64,39 +65,20 @@ def window_names(windows: str) -> list[str]:
 
 def table_of(title: str, first: str, rows: Sequence[str], series: Mapping[str, Sequence[float]]) -> Table:
     """Lay out response times in milliseconds: a row for each setting, a column for each series."""
-    table = Table(first, *series, title=f"{title} (ms)")
-    for place, name in enumerate(rows):
-        table.add_row(name, *(ms(values[place]) for values in series.values()))
-    return table
+    return series_table(f"{title} (ms)", first, rows, series, ms)
 
 
 def draw(
     panels: Sequence[Panel], ticks: Sequence[str], x_name: str, y_name: str = "response time (s)"
 ) -> Picture:
-    """Draw panels two in a row, with names along the x axis and a logarithmic y axis.
-
-    A series called "LWO, simulated" is drawn as large hollow marks in the colour of LWO.
-    """
+    """Draw panels two in a row, with names along the x axis and a logarithmic y axis."""
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     picture = Picture(figsize=(5.5 * columns, 3.4 * rows), layout="constrained", dpi=90)
     for number, panel in enumerate(panels):
         axes = picture.add_subplot(rows, columns, number + 1)
-        for name, y in panel.series.items():
-            kind, _, simulated = name.partition(", ")
-            colour, marker = STYLES[kind]
-            look = (
-                {"linestyle": "none", "markersize": 9, "fillstyle": "none"}
-                if simulated
-                else {"markersize": 4}
-            )
-            axes.plot(range(len(y)), y, label=name, color=colour, marker=marker, linewidth=1.2, **look)
-        axes.set_title(panel.title, fontsize=9)
+        plot_series(axes, panel)
         axes.set_yscale("log")
         axes.set_xticks(range(len(ticks)), ticks)
-        axes.set_xlabel(x_name, fontsize=8)
-        axes.set_ylabel(y_name, fontsize=8)
-        axes.tick_params(which="both", labelsize=7)
-        axes.grid(visible=True, linewidth=0.3)
-        axes.legend(fontsize=7)
+        finish_axes(axes, panel.title, x_name, y_name)
     return picture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure as Picture
 from rich.table import Table
 
-from penstock.lab.figures.figure import STYLES
+from penstock.lab.figures.figure import finish_axes, plot_series, series_table
 from penstock.lab.paper4 import EACH, OBSERVATIONS
 from penstock.lab.paper4_settings import ALPHA, KEYS, REPEATS, WINDOW
 
@@ -66,10 +66,7 @@ def gains(series: Mapping[str, Sequence[float]], name: str = "Filter-Order") -> 
 
 def times_table(title: str, first: str, rows: Sequence[str], series: Mapping[str, Sequence[float]]) -> Table:
     """Lay out times in seconds: a row for each setting, a column for each series."""
-    table = Table(first, *series, title=f"{title} (s)")
-    for place, name in enumerate(rows):
-        table.add_row(name, *(seconds(values[place]) for values in series.values()))
-    return table
+    return series_table(f"{title} (s)", first, rows, series, seconds)
 
 
 def buffers_table(
@@ -101,32 +98,16 @@ def switches_table(
 
 
 def draw(panels: Sequence[Panel], x: Sequence[float], x_name: str, y_names: Sequence[str]) -> Picture:
-    """Draw panels side by side over a logarithmic x axis; the y axis is so too if what is on it differs tenfold.
-
-    A series called "Sync-Filter, simulated" is drawn as large hollow marks in the colour of Sync-Filter.
-    """
+    """Draw panels side by side over a logarithmic x axis; the y axis is so too if what is on it differs tenfold."""
     picture = Picture(figsize=(5.5 * len(panels), 3.4), layout="constrained", dpi=90)
     for number, (panel, y_name) in enumerate(zip(panels, y_names, strict=True)):
         axes = picture.add_subplot(1, len(panels), number + 1)
-        for name, y in panel.series.items():
-            kind, _, simulated = name.partition(", ")
-            colour, marker = STYLES[kind]
-            look = (
-                {"linestyle": "none", "markersize": 9, "fillstyle": "none"}
-                if simulated
-                else {"markersize": 4}
-            )
-            axes.plot(x, y, label=name, color=colour, marker=marker, linewidth=1.2, **look)
-        axes.set_title(f"({chr(ord('a') + number)}) {panel.title}", fontsize=9)
+        plot_series(axes, panel, x)
         axes.set_xscale("log")
         values = [each for y in panel.series.values() for each in y]
         if y_name.endswith("(s)") and max(values) > 10 * min(values):
             axes.set_yscale("log")
         else:
             axes.set_ylim(0, 1.08 * max(values))
-        axes.set_xlabel(x_name, fontsize=8)
-        axes.set_ylabel(y_name, fontsize=8)
-        axes.tick_params(which="both", labelsize=7)
-        axes.grid(visible=True, linewidth=0.3)
-        axes.legend(fontsize=7)
+        finish_axes(axes, f"({chr(ord('a') + number)}) {panel.title}", x_name, y_name)
     return picture
