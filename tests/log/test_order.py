@@ -80,6 +80,9 @@ class Frail(World):
     def advance(self, group):
         self._until_done(super().advance, group)
 
+    def bring_up(self):
+        self._until_done(super().bring_up)
+
     def _until_done(self, step, *what):
         try:
             step(*what)
