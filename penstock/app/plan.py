@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.engine.change import Change
     from penstock.plan.build import Plan
     from penstock.plan.compare import Offer
+    from penstock.sql.query import Query
 
 
 def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> Iterator[str]:
@@ -63,6 +64,16 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
     yield "nothing was changed: `penstock run` does it"
 
 
+def _option_changes(old: Query, new: Query) -> Iterator[str]:
+    """Say which options and conditions of a query would be others."""
+    before, after = dict(old.options), dict(new.options)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield f"{name} {before.get(name, 'not given')} -> {after.get(name, 'not given')}"
+    if old.ordered:
+        yield "what waits of it is delivered first, and a new sequence begins"
+
+
 def _cost_lines(before: Plan | None, after: Plan, ledger: Ledger, budget: float | None) -> Iterator[str]:
     """Say what the state and the work should come to once the streams have filled the windows."""
     expected = costs(after, ledger, None, budget)
@@ -83,9 +94,11 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
     for name in change.added:
         group, _, _ = after.find(name)
         yield f"  + {name:<12} {show_window(group, name):<28} complete from {_since(then, name)}"
-    for name in change.altered:
-        old, new = (plan.find(name)[0] for plan in (before, after) if plan)
-        yield f"  ~ {name:<12} {show_window(old, name)} -> {show_window(new, name)}, from here on"
+    for name in change.altered if before else ():
+        old, new = (plan.find(name) for plan in (before, after) if plan)
+        windows = dict.fromkeys((show_window(old[0], name), show_window(new[0], name)))
+        changed = [" -> ".join(windows), *_option_changes(old[2].query, new[2].query)]
+        yield f"  ~ {name:<12} {', '.join(changed)}, from here on"
     for name in change.dropped:
         kept = before is None or before.find(name)[2].query.sink.kind != "table"
         said = (

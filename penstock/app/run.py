@@ -46,7 +46,8 @@ def run_script(
     check_sources(loaded.plan)
     for notice in loaded.notices:
         say(f"note: {notice}")
-    say(f"starting {len(loaded.plan.queries)} queries, state in {state}")
+    count = len(loaded.plan.queries)
+    say(f"starting {count} {'query' if count == 1 else 'queries'}, state in {state}")
     with (
         Signals() as signals,
         quiet_spark(debug=debug),

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MOST_NAMES = 2
 """Readers of a slice that are named; of more, only the number is given."""
 
+FEW_COLUMNS = 4
+"""Columns of the table of queries up to which it stands beside that of slices."""
+
 PLAIN_WIDTH = 110
 """Columns to fill where there is no terminal to ask."""
 
@@ -44,9 +47,12 @@ def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
 
 def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = None) -> RenderableType:
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
-    beside = Table.grid(padding=(0, 3))
-    beside.add_row(Group(*(slice_table(each) for each in status.groups)), query_table(plan, status))
-    return Group(stream_table(status, rates), beside, *savings(status), *_changes(status))
+    slices, queries = Group(*(slice_table(each) for each in status.groups)), query_table(plan, status)
+    both: RenderableType = Group(slices, queries)
+    if len(queries.columns) <= FEW_COLUMNS:
+        both = Table.grid(padding=(0, 3))
+        both.add_row(slices, queries)
+    return Group(stream_table(status, rates), both, *savings(status), *_changes(status))
 
 
 def _changes(status: Status) -> list[Text]:
@@ -55,7 +61,7 @@ def _changes(status: Status) -> list[Text]:
     if len(status.changes) > 1:
         last = status.changes[-1]
         lines.append(
-            Text(f"plan changed {len(status.changes) - 1} times, last: {last['reason']} ({last['at']})")
+            Text(f"changes of the plan: {len(status.changes) - 1}, last: {last['reason']} ({last['at']})")
         )
     if status.switches:
         last = status.switches[-1]

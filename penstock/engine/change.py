@@ -385,7 +385,11 @@ def _start(
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
     floors = [_floor(group, member, side, before, ledger) if before else None for side in SIDES]
     if member.query.name in change.altered + change.moved:
-        return _go_on(group, floors, ledger.query(member.query.name), ledger)
+        known = ledger.query(member.query.name)
+        if before and member.query.name in change.altered and _is_as_before(group, member, before):
+            again = _go_on(group, list(known.floors), known, ledger)
+            return {**again, "complete_from": known.complete_from}
+        return _go_on(group, floors, known, ledger)
     held = before is not None and any(ledger.segments(group.log(side).id) for side in SIDES)
     return {
         "results": 0,
@@ -394,6 +398,13 @@ def _start(
         "complete_from": _later(floors),
         "born": ledger.version + 1,
     }
+
+
+def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
+    """Say whether only an altered query's options are others: then it has missed nothing."""
+    then, _, known = before.find(member.query.name)
+    same = _meaning(replace(known.query, options=())) == _meaning(replace(member.query, options=()))
+    return same and [log.id for log in then.logs] == [log.id for log in group.logs]
 
 
 def _go_on(group: Group, floors: list[int | None], known: QueryState, ledger: Ledger) -> dict[str, Any]:

@@ -13,6 +13,10 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def load() -> None:
@@ -28,11 +32,24 @@ def load() -> None:
     gc.freeze()
 
 
+def without_a_scene(worker: Callable[..., int]) -> Callable[..., int]:
+    """Let a worker leave quietly when Spark has closed the connection: it does so with those that were idle."""
+
+    def run(*connection: object) -> int:
+        try:
+            return worker(*connection)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
 def main() -> None:
     """Load, then be Spark's daemon."""
     load()
     from pyspark import daemon  # noqa: PLC0415 - see above
 
+    daemon.worker = without_a_scene(daemon.worker)
     daemon.manager()
 
 

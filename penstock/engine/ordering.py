@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from penstock.log.ledger import Ledger, Station, StreamState
+    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query
@@ -109,8 +110,8 @@ def lag_rows(group: Group, ledger: Ledger, query: str) -> int:
 def waiting_rows(group: Group, ledger: Ledger, cursors: Iterable[Cursor]) -> int:
     """Count the rows of both streams that are in a group's logs and not joined yet at some of its cursors.
 
-    All rows of a segment count of which some are not joined; where windows count rows, those that the horizon has not
-    passed.
+    Of a segment that is joined in part, as many count as the times not joined are of all its times; where windows count
+    rows, those that the horizon has not passed.
     """
     if group.signature.counted:
         horizon = ledger.groups[group.id].watermarks[0]
@@ -118,11 +119,20 @@ def waiting_rows(group: Group, ledger: Ledger, cursors: Iterable[Cursor]) -> int
         return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
     known = set(cursors)
     return sum(
-        each.rows
+        max(_rows_from(each, cursor.below) if each.last >= cursor[place] else 0 for cursor in known)
         for place, side in enumerate(SIDES)
         for each in ledger.segments(group.log(side).id)
-        if any(each.last >= cursor[place] and each.max_t >= cursor.below for cursor in known)
     )
+
+
+def _rows_from(segment: Segment, since: int) -> int:
+    """Say about how many rows of a segment are not older than a time."""
+    if segment.min_t >= since:
+        return segment.rows
+    if segment.max_t < since:
+        return 0
+    share = (segment.max_t - since + 1) / (segment.max_t - segment.min_t + 1)
+    return max(1, round(segment.rows * share))
 
 
 # --- adaptive --------------------------------------------------------------------------------------------------

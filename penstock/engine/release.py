@@ -73,7 +73,7 @@ class Release:
     compression: str
     spooled: bool
     released: int | None = None
-    """The time below which results were released before; what comes below it now is out of order."""
+    """The time of the last result released before; what is older is out of order now."""
     last: bool = False
     """Whether the sequence ends here."""
     unit: str = ""
@@ -194,21 +194,24 @@ def run_release(files: Files, release: Release) -> dict[str, Any]:
 def _write_due(files: Files, release: Release) -> dict[str, Any]:
     """Write what is due as one file in order, or only count it."""
     first = min((each.min_t for each in release.due), default=release.until)
-    arrivals, disordered = Counter[float](), 0
+    arrivals, disordered, newest = Counter[float](), 0, first
     out = OutputFile(release.root, release.final, release.compression)
     tables = in_order if release.root else _unsorted
     for table in tables(files, release.due, first, release.until):
         arrivals.update(_arrivals(table.column(ARRIVED)))
+        newest = max(newest, pc.max(table.column(TIME)).as_py())
         if release.released is not None:
             disordered += pc.sum(pc.less(table.column(TIME), release.released)).as_py() or 0
         for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches() if release.root else ():
             out.write(batch)
-    out.close(note(release.query, release.unit, list(arrivals.items()), release.buffers))
+    buffers = replace(release.buffers, held=release.buffers.held - arrivals.total())
+    out.close(note(release.query, release.unit, list(arrivals.items()), buffers))
     return {
         "results": arrivals.total(),
         "arrivals": list(arrivals.items()),
         "files": [out.report(release.query)] if out.rows else [],
         "disordered": disordered,
+        "newest": newest,
     }
 
 
@@ -231,7 +234,11 @@ def release_commit(releases: Sequence[Release], reports: Sequence[dict[str, Any]
     done = [(each.query, report) for each, report in zip(releases, reports, strict=True)]
     return {
         "kind": "release",
-        "until": {each.query: None if each.last else each.until for each in releases if each.due},
+        "until": {
+            each.query: None if each.last else report["newest"]
+            for each, report in zip(releases, reports, strict=True)
+            if each.due
+        },
         "disordered": {query: report["disordered"] for query, report in done if report["disordered"]},
         "results": {query: report["results"] for query, report in done if report["results"]},
         "delays": {query: delays_of(report["arrivals"], time.time()) for query, report in done},

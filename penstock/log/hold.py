@@ -68,9 +68,9 @@ class Hold:
     era: int = 0
     files: tuple[Held, ...] = ()
     until: int | None = None
-    """The time below which the sequence has been released; None at its beginning."""
+    """The time of the last result of the sequence; None at its beginning."""
     disordered: int = 0
-    """Results that came below that time, after all: of rows of a stream that had been left out as idle."""
+    """Results that came after a later one: of rows of a stream that had been left out as idle."""
 
     @property
     def rows(self) -> int:

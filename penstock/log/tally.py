@@ -130,12 +130,12 @@ class Delays:
         return self.seconds / self.seen if self.seen else 0.0
 
     def within(self, share: float) -> float:
-        """Give the seconds within which this share of the results came: the middle of its bucket, 0 if none came."""
+        """Give the seconds within which this share of the results came: the end of its bucket, 0 if none came."""
         passed = 0.0
         for bucket, count in self.counts.items():
             passed += count
             if passed >= share * self.seen:
-                return min(self.longest, FINEST * math.pow(STEP, bucket + 0.5))
+                return min(self.longest, FINEST * math.pow(STEP, bucket + 1))
         return 0.0
 
     def figures(self) -> dict[str, float]:

@@ -146,8 +146,8 @@ def check_value(name: str, value: str) -> None:
         check_alpha(value)
     if name == "memory":
         check_size(name, value)
-    if name in _DURATIONS:
-        check_duration(name, value)
+    if name in _DURATIONS and check_duration(name, value) == 0 and name == "idle_after":
+        raise InputError(f"idle_after {value!r} would leave every stream out: give it a length of time")
 
 
 def check_alpha(value: str | float) -> float:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine.daemon import without_a_scene
+
 LOOK = """
 from penstock.engine.daemon import load
 import gc, os, sys
@@ -20,3 +22,11 @@ print(len(os.listdir("/proc/self/task")), gc.get_freeze_count() > 100_000, "pens
 def test_what_tasks_need_is_loaded_and_frozen_and_no_thread_is_left_that_a_fork_would_lose():
     told = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["1", "True", "True"]
+
+
+def test_a_worker_that_spark_has_let_go_leaves_quietly():
+    def broken(_socket, _known):
+        raise BrokenPipeError
+
+    assert without_a_scene(broken)("socket", True) == 1
+    assert without_a_scene(lambda _socket, _known: 0)("socket", True) == 0

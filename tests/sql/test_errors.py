@@ -156,6 +156,7 @@ SCRIPTS = [
     (f"CREATE QUERY q WITH (>>alpha = 1) AS {OK}", "alpha cannot be 1: it is the share of the time"),
     (f"CREATE QUERY q WITH (>>alpha = '-0.1') AS {OK}", "alpha cannot be -0.1"),
     (f"CREATE QUERY q WITH (>>alpha = 'nan') AS {OK}", "alpha cannot be nan"),
+    (f"CREATE QUERY q WITH (>>idle_after = '0 s') AS {OK}", "idle_after '0 s' would leave every stream out"),
     (f"CREATE QUERY q WITH (>>max_lag = 'x') AS {OK}", "max_lag 'x' is not a length of time"),
     (f"CREATE QUERY q >>{OK}", "query q is written CREATE QUERY q AS SELECT"),
     ("CREATE QUERY q >>AS", "query q is empty"),
