@@ -65,7 +65,7 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
 
 
 def _option_changes(old: Query, new: Query) -> Iterator[str]:
-    """Say which options and conditions of a query would be others."""
+    """Say which options of a query would be others, and what that means for its sequence."""
     before, after = dict(old.options), dict(new.options)
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):

@@ -469,14 +469,13 @@ class Joiner(threading.Thread):
         )
 
     def _buffers(self, group: Group, targets: Iterable[Target]) -> dict[str, Buffers]:
-        """Say what waits for each query whose results go into files."""
+        """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""
         ledger = self.store.ledger
+        names = [each.query for each in targets if (each.root or each.in_table) and not each.hold]
+        if not names:
+            return {}
         waiting = waiting_rows(group, ledger, ledger.groups[group.id].cursors)
-        return {
-            each.query: Buffers(waiting, ledger.hold(each.query).rows, ledger.undelivered.get(each.query, 0))
-            for each in targets
-            if each.root or each.in_table
-        }
+        return {name: Buffers(waiting, 0, ledger.undelivered.get(name, 0)) for name in names}
 
     def publish_pending(self) -> None:
         """Bring committed output to its sinks, then forget it."""
@@ -530,10 +529,9 @@ class Joiner(threading.Thread):
 
 
 def _stretch(segment: Segment, first: int, last: int) -> Stretch:
-    """Describe a segment of which the rows between two times take part: about so many as the times are of all its."""
+    """Describe a segment of which the rows between two times take part."""
     cut = (first, last) != (segment.min_t, segment.max_t)
-    share = (last - first + 1) / (segment.max_t - segment.min_t + 1)
-    rows = max(1, round(segment.rows * share)) if cut else segment.rows
+    rows = segment.rows_between(first, last)
     return Stretch(segment.name, first, last, segment.layout, rows, segment.arrived, cut)
 
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from penstock.log.ledger import Ledger, Station, StreamState
-    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query
@@ -119,20 +118,13 @@ def waiting_rows(group: Group, ledger: Ledger, cursors: Iterable[Cursor]) -> int
         return sum(each.rows for each in segments if horizon is None or each.max_t >= horizon)
     known = set(cursors)
     return sum(
-        max(_rows_from(each, cursor.below) if each.last >= cursor[place] else 0 for cursor in known)
+        max(
+            each.rows_between(cursor.below, each.max_t) if each.last >= cursor[place] else 0
+            for cursor in known
+        )
         for place, side in enumerate(SIDES)
         for each in ledger.segments(group.log(side).id)
     )
-
-
-def _rows_from(segment: Segment, since: int) -> int:
-    """Say about how many rows of a segment are not older than a time."""
-    if segment.min_t >= since:
-        return segment.rows
-    if segment.max_t < since:
-        return 0
-    share = (segment.max_t - since + 1) / (segment.max_t - segment.min_t + 1)
-    return max(1, round(segment.rows * share))
 
 
 # --- adaptive --------------------------------------------------------------------------------------------------
@@ -209,14 +201,19 @@ class Silence:
 
     def is_idle(self, ledger: Ledger, query: Query, stream: str) -> bool:
         """Say whether a query need not wait for a stream any more."""
-        after = idle_after(query)
-        return after is not None and self.seconds(ledger, stream) >= after and stream not in self.busy()
+        return self._lasts(ledger, stream, idle_after(query))
 
     def lets_join(self, plan: Plan, ledger: Ledger, group: Group) -> bool:
-        """Say whether input of a group has waited long enough for a stream that is idle."""
-        streams = {log.stream for log in group.logs}
-        queries = plan.families[group.id].impatient
-        return any(self.is_idle(ledger, query, stream) for query in queries for stream in streams)
+        """Say whether input of a group has waited long enough for a stream that is idle: the least patient counts."""
+        known = [
+            after for each in plan.families[group.id].impatient if (after := idle_after(each)) is not None
+        ]
+        least = min(known, default=None)
+        return any(self._lasts(ledger, stream, least) for stream in {log.stream for log in group.logs})
+
+    def _lasts(self, ledger: Ledger, stream: str, after: float | None) -> bool:
+        """Say whether a stream has been silent for so many seconds; Spark is asked only if it seems so."""
+        return after is not None and self.seconds(ledger, stream) >= after and stream not in self.busy()
 
     def until_idle(self, plan: Plan, ledger: Ledger) -> float | None:
         """Give the seconds until some query may leave out the next stream; None if that will not be."""

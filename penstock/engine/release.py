@@ -231,14 +231,11 @@ def release_commit(releases: Sequence[Release], reports: Sequence[dict[str, Any]
     unit = releases[0].unit
     output = [file for report in reports for file in report["files"]]
     spooled = {each.query for each in releases if each.spooled}
+    ends = [None if each.last else report["newest"] for each, report in zip(releases, reports, strict=True)]
     done = [(each.query, report) for each, report in zip(releases, reports, strict=True)]
     return {
         "kind": "release",
-        "until": {
-            each.query: None if each.last else report["newest"]
-            for each, report in zip(releases, reports, strict=True)
-            if each.due
-        },
+        "until": {each.query: end for each, end in zip(releases, ends, strict=True) if each.due},
         "disordered": {query: report["disordered"] for query, report in done if report["disordered"]},
         "results": {query: report["results"] for query, report in done if report["results"]},
         "delays": {query: delays_of(report["arrivals"], time.time()) for query, report in done},

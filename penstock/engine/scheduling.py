@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.log.segment import Segment
     from penstock.plan.chain import Chain
     from penstock.plan.group import Group
+    from penstock.plan.prices import Prices
 
 QUANTUM = 1.0
 """Seconds that a unit of outer slices should take at most."""
@@ -101,6 +102,7 @@ class _Outlook:
 
     group: Group
     ledger: Ledger
+    prices: Prices
     rings: list[tuple[int, ...]]
     stops: tuple[Station, ...]
     """The stations, and the goal as the last of them."""
@@ -118,7 +120,7 @@ class _Outlook:
         rings = rings_of(group.chain)
         at = [numbers[state.cursors[ring[0]]] for ring in rings]
         stands = [here < there for here, there in zip(at, (len(stops) - 1, *at), strict=False)]
-        return cls(group, ledger, rings, stops, at, stands)
+        return cls(group, ledger, prices_of(ledger), rings, stops, at, stands)
 
     @property
     def state(self) -> GroupState:
@@ -143,17 +145,17 @@ class _Outlook:
         """Give the seconds that a row takes in each ring: its share of what a row takes, and the pairs it finds."""
         slices = self.group.chain.slices
         widths = [max(slices[place].ages[1] - slices[place].ages[0] for place in ring) for ring in self.rings]
-        prices, effort = prices_of(self.ledger), self.state.effort
+        prices, effort = self.prices, self.state.effort
         pairs = effort.pairs / effort.rows if effort.rows else 1.0
         whole = sum(widths)
         return [prices.row / len(widths) + prices.pair * pairs * width / whole for width in widths]
 
-    def rungs(self, costs: Sequence[float]) -> list[range]:
+    def rungs(self, costs: Sequence[float], waiting: Sequence[float]) -> list[range]:
         """Put rings together where one alone, for the rows that come to it next, costs less than a unit by itself."""
-        unit, whole = prices_of(self.ledger).unit, sum(costs)
+        unit, whole = self.prices.unit, sum(costs)
         starts, spent, rows = [0], 0.0, 0.0
         for ring, cost in enumerate(costs):
-            rows = self._waiting(ring) if self.stands[ring] else rows
+            rows = waiting[ring] or rows
             if ring and (self.stands[ring] or spent >= max(unit, whole * rows / MOST)):
                 starts.append(ring)
                 spent = 0.0
@@ -163,16 +165,17 @@ class _Outlook:
     def advance(self, policy: str, late: str) -> Advance:
         """Let the scheduler choose, and say what its choice means for slices and cursors."""
         costs = self.costs()
-        rungs = self.rungs(costs)
+        waiting = [self._waiting(ring) for ring in range(len(costs))]
+        rungs = self.rungs(costs, waiting)
         outermost = self._outermost()
         ends = [outermost[member.query.name] for member in self.group.members]
         priced = Rings(
             tuple(sum(end in rung for end in ends) for rung in rungs),
             tuple(sum(costs[ring] for ring in rung) for rung in rungs),
-            prices_of(self.ledger).unit,
+            self.prices.unit,
         )
-        waiting = [self._waiting(rung[0]) for rung in rungs]
-        step = self._at_last(outermost[late], rungs) if late else Scheduler(policy, priced).choose(waiting)
+        before = [waiting[rung[0]] for rung in rungs]
+        step = self._at_last(outermost[late], rungs) if late else Scheduler(policy, priced).choose(before)
         assert step is not None  # noqa: S101 - rows wait somewhere
         first = rungs[step.first][0]
         going = range(first, rungs[step.last - 1][-1] + 1)

@@ -77,6 +77,14 @@ class Segment:
     arrived: float = 0.0
     """When Spark handed its batch over, in seconds since the epoch; 0 for a merged one, whose pairs are all found."""
 
+    def rows_between(self, first: int, last: int) -> int:
+        """Say about how many rows have a time from first to last: as many as these times are of all its times."""
+        since, until = max(first, self.min_t), min(last, self.max_t)
+        if (since, until) == (self.min_t, self.max_t):
+            return self.rows
+        share = (until - since + 1) / (self.max_t - self.min_t + 1)
+        return max(1, round(self.rows * share)) if since <= until else 0
+
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""
         return asdict(self)

@@ -54,6 +54,14 @@ def up_to(world, one, until):
     return sorted((pair for pair in pairs if world.place(pair)[0] < until), key=world.place)
 
 
+def replay(world, taken):
+    """Let batches come again, joined in threes."""
+    for number, (stream, rows) in enumerate(taken):
+        world.ingest(stream, rows)
+        if number % 3 == 0:
+            world.turn()
+
+
 class CrashError(Exception):
     """What the tests break things with."""
 
@@ -132,10 +140,7 @@ def test_a_sequence_is_the_sorted_result_and_the_same_as_alone(one, others, late
         event("something released" if world.sequence(one) else "nothing released")
 
         alone = World(folder / "alone", in_folder([one], folder / "own"), lateness=lateness)
-        for number, (stream, rows) in enumerate(taken):
-            alone.ingest(stream, rows)
-            if number % 3 == 0:
-                alone.turn()
+        replay(alone, taken)
         alone.turn()
         (same,) = alone.plan.queries
         assert alone.sequence(same) == world.sequence(one)

@@ -28,7 +28,7 @@ from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples
-from tests.log.test_order import SHARING, Frail, up_to
+from tests.log.test_order import SHARING, Frail, replay, up_to
 from tests.log.test_schedule import ringed, split
 from tests.log.test_simulation import folders, in_folder, send_batch
 from tests.log.world import Row, World, query
@@ -136,10 +136,7 @@ def test_under_every_scheduler_and_policy_a_sequence_is_the_one_the_query_gets_a
         world.end()
         for one in ordered:
             alone = World(folder / f"alone-{one.name}", in_folder([one], folder / "own"), lateness=lateness)
-            for number, (stream, rows) in enumerate(taken):
-                alone.ingest(stream, rows)
-                if number % 3 == 0:
-                    alone.turn()
+            replay(alone, taken)
             alone.end()
             (same,) = alone.plan.queries
             assert alone.sequence(same) == world.sequence(one) == up_to(world, one, 1 << 60)

@@ -13,13 +13,11 @@ from rich.table import Table
 from penstock.lab.figures.figure import Claim, Outcome, Panel
 from penstock.lab.figures.p4_figure import (
     SETTINGS_NOTE,
-    buffers_table,
     draw,
+    policy_tables,
     responses,
     seconds,
     size,
-    switches_table,
-    times_table,
 )
 from penstock.lab.paper4 import EACH, ONE
 from penstock.lab.paper4_settings import (
@@ -72,10 +70,7 @@ def reproduce(seed: int) -> Outcome:
     """Run every cost of a step under every policy, with a processor for each stream and with one."""
     own, one = averages(EACH, seed), averages(ONE, seed)
     tables = (
-        times_table(f"average response, {EACH}", "c (ms)", NAMES, responses(own)),
-        times_table(f"average response, {ONE}", "c (ms)", NAMES, responses(one)),
-        switches_table("c (ms)", NAMES, SHARES, own["Adaptive"]),
-        buffers_table(f"rows waiting and results held, {ONE}: on average / at most", "c (ms)", NAMES, one),
+        *policy_tables("c (ms)", NAMES, SHARES, own, one),
         _few_keys(one, seed),
     )
     panels = [Panel(EACH, responses(own)), Panel(ONE, responses(one))]

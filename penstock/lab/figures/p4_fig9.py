@@ -12,12 +12,10 @@ from penstock.lab.figures.figure import Claim, Outcome, Panel
 from penstock.lab.figures.p4_fig7 import switched, worst
 from penstock.lab.figures.p4_figure import (
     SETTINGS_NOTE,
-    buffers_table,
     draw,
+    policy_tables,
     responses,
     seconds,
-    switches_table,
-    times_table,
 )
 from penstock.lab.paper4 import EACH, ONE
 from penstock.lab.paper4_settings import SLOWS, Setting, by_policy, measure
@@ -42,14 +40,7 @@ def averages(who: str, seed: int) -> dict[str, list[Measured]]:
 def reproduce(seed: int) -> Outcome:
     """Run every rate under every policy, with a processor for each stream and with one."""
     own, one = averages(EACH, seed), averages(ONE, seed)
-    tables = (
-        times_table(f"average response, {EACH}", "λ1 (rows/s)", NAMES, responses(own)),
-        times_table(f"average response, {ONE}", "λ1 (rows/s)", NAMES, responses(one)),
-        switches_table("λ1 (rows/s)", NAMES, SHARES, own["Adaptive"]),
-        buffers_table(
-            f"rows waiting and results held, {ONE}: on average / at most", "λ1 (rows/s)", NAMES, one
-        ),
-    )
+    tables = policy_tables("λ1 (rows/s)", NAMES, SHARES, own, one)
     panels = [Panel(EACH, responses(own)), Panel(ONE, responses(one))]
     picture = draw(panels, SLOWS, "λ1 (rows/s)", ["response time (s)"] * 2)
     earlier = [measure(each, "Adaptive", EACH, seed, SMALL_ALPHA) for each in SETTINGS]

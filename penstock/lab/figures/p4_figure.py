@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Picture
 from rich.table import Table
 
 from penstock.lab.figures.figure import finish_axes, plot_series, series_table
-from penstock.lab.paper4 import EACH, OBSERVATIONS
+from penstock.lab.paper4 import EACH, OBSERVATIONS, ONE
 from penstock.lab.paper4_settings import ALPHA, KEYS, REPEATS, WINDOW
 
 if TYPE_CHECKING:
@@ -95,6 +95,22 @@ def switches_table(
         why = ("", "") if each.first is None else (f"{each.first.at:.0f} s", each.first.switch.reason)
         table.add_row(name, f"{share:.2g}", f"{each.switches:.1f}", f"{100 * each.holding:.0f} %", *why)
     return table
+
+
+def policy_tables(
+    first: str,
+    rows: Sequence[str],
+    shares: Sequence[float],
+    own: Mapping[str, Sequence[Measured]],
+    one: Mapping[str, Sequence[Measured]],
+) -> tuple[Table, ...]:
+    """Lay out what the policies gave: times with a processor for each stream and with one, switches, and buffers."""
+    return (
+        times_table(f"average response, {EACH}", first, rows, responses(own)),
+        times_table(f"average response, {ONE}", first, rows, responses(one)),
+        switches_table(first, rows, shares, own["Adaptive"]),
+        buffers_table(f"rows waiting and results held, {ONE}: on average / at most", first, rows, one),
+    )
 
 
 def draw(panels: Sequence[Panel], x: Sequence[float], x_name: str, y_names: Sequence[str]) -> Picture:
