@@ -163,7 +163,8 @@ def _first_missing(place: Path) -> Path | None:
 
 
 def _is_empty_state(place: Path) -> bool:
-    """Say whether there is nothing in a state but its lock and an empty journal."""
+    """Say whether there is nothing in a state but its lock, its identity and an empty journal."""
     return place.is_dir() and all(
-        each.name == "lock" or (each.is_dir() and not any(each.iterdir())) for each in place.iterdir()
+        each.name in {"lock", "identity"} or (each.is_dir() and not any(each.iterdir()))
+        for each in place.iterdir()
     )

@@ -36,7 +36,8 @@ from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session, use_plain_files
-from penstock.engine.sinks import check_empty, check_sinks, clear_staging, ordered_folder, sink_root
+from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
+from penstock.engine.sinks import clear_staging, ordered_folder, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
@@ -45,6 +46,7 @@ from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.log.files import LocalFiles
+from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.show import plan_text, serving
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
@@ -96,6 +98,7 @@ class Engine:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """Own a state directory; Spark is the given session, or an embedded one when first needed."""
+        refuse_one_process(absolute(os.fspath(state)), "a state")
         self._store = Store(os.fspath(state))
         self._spark = spark
         self._workload = Workload(settings=dict(settings or {}), spark=lambda: self.spark)
@@ -208,9 +211,7 @@ class Engine:
         kernels.start()
         sources, empty = self._check(plan)
         kernels.join()
-        self._get_in_step(plan)
-        plan = take_up(self._store, self.spark, plan)
-        self._plan = plan
+        plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
         joiner.watchers = self._watchers
@@ -300,14 +301,25 @@ class Engine:
             plan = self._workload.plan(self._store.ledger)
             refuse_move(plan, self._store.ledger)
             sources, empty = self._check(plan)
-            write_empty_results(plan, empty)
-            self._get_in_step(plan)
-            plan = self._plan = joiner.plan = take_up(self._store, self.spark, plan)
+            plan = self._plan = joiner.plan = self._take_up(plan)
             joiner.scheduler = scheduler_of(self._workload.settings)
             self._chooser.budget = self._workload.budget
             for ingester in self._ingesters:
                 ingester.follow(plan)
+        write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
+
+    def _take_up(self, plan: Plan) -> Plan:
+        """Make the sinks of a plan this state's own, and the plan true; or neither."""
+        version = self._store.ledger.version
+        claims = claim_sinks(plan.queries, self._store.files, self._store.identity)
+        try:
+            self._get_in_step(plan)
+            return take_up(self._store, self.spark, plan)
+        except BaseException:
+            if self._store.ledger.version == version:
+                undo_claims(claims)
+            raise
 
     def _reconsider(self, plan: Plan) -> Plan:
         """Cut chains elsewhere if what was measured says so; called by the joiner, between two units.
@@ -347,11 +359,8 @@ class Engine:
 
         Give the sources by stream, and the empty result of every query.
         """
-        check_sinks(plan.queries)
-        ledger = self._store.ledger
-        before = standing_plan(ledger)
-        known = {query.name for query in before.queries} if before else set()
-        check_empty(query for query in plan.queries if query.name not in known)
+        check_paths(plan, self._store.files)
+        check_directories(plan.queries, standing_plan(self._store.ledger))
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
         empty: dict[str, DataFrame] = {}

@@ -27,10 +27,11 @@ from penstock.engine.sources import (
     ROW_TIME,
     arrow_time_type,
     ingest_columns_of,
-    source_files,
+    source_path,
     with_ingest_columns,
 )
 from penstock.errors import RunError
+from penstock.log.locations import files_below
 from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class Ingester:
         """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""
         if self.stream.format.lower() != "parquet" or not any(part["nulls"] for part in parts):
             return
-        for name in source_files(self.stream) - self._checked:
+        for name in files_below(source_path(self.stream)) - self._checked:
             self._check_columns(name)
             self._checked.add(name)
 
