@@ -70,7 +70,7 @@ class State:
 
     def query(self, name: str) -> Query:
         """Find a query, whatever the case of its name."""
-        return self.plan.find(name)[2].query
+        return self.plan.query(name)
 
     def count(self, name: str) -> int:
         """Count a query's committed results."""

@@ -38,7 +38,7 @@ _EMPTY = "part-00000000-schema.parquet"
 
 def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
     """Read a query's committed results from its sink, in order if it asks for that."""
-    query = plan.find(name)[2].query
+    query = plan.query(name)
     if query.sink.kind == "parquet":
         rows = spark.read.parquet(literal(query.sink.option("path")))
         return in_order(placed(rows)) if query.ordered else rows
@@ -57,11 +57,11 @@ def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, 
         if query.name in table["members"] and table["version"] >= born
     ]
     released = _read_released(spark, files, query.name, born)
-    if not (released or query.ordered):
+    if tables and not (released or query.ordered):
         return _together(rows for _, rows in tables)
-    nothing = unplaced(_empty(spark, plan, query.name))
     eras = [unplaced(rows, version) for version, rows in tables] + released
-    return in_order(_together([nothing, *eras]))
+    nothing = [unplaced(_empty(spark, plan, query.name))] if any(plan.places(name)) or not eras else []
+    return in_order(_together([*nothing, *eras]))
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:

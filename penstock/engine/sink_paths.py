@@ -101,7 +101,7 @@ def _writers(stream: Stream, paths: dict[str, str]) -> list[str]:
 
 def check_directories(queries: Iterable[Query], before: Plan | None) -> None:
     """Refuse, for queries that did not write there before, a path that cannot be a directory of results or is one."""
-    standing = file_sinks(before.queries) if before else {}
+    standing = file_sinks([*before.queries, *(each.query for each in before.stopped)]) if before else {}
     for name, path in file_sinks(queries).items():
         if name in standing and directory_of(standing[name]) == directory_of(path):
             continue

@@ -116,6 +116,11 @@ def _ingest_columns(stream: Stream, logs: tuple[LogPlan, ...]) -> dict[str, str]
     return added
 
 
+def ingest_names(stream: Stream, logs: tuple[LogPlan, ...]) -> list[str]:
+    """Name the columns that are made for ingest."""
+    return list(_ingest_columns(stream, logs))
+
+
 def time_expression(stream: Stream) -> str:
     """Turn the time column into microseconds since the epoch.
 

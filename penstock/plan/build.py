@@ -29,6 +29,19 @@ Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """What a log stores: its columns and its predicates."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A query that could not be evaluated and is not run any more: what it was, why, and when that was found."""
+
+    query: Query
+    reason: str
+    at: str
+
+    def __str__(self) -> str:
+        """Say what became of it."""
+        return f"query {self.query.name} failed at {self.at}: {self.reason}"
+
+
 @dataclass(frozen=True)
 class Family:
     """Groups that join the same two logs in the same way: they divide the rows among themselves."""
@@ -61,6 +74,8 @@ class Plan:
     queries: tuple[Query, ...]
     """Every query once, in the order in which they were registered."""
     strategy: str = "mem-opt"
+    stopped: tuple[Stopped, ...] = ()
+    """Queries that are registered and have failed: they have no part in anything, but their results are there."""
 
     def __post_init__(self) -> None:
         """Refuse a plan whose groups read a log that is not kept."""
@@ -120,8 +135,21 @@ class Plan:
         """Find a query's first group, for most strategies the only one, and its number there."""
         for found in self.places(query):
             return found
-        known = (each.name for each in self.queries)
-        raise InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
+        for each in self.stopped:
+            if each.query.name.lower() == query.lower():
+                raise InputError(f"query {each.query.name} has failed and is not run any more: {each.reason}")
+        raise self._no_such(query)
+
+    def query(self, name: str) -> Query:
+        """Find a query by its name, also one that was stopped."""
+        for query in (*self.queries, *(each.query for each in self.stopped)):
+            if query.name.lower() == name.lower():
+                return query
+        raise self._no_such(name)
+
+    def _no_such(self, query: str) -> InputError:
+        known = [each.name for each in self.queries] + [each.query.name for each in self.stopped]
+        return InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
 
 
 def build_plan(
@@ -131,6 +159,7 @@ def build_plan(
     *,
     strategy: str = "mem-opt",
     cuts: Mapping[str, Iterable[int]] | None = None,
+    stopped: Iterable[Stopped] = (),
 ) -> Plan:
     """Share what can be shared among the queries.
 
@@ -154,7 +183,7 @@ def build_plan(
     )
     used = {log.stream for log in logs.values()}
     read = tuple(stream for stream in declared.values() if stream.name in used)
-    return Plan(read, tuple(logs.values()), groups, everyone, strategy)
+    return Plan(read, tuple(logs.values()), groups, everyone, strategy, tuple(stopped))
 
 
 def _shares(queries: Iterable[Query], strategy: str) -> list[tuple[Signature, Share]]:
