@@ -29,6 +29,7 @@ from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.codec import stopped_from_json, stopped_to_json, workload_from_json, workload_to_json
 from penstock.plan.group import Group, subgroup
+from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, SIDES
 
@@ -182,8 +183,16 @@ def current_plan(ledger: Ledger) -> Plan:
         streams, queries, _stored(ledger), strategy=strategy, cuts=cuts, stopped=stopped_queries(ledger)
     )
     return replace(
-        plan, groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups)
+        plan,
+        groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups),
+        spark_settings=made_under(ledger) or plan.spark_settings,
     )
+
+
+def made_under(ledger: Ledger) -> SparkSettings | None:
+    """Give the settings of Spark that a state was made under; None if nobody noted them."""
+    settings = ledger.plan.get("spark_settings")
+    return None if settings is None else SparkSettings.of(settings)
 
 
 def stopped_queries(ledger: Ledger) -> tuple[Stopped, ...]:
@@ -268,6 +277,7 @@ def plan_commit(
             "strategy": plan.strategy,
             "cuts": {group: list(cuts) for group, cuts in plan.cuts.items()},
             "stopped": stopped_to_json(plan.stopped),
+            "spark_settings": plan.spark_settings.as_options(),
         },
         "logs": [log.id for log in plan.logs],
         "rolls": {stream: _after(stream, ledger) for stream in plan.counted},

@@ -16,6 +16,7 @@ import logging
 import os
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from penstock.engine.change import (
     find_change,
     is_in_step,
     losses,
+    made_under,
     next_plan,
     standing_plan,
 )
@@ -37,7 +39,7 @@ from penstock.engine.ordering import Silence
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
-from penstock.engine.session import embedded_session, use_plain_files
+from penstock.engine.session import embedded_session, settings_of, use_plain_files
 from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
 from penstock.engine.sinks import clear_staging, ordered_folder, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
@@ -51,6 +53,7 @@ from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.build import Stopped
 from penstock.plan.show import plan_text, serving
+from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 
@@ -218,6 +221,9 @@ class Engine:
             before = standing_plan(ledger)
             lost = losses(find_change(before, plan), before, plan, ledger)
             refuse_loss(lost, self._store.files.root)
+        made = made_under(self._store.ledger)
+        if made is not None:
+            refuse_other(made, settings_of(self.spark), self._store.files.root)
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
@@ -328,7 +334,7 @@ class Engine:
         claims = claim_sinks(plan.queries, self._store.files, self._store.identity)
         try:
             self._get_in_step(plan)
-            return take_up(self._store, self.spark, plan)
+            return take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
         except BaseException:
             if self._store.ledger.version == version:
                 undo_claims(claims)

@@ -6,6 +6,7 @@ Called while no unit and no batch is on its way, so the ledger does not move und
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
@@ -46,9 +47,11 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
     streams = {each.name: each for each in plan.streams}
+    settings = plan.spark_settings
     plan = next_plan(
         streams, plan.queries, then, strategy=plan.strategy, cuts=plan.cuts, stopped=plan.stopped
     )
+    plan = replace(plan, spark_settings=settings)
     release = _last_release(store, spark, before, change)
     store.commit(plan_commit(plan, before, change, ledger, upgrades, release=release))
     for name in ledger.files() - store.ledger.files():

@@ -7,13 +7,14 @@ In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.group import Group, Member, group_id, plan_group
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
+from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
 from penstock.sql.query import SIDES
 
@@ -76,6 +77,8 @@ class Plan:
     strategy: str = "mem-opt"
     stopped: tuple[Stopped, ...] = ()
     """Queries that are registered and have failed: they have no part in anything, but their results are there."""
+    spark_settings: SparkSettings = field(default_factory=SparkSettings)
+    """The settings of Spark under which its expressions are evaluated."""
 
     def __post_init__(self) -> None:
         """Refuse a plan whose groups read a log that is not kept."""
