@@ -33,6 +33,7 @@ from penstock.engine.sources import (
 )
 from penstock.errors import PenstockError, RunError
 from penstock.log.locations import files_below
+from penstock.log.names import folder_of
 from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Ingester:
         self.batch = threading.Lock()
         """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
         self._committed = committed
+        self._checkpoint = folder_of(store.files, "checkpoint", stream.name)
         self._source = source
         self._tasks = source.sparkSession.sparkContext.defaultParallelism
         self._time_type = arrow_time_type(stream, source.sparkSession)
@@ -121,7 +123,7 @@ class Ingester:
         """Start reading the source: all that is there now, or until stopped."""
         writer = (
             self._source.writeStream.queryName(f"penstock-{self.stream.name}")
-            .option("checkpointLocation", self.store.files.path(f"checkpoint/{self.stream.name.lower()}"))
+            .option("checkpointLocation", self.store.files.path(self._checkpoint))
             .foreachBatch(self._take)
         )
         self.query = (writer.trigger(availableNow=True) if once else writer).start()
@@ -256,7 +258,8 @@ class Ingester:
         if before.watermark is not None:
             late |= F.col(ROW_TIME) < before.watermark
         columns = [F.col(f"`{column.name}`") for column in self.stream.columns]
-        place = self.store.files.path(f"late/{self.stream.name.lower()}/batch={before.batches}")
+        folder = folder_of(self.store.files, "late", self.stream.name)
+        place = self.store.files.path(f"{folder}/batch={before.batches}")
         rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
 
     def _check_files(self, parts: list[dict[str, Any]]) -> None:

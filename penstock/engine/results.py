@@ -15,11 +15,11 @@ from penstock.engine.pairs import output_columns, view, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
 from penstock.engine.shape import pair_schema
-from penstock.engine.sinks import ordered_folder
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
 from penstock.log.files import open_files
 from penstock.log.locations import literal
+from penstock.log.names import folder_of
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _together(parts: Iterable[DataFrame]) -> DataFrame:
 
 def _read_released(spark: SparkSession, files: Files, query: str, born: int) -> list[DataFrame]:
     """Read the results that the state keeps in order, definition by definition, with the place of each row."""
-    folder = ordered_folder(query)
+    folder = folder_of(files, "ordered", query)
     eras = {int(each[1:]): f"{folder}/{each}" for each in files.list(folder) if each.startswith("v")}
     return [placed(spark.read.parquet(files.to_read(eras[era])), era) for era in sorted(eras) if era >= born]
 
@@ -103,7 +103,7 @@ def _read_table(
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
     """Read the rows of a stream that came too late, or had no event time."""
-    place = f"late/{stream.name.lower()}"
+    place = folder_of(files, "late", stream.name)
     if not files.list(place):
         return empty_rows(spark, stream)
     names = [f"`{column.name}`" for column in stream.columns]

@@ -28,6 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.log.names import safe_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -80,7 +82,7 @@ class Hold:
 
 def hold_folder(query: str) -> str:
     """Say where the hold files of a query are."""
-    return f"hold/{query.lower()}"
+    return f"hold/{safe_name(query)}"
 
 
 def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.segment import TIME, Segment
+from penstock.plan.stored import LONGEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ def roll_folder(stream: str) -> str:
     >>> roll_folder("Temperature")
     'roll-temperature-38d2a5bb'
     """
-    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")[: LONGEST_NAME - 14]
     return f"roll-{slug}-{crc32(stream.encode()):08x}"
 
 

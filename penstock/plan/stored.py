@@ -33,6 +33,9 @@ WHOLE_TYPES = frozenset(
 )
 """Types of which one value fits in 64 bits, so that its hash can be one to one."""
 
+LONGEST_NAME = 255
+"""Bytes that filesystems take as the name of a directory: the readable part of an id is cut to fit."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyPart:
@@ -129,7 +132,7 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "", *, counted: b
     text += ":rows" if counted else ""
     names = "_".join(part.expression for part in key) or "time"
     words = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
-    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")[: LONGEST_NAME - 34]
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
 
 
