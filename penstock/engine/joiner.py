@@ -505,7 +505,7 @@ class Joiner(threading.Thread):
         """Bring committed output to its sinks, then forget it."""
         pending = self.store.ledger.pending
         for publication in pending:
-            publish(publication)
+            publish(publication, self.store.files)
             if publication.query:
                 self._hand_over(publication)
         if pending:

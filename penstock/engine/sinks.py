@@ -18,13 +18,16 @@ sink as files whose names ascend, a table as such files of its own in the state,
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.errors import RunError
 from penstock.log.files import open_files
 from penstock.log.ledger import Move, Publication
 from penstock.log.locations import absolute
+from penstock.log.names import folder_of, safe_name
 from penstock.sql.query import Sink
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query
 
     Handler = Callable[[DataFrame, str], object]
+
+_log = logging.getLogger(__name__)
 
 SPOOLED = frozenset({"console", "callback"})
 """Sinks that get their results as a DataFrame after the commit."""
@@ -86,21 +91,38 @@ def sink_root(query: Query, files: Files) -> str:
     if query.sink.kind == "parquet":
         return query.sink.option("path")
     if query.sink.kind in SPOOLED:
-        return files.path(f"spool/{query.name.lower()}")
+        return files.path(f"spool/{safe_name(query.name)}")
     if query.sink.kind == "table" and query.ordered:
-        return files.path(ordered_folder(query.name))
+        return files.path(folder_of(files, "ordered", query.name))
     return ""
 
 
-def ordered_folder(query: str) -> str:
-    """Say where the state keeps the results of a query with the table sink that wants them in order."""
-    return f"ordered/{query.lower()}"
-
-
-def publish(publication: Publication) -> None:
+def publish(publication: Publication, state: Files) -> None:
     """Move committed files into place; doing it again changes nothing."""
     for move in publication.moves:
-        open_files(move.root).move(move.staged, move.final)
+        try:
+            open_files(move.root).move(move.staged, move.final)
+        except FileNotFoundError:
+            _pass_over(publication, move, state)
+
+
+def _pass_over(publication: Publication, move: Move, state: Files) -> None:
+    """Take a file that is neither staged nor in place as moved before, and removed since by who reads the sink.
+
+    Only a sink's own directory is anybody's to remove files from; in the state it is a loss.
+    """
+    sink = open_files(move.root)
+    path = sink.path(move.final)
+    if publication.query or path.startswith(f"{state.root}/") or not sink.exists(""):
+        raise RunError(
+            f"file {path} of unit {publication.unit} is committed, and neither there nor staged: restore it from a "
+            f"copy, or run `penstock repair --state {state.root}`"
+        )
+    _log.warning(
+        "%s of unit %s is not there: taken as delivered, and removed since by who reads it",
+        path,
+        publication.unit,
+    )
 
 
 def let_go(publication: Publication) -> None:

@@ -116,6 +116,10 @@ class Files(ABC):
         """Return the file's size in bytes, or raise FileNotFoundError."""
 
     @abstractmethod
+    def find(self, name: str) -> list[str]:
+        """Return the names of all files below the directory, however deep, sorted."""
+
+    @abstractmethod
     def list(self, name: str) -> list[str]:
         """Return the names directly in the directory, sorted; none when there is no such directory."""
 
@@ -199,6 +203,16 @@ class LocalFiles(Files):
         """Ask the inode."""
         return os.stat(self._at(name)).st_size
 
+    def find(self, name: str) -> list[str]:
+        """Walk the tree, passing over temporary files."""
+        top = self._at(name)
+        return sorted(
+            "/".join(part for part in (name, os.path.relpath(folder, top), each) if part not in {"", "."})
+            for folder, _, names in os.walk(top)
+            for each in names
+            if not _is_temporary(each)
+        )
+
     def list(self, name: str) -> list[str]:
         """List the directory, without the temporary files that a killed process left behind."""
         try:
@@ -213,7 +227,8 @@ class LocalFiles(Files):
     def move(self, source: str, target: str) -> None:
         """Rename; a directory already published and not empty is an error, never merged into."""
         origin, goal = self._at(source), self._at(target)
-        self._make_dirs(os.path.dirname(goal))
+        if os.path.lexists(origin):  # else nothing is made for it
+            self._make_dirs(os.path.dirname(goal))
         try:
             os.replace(origin, goal)
         except FileNotFoundError:
@@ -388,6 +403,15 @@ class FsspecFiles(Files):
         fs, path = self._locate(name, fresh=True)
         return int(fs.info(path)["size"])
 
+    def find(self, name: str) -> list[str]:
+        """List all below the prefix, passing over temporary files."""
+        fs, path = self._locate(name, fresh=True)
+        with self._guard():
+            below = [each.removeprefix(path).strip("/") for each in fs.find(path)]
+        return sorted(
+            f"{name}/{each}".strip("/") for each in below if not _is_temporary(each.rpartition("/")[2])
+        )
+
     def list(self, name: str) -> list[str]:
         """List below the prefix, without a directory's own marker object and without temporary files."""
         fs, path = self._locate(name, fresh=True)
@@ -485,6 +509,11 @@ class Lock:
         """Hold the open, locked file; None where the filesystem cannot lock."""
         self._descriptor = descriptor
         _HELD.add(self)
+
+    @property
+    def excludes(self) -> bool:
+        """Say whether nobody else can hold it: not where the filesystem cannot lock."""
+        return self._descriptor is not None
 
     def release(self) -> None:
         """Let the next engine in.  Releasing twice is harmless."""

@@ -49,6 +49,14 @@ def test_what_was_put_is_read_listed_and_measured(files: Files) -> None:
     assert files.exists("a/b/two")
 
 
+def test_all_files_below_a_directory_are_found_however_deep(files: Files) -> None:
+    for name in ("a/b/two", "a/one", "c"):
+        files.put(name, b"")
+    assert files.find("a") == ["a/b/two", "a/one"]
+    assert files.find("") == ["a/b/two", "a/one", "c"]
+    assert files.find("x") == []
+
+
 def test_what_is_not_there_is_said_to_be_missing(files: Files) -> None:
     assert not files.exists("x")
     assert files.list("x") == []
