@@ -249,7 +249,7 @@ def drop(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
     state: State,
 ) -> None:
-    """Let a query of a running engine go; its results stay where they are."""
+    """Let a query of a running engine go; says what becomes of its results."""
     from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
     from penstock.engine.requests import ask  # noqa: PLC0415
 

@@ -41,11 +41,11 @@ from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session, settings_of, use_plain_files
 from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
-from penstock.engine.sinks import clear_staging, ordered_folder, sink_root
+from penstock.engine.sinks import clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
-from penstock.engine.takeup import refuse_loss, refuse_move, take_up
+from penstock.engine.takeup import farewells, refuse_loss, refuse_move, take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
@@ -122,6 +122,8 @@ class Engine:
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
         self._chooser = Chooser()
+        self._farewells: dict[str, str] = {}
+        """What has become of the results of queries that were dropped."""
         self._registering = threading.RLock()
         self._once = False
         self._closed = False
@@ -160,7 +162,10 @@ class Engine:
             return self._workload.add_script(text)
 
     def drop(self, name: str) -> None:
-        """Let a query go, also while running; its results stay where they are."""
+        """Let a query go, also while running.
+
+        Results that were delivered stay where they are; those in the state's table cannot be read any more.
+        """
         with self._registration():
             self._workload.drop_query(name)
 
@@ -257,7 +262,7 @@ class Engine:
             return "\n".join(self.answers(script, changes=True)) or "nothing to add"
         if request.get("do") == "drop":
             self.drop(request["query"])
-            return f"dropped {request['query']}; its results stay where they are"
+            return self._dropped(request["query"])
         raise InputError(f"the engine cannot {request.get('do')!r}: it can add and drop")
 
     def answers(self, script: Script, *, changes: bool = False) -> Iterator[str]:
@@ -273,9 +278,13 @@ class Engine:
                 case CreateQuery(query) if changes and find_name(query.name, self._workload.queries):
                     yield f"added {query.name}: {self._completeness(query.name)}"
                 case DropQuery(name) if changes:
-                    yield f"dropped {name}; its results stay where they are"
+                    yield self._dropped(name)
                 case AlterQuery(name) if changes:
                     yield f"altered {name}: {self._completeness(name)}"
+
+    def _dropped(self, name: str) -> str:
+        """Say what has become of the results of a query that was dropped while running."""
+        return f"dropped {name}; {self._farewells.get(name.lower(), 'it had no results')}"
 
     def _completeness(self, name: str) -> str:
         """Say in words from when on a query is complete."""
@@ -334,11 +343,14 @@ class Engine:
         claims = claim_sinks(plan.queries, self._store.files, self._store.identity)
         try:
             self._get_in_step(plan)
-            return take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
+            gone = farewells(self._store.ledger, plan)
+            plan = take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
         except BaseException:
             if self._store.ledger.version == version:
                 undo_claims(claims)
             raise
+        self._farewells |= gone
+        return plan
 
     def _stop_queries(self, failures: Mapping[str, str]) -> Plan:
         """Go on without queries that cannot be evaluated; called by whoever found out, holding no lock of a batch."""
@@ -450,7 +462,7 @@ class Engine:
         """List the directories that tasks write output to."""
         files = self._store.files
         own = {root for query in plan.queries if (root := sink_root(query, files))}
-        own |= {files.path(ordered_folder(name)) for name in files.list("ordered")}
+        own |= {files.path(f"ordered/{name}") for name in files.list("ordered")}
         tables = [
             files.path(f"table/{group}/{each['directory']}")
             for group, known in self._store.ledger.tables.items()

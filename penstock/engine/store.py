@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from penstock.engine.requests import refuse_waiting
 from penstock.log import ledger as books
 from penstock.log.files import open_files
 from penstock.log.journal import Journal, read_only
@@ -43,6 +44,8 @@ class Store:
                 self.files, books.fold, books.Ledger(), dump=books.dump, load=_load
             )
             self.journal.recover()
+            self._claim()
+            refuse_waiting(self.files)
             self._remove_leftovers()
         except BaseException:
             self._lock.release()
@@ -68,22 +71,20 @@ class Store:
         """Give up ownership."""
         self._lock.release()
 
+    def _claim(self) -> None:
+        """Where there is no lock (object stores), shut out an engine that still runs, before anything is touched.
+
+        Its next commit finds the number taken; so it cannot commit a file that is removed from here on.
+        """
+        if not self._lock.excludes:
+            self.commit({"kind": "opened"})
+
     def _remove_leftovers(self) -> None:
         """Delete segments and hold files that no commit names: written by tasks whose commit never came."""
         known = self.ledger.files()
-        stray = [
-            name
-            for kind in ("log", "hold")
-            for folder in self.files.list(kind)
-            for file in self.files.list(f"{kind}/{folder}")
-            if (name := f"{kind}/{folder}/{file}") not in known
-        ]
-        if stray:
-            # Where there is no lock (object stores), this commit fences an engine that is still running, so that it
-            # cannot commit one of the files deleted next.
-            self.commit({"kind": "opened"})
-        for name in stray:
-            self.files.delete(name)
+        for name in (name for kind in ("log", "hold") for name in self.files.find(kind)):
+            if name not in known:
+                self.files.delete(name)
 
 
 def _load(snapshot: JSON) -> Ledger:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
+    from penstock.sql.query import Query
 
 
 def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Plan:
@@ -75,6 +76,24 @@ def refuse_move(plan: Plan, ledger: Ledger) -> None:
             f"strategy cannot become {plan.strategy} while the engine runs: {', '.join(moved)} would go over to other "
             "state and miss pairs. Stop the engine, set it in the script, and start with --accept-loss"
         )
+
+
+def farewells(ledger: Ledger, plan: Plan) -> dict[str, str]:
+    """Say what becomes of the results of each query that a plan does without, by its name in lower case."""
+    before = standing_plan(ledger)
+    dropped = find_change(before, plan).dropped if before else ()
+    return {name.lower(): _farewell(before.find(name)[2].query, ledger) for name in dropped if before}
+
+
+def _farewell(query: Query, ledger: Ledger) -> str:
+    """Say what becomes of a query's results when it goes."""
+    count, held = ledger.query(query.name).results, ledger.hold(query.name).rows
+    said = f"its {count:,} results stay where they are"
+    if query.sink.kind == "table":
+        said = f"its {count:,} results were in the state's table and cannot be read any more"
+    elif query.sink.kind != "parquet":
+        said = f"its {count:,} results were handed over, and none is kept"
+    return f"{said}; {held:,} that were held until it was their turn are not delivered" if held else said
 
 
 def _change(store: Store, before: Plan | None, plan: Plan, why: str) -> Change:
