@@ -27,7 +27,13 @@ from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
 from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
 from penstock.plan.build import Plan, build_plan
-from penstock.plan.codec import stopped_from_json, stopped_to_json, workload_from_json, workload_to_json
+from penstock.plan.codec import (
+    stopped_from_json,
+    stopped_to_json,
+    stream_from_json,
+    workload_from_json,
+    workload_to_json,
+)
 from penstock.plan.group import Group, subgroup
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import retention
@@ -178,6 +184,7 @@ def next_plan(
 def current_plan(ledger: Ledger) -> Plan:
     """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
     streams, queries = workload_from_json(ledger.plan)
+    streams |= {name: stream_from_json(ledger.declared[name]) for name in streams}
     strategy, cuts = ledger.plan.get("strategy", "mem-opt"), ledger.plan.get("cuts")
     plan = build_plan(
         streams, queries, _stored(ledger), strategy=strategy, cuts=cuts, stopped=stopped_queries(ledger)

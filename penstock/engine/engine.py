@@ -45,7 +45,7 @@ from penstock.engine.sinks import clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
-from penstock.engine.takeup import farewells, refuse_loss, refuse_move, take_up
+from penstock.engine.takeup import farewells, refuse_loss, refuse_move, refuse_other_streams, take_up
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
@@ -206,7 +206,8 @@ class Engine:
             return self._plan
         ledger = self._store.ledger
         if not self._workload.queries and ledger.plan:
-            return current_plan(ledger)
+            known, mine = current_plan(ledger), self._workload.streams
+            return replace(known, streams=tuple(mine.get(each.name, each) for each in known.streams))
         return self._workload.plan(ledger)
 
     # ------------------------------------------------------------------ running
@@ -245,7 +246,7 @@ class Engine:
         joiner.scheduler = scheduler_of(self._workload.settings)
         joiner.publish_pending()
         clear_staging(self._roots(plan))
-        self._store.files.delete_tree("spool")  # all of it was handed over
+        self._store.clear("spool")  # all of it was handed over
         write_empty_results(plan, empty)
         joiner.start()
         self._joiner = joiner
@@ -444,6 +445,7 @@ class Engine:
 
         Give the sources by stream, and the empty result of every query.
         """
+        refuse_other_streams(plan, self._store.ledger, self._store.files.root)
         check_paths(plan, self._store.files)
         check_directories(plan.queries, standing_plan(self._store.ledger))
         for stream in plan.streams:

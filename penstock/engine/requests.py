@@ -88,7 +88,7 @@ def _reply(files: Files, name: str, answer: Request) -> None:
 
 def ask(url: str, request: Request, *, patience: float = 120.0) -> str:
     """Ask the engine that runs on a state, and give its answer; raise what it says is wrong."""
-    files = open_files(url)
+    files = open_files(url, private=True)
     name = f"{uuid.uuid4().hex}.json"
     files.put_if_absent(f"requests/{name}", json.dumps(request).encode())
     until = time.monotonic() + patience

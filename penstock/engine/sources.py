@@ -20,6 +20,7 @@ from penstock.engine.complaints import short_message
 from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
+from penstock.sql.source_options import redacted
 from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
 
 def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     """Open a declared stream's Spark source; a wrong option is the user's to mend."""
+    _refuse_incomplete(stream)
     path = source_path(stream)
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
@@ -60,6 +62,19 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     except Exception as error:
         raise InputError(f"stream {stream.name}: {short_message(error)}") from error
     return _with_declared_columns(source, stream)
+
+
+def _refuse_incomplete(stream: Stream) -> None:
+    """Refuse a stream that is known by its state alone, where the state does not keep all that it takes to read it."""
+    if not stream.format:
+        raise InputError(
+            f"stream {stream.name} was given as a DataFrame, which a state does not keep: register it again"
+        )
+    if missing := redacted(stream.options):
+        raise InputError(
+            f"option {missing[0]} of stream {stream.name} is secret, and a state keeps no secrets: declare the stream "
+            f"again with its options ({', '.join(missing)})"
+        )
 
 
 def source_path(stream: Stream) -> str:

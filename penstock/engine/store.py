@@ -32,12 +32,17 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Json, Ledger
 
 
+KINDS = ("journal", "log", "checkpoint", "late", "table", "hold", "ordered", "spool", "requests", "answers")
+"""The directories of a state.  They are made before anybody else makes them, Spark for one, so that their content is
+their owner's alone, whoever may enter the state's own directory."""
+
+
 class Store:
     """A state directory, owned."""
 
     def __init__(self, url: str) -> None:
         """Take ownership and read the journal; refuse if another engine has it."""
-        self.files: Files = open_files(url)
+        self.files: Files = open_files(url, private=True)
         self._lock = self.files.lock("lock")
         try:
             self.journal: Journal[Ledger] = Journal(
@@ -45,6 +50,8 @@ class Store:
             )
             self.journal.recover()
             self._claim()
+            for kind in KINDS:
+                self.files.make_private(kind)
             refuse_waiting(self.files)
             self._remove_leftovers()
         except BaseException:
@@ -66,6 +73,11 @@ class Store:
     def commit(self, commit: Json) -> None:
         """Make something true."""
         self.journal.commit(commit)
+
+    def clear(self, kind: str) -> None:
+        """Empty one of the directories."""
+        for name in self.files.list(kind):
+            self.files.delete_tree(f"{kind}/{name}")
 
     def close(self) -> None:
         """Give up ownership."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
-    Change,
     find_change,
     new_layouts,
     next_plan,
@@ -23,28 +22,30 @@ from penstock.engine.release import last_releases, release_commit
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
+from penstock.plan.codec import stream_from_json, stream_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
+    from penstock.engine.change import Change
     from penstock.engine.store import Store
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
-    from penstock.sql.query import Query
+    from penstock.sql.query import Query, Stream
 
 
 def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Plan:
     """Go over to a plan, unless it is the one that is true already; `why` its chains are cut where they are."""
     ledger = store.ledger
     before = standing_plan(ledger)
-    change = _change(store, before, plan, why)
+    change = find_change(before, plan, why)
     if before is not None and not change:
-        return (
-            before  # with the numbering by which its tables are written, whatever the order of registration
-        )
+        _declare(store, plan)
+        # its tables are written by the numbering there is, whatever the order of registration
+        return replace(before, streams=_as_registered(before, plan))
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
     streams = {each.name: each for each in plan.streams}
@@ -96,15 +97,28 @@ def _farewell(query: Query, ledger: Ledger) -> str:
     return f"{said}; {held:,} that were held until it was their turn are not delivered" if held else said
 
 
-def _change(store: Store, before: Plan | None, plan: Plan, why: str) -> Change:
-    """Say what a plan changes; refuse if it takes a stream for another than it was."""
-    known = before.streams if before else ()
+def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
+    """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while."""
+    known = [stream_from_json(each) for each in ledger.declared.values()]
     if (difference := stream_difference(known, plan.streams)) is not None:
         raise InputError(
-            f"state {store.files.root} was made by another script: {difference}. "
-            "Declare the stream as it was, or give a new directory (--state)"
+            f"state {state} was made by another script: {difference}. "
+            "Declare the stream as it was, give it another name, or give a new directory (--state)"
         )
-    return find_change(before, plan, why)
+
+
+def _declare(store: Store, plan: Plan) -> None:
+    """Note the options that streams are read with from now on, if they are others than before."""
+    known = store.ledger.declared
+    fresh = [each for each in map(stream_to_json, plan.streams) if known.get(each["name"]) != each]
+    if fresh:
+        store.commit({"kind": "declared", "streams": fresh})
+
+
+def _as_registered(before: Plan, plan: Plan) -> tuple[Stream, ...]:
+    """Give a plan's streams with what the journal does not keep, and with options as they are now."""
+    mine = {each.name: each for each in plan.streams}
+    return tuple(mine.get(each.name, each) for each in before.streams)
 
 
 def _last_release(

@@ -8,7 +8,7 @@ In:  the logs that a new plan stores differently.  Out: the same segments under 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,7 @@ def upgrade_job(spark: SparkSession, files: Files, upgrade: Upgrade) -> list[Seg
         f"{_NUMBER} int, {_schema(upgrade.stream, upgrade.old)}",
         (_NUMBER, *(f"({each}) AS p{place}" for place, each in enumerate(new))),
     )
+    upgrade = replace(upgrade, stream=replace(upgrade.stream, options=()))  # tasks need no secrets
     reports = run_work(rows, partial(_write, files, upgrade), first=partial(_read, files, upgrade))
     return [Segment.from_json(each) for each in reports]
 

@@ -48,10 +48,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-def open_files(url: str, *, sync: bool = True, options: Mapping[str, object] | None = None) -> Files:
+def open_files(
+    url: str, *, sync: bool = True, private: bool = False, options: Mapping[str, object] | None = None
+) -> Files:
     """Return the files below `url`: a local directory, or anything fsspec has a driver for.
 
     `sync` (local only) is whether a power cut is survived too; a killed process needs no sync.
+    `private` (local only) is whether what is made is for its owner alone, whatever the umask.
     `options` go to the fsspec driver (credentials, endpoint).
 
     >>> open_files("/data/state").path("journal/000000000001.json")
@@ -61,7 +64,7 @@ def open_files(url: str, *, sync: bool = True, options: Mapping[str, object] | N
     """
     location = absolute(url)
     if is_local(location):
-        return LocalFiles(f"file://{location.rstrip('/')}", sync)
+        return LocalFiles(f"file://{location.rstrip('/')}", sync, private)
     try:
         fsspec.get_filesystem_class(location.partition("://")[0])
     except (ImportError, ValueError) as error:
@@ -127,6 +130,10 @@ class Files(ABC):
     def make_dirs(self, name: str) -> None:
         """Make the directory and its parents, where the filesystem has directories."""
 
+    def make_private(self, name: str) -> None:
+        """Make the directory, or take it, for its owner alone; a store has its own ways to say who may read."""
+        self.make_dirs(name)
+
     @abstractmethod
     def move(self, source: str, target: str) -> None:
         """Publish a file or directory under its final name; done already when only `target` is there."""
@@ -153,6 +160,7 @@ class LocalFiles(Files):
 
     root: str
     sync: bool = True
+    private: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a root that a task in another working directory would read differently."""
@@ -178,7 +186,7 @@ class LocalFiles(Files):
         target = self._at(name)
         self._make_dirs(os.path.dirname(target))
         try:
-            with open(target, "wb") as file:
+            with open(target, "wb", opener=self._opener) as file:
                 yield file
             self._sync(target)
         except BaseException:
@@ -224,6 +232,14 @@ class LocalFiles(Files):
         """Make the directories."""
         self._make_dirs(self._at(name))
 
+    def make_private(self, name: str) -> None:
+        """Make the directory, or take its group's and others' rights away if it is ours."""
+        path = self._at(name)
+        self._make_dirs(path)
+        found = os.stat(path)
+        if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+            os.chmod(path, 0o700)
+
     def move(self, source: str, target: str) -> None:
         """Rename; a directory already published and not empty is an error, never merged into."""
         origin, goal = self._at(source), self._at(target)
@@ -255,7 +271,7 @@ class LocalFiles(Files):
         """Take flock(2) on a file that stays: the kernel lets go of it when the owner dies."""
         path = self._at(name)
         self._make_dirs(os.path.dirname(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -281,7 +297,7 @@ class LocalFiles(Files):
         self._make_dirs(directory)
         temporary = os.path.join(directory, _temporary(base))
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "xb", opener=self._opener) as file:
                 file.write(data)
             self._sync(temporary)
             yield temporary
@@ -289,12 +305,16 @@ class LocalFiles(Files):
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
 
+    def _opener(self, path: str, flags: int) -> int:
+        """Open a file as `open` does, for its owner alone if that is wanted."""
+        return os.open(path, flags, 0o600 if self.private else 0o666)
+
     def _make_dirs(self, directory: str) -> None:
         """Make the directory and its parents, each entered durably in its own parent."""
         if not os.path.isdir(directory):
             self._make_dirs(os.path.dirname(directory))
             with suppress(FileExistsError):
-                os.mkdir(directory)
+                os.mkdir(directory, 0o700 if self.private else 0o777)
             self._sync(os.path.dirname(directory))
 
     def _sync(self, path: str) -> None:

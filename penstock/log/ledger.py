@@ -1,9 +1,10 @@
 """All that the engine knows, as a fold over the journal.
 
-Eleven kinds of commit, each making one thing true::
+Twelve kinds of commit, each making one thing true::
 
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
+    declared   these streams have other options from here on, but their rows mean the same  (start)
     batch      a stream's batch is in the logs; its watermark rose     (ingest)
     seal       rows below a horizon have their final positions         (join, where windows count rows)
     unit       slices advanced; this output is committed               (join)
@@ -30,6 +31,7 @@ from penstock.log.hold import Held, Hold
 from penstock.log.roll import LONG_AGO, Roll
 from penstock.log.segment import Segment
 from penstock.log.tally import Delays, Effort, Fit, Traffic
+from penstock.plan.codec import redact_stream
 from penstock.plan.order import trigger
 
 if TYPE_CHECKING:
@@ -205,6 +207,8 @@ class Ledger:
     """For each query, the results of commits whose output is still pending."""
     prices: Json = field(default_factory=dict)
     """What was measured by `penstock calibrate`; empty before."""
+    declared: Mapping[str, Json] = field(default_factory=dict)
+    """How each stream that was ever read is declared, without secrets; also those that no query reads any more."""
 
     def stream(self, name: str) -> StreamState:
         """Give a stream's state, the empty one before its first batch."""
@@ -281,10 +285,12 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     for log, (removed, added) in commit["upgrades"].items():
         rest = tuple(each for each in logs[log] if each.name not in set(removed))
         logs[log] = tuple(Segment.from_json(each) for each in added) + rest
+    plan = _redacted(commit["plan"])
     return replace(
         ledger,
         logs=logs,
-        plan=commit["plan"],
+        plan=plan,
+        declared={**ledger.declared, **_by_name(plan["streams"])},
         version=ledger.version + 1,
         changes=(*ledger.changes, _changed(ledger, commit))[-MOST_CHANGES:],
         layouts={log: each for log, each in layouts.items() if log in kept},
@@ -298,6 +304,21 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         queries=queries,
         holds={name: _begun(ledger.hold(name), era) for name, era in commit.get("ordered", {}).items()},
     )
+
+
+def _redacted(plan: Json) -> Json:
+    """Take out the secrets that earlier versions wrote with a plan's streams."""
+    return {**plan, "streams": [redact_stream(each) for each in plan.get("streams", ())]} if plan else plan
+
+
+def _by_name(streams: Iterable[Json]) -> dict[str, Json]:
+    """Give declarations by the streams' names."""
+    return {each["name"]: each for each in streams}
+
+
+def _declared(ledger: Ledger, commit: Json) -> Ledger:
+    """Take note of the options that some streams are read with now."""
+    return replace(ledger, declared={**ledger.declared, **_by_name(commit["streams"])})
 
 
 def _begun(hold: Hold, era: int) -> Hold:
@@ -532,6 +553,7 @@ def _order(ledger: Ledger, commit: Json) -> Ledger:
 _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "opened": _opened,
     "plan": _plan,
+    "declared": _declared,
     "batch": _batch,
     "seal": _seal,
     "unit": _unit,
@@ -592,13 +614,15 @@ def dump(ledger: Ledger) -> Json:
         "switches": list(ledger.switches),
         "undelivered": dict(ledger.undelivered),
         "prices": ledger.prices,
+        "declared": dict(ledger.declared),
     }
 
 
 def load(data: Json) -> Ledger:
     """Read a snapshot."""
+    plan = _redacted(data["plan"])
     return Ledger(
-        plan=data["plan"],
+        plan=plan,
         version=data["version"],
         layouts={
             log: tuple(Layout(tuple(each["columns"]), tuple(each["predicates"])) for each in layouts)
@@ -621,6 +645,7 @@ def load(data: Json) -> Ledger:
         switches=tuple(data.get("switches", ())),
         undelivered=data.get("undelivered", {}),
         prices=data.get("prices", {}),
+        declared=data.get("declared", _by_name(plan.get("streams", ()))),
     )
 
 

@@ -70,7 +70,7 @@ class Stream:
     time: str
     lateness: int = 0
     format: str = ""
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
 
     def __post_init__(self) -> None:
         """Refuse a stream whose time column or lateness cannot be right."""

@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import Place, SqlError
 from penstock.sql.dialect import PlainSpark
+from penstock.sql.source_options import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +82,9 @@ class Source:
         return Place(line, start - self._line_starts[line - 1] + 1, max(1, end - start))
 
     def error(self, message: str, span: Span) -> SqlError:
-        """Make an error that points at `span`."""
-        return SqlError(message, self.text, self.place(span))
+        """Make an error that points at `span`, and shows no secret."""
+        text, said = hidden(self.text, message)
+        return SqlError(said, text, self.place(span))
 
     def slice(self, tokens: Sequence[Token]) -> str:
         """Give the text from the first token to the last, as written."""
