@@ -124,7 +124,7 @@ class OutputFile:
             sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
             schema = self._waiting[0].schema
             self._writer = self._stack.enter_context(
-                pq.ParquetWriter(sink, schema, compression=self.compression)
+                pq.ParquetWriter(sink, schema, compression=self.compression, write_page_checksum=True)
             )
         self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting, self._waiting_rows = [], 0

@@ -556,7 +556,7 @@ def _stretch(segment: Segment, first: int, last: int) -> Stretch:
     """Describe a segment of which the rows between two times take part."""
     cut = (first, last) != (segment.min_t, segment.max_t)
     rows = segment.rows_between(first, last)
-    return Stretch(segment.name, first, last, segment.layout, rows, segment.arrived, cut)
+    return Stretch(segment.name, first, last, segment.layout, rows, segment.arrived, cut, segment.checksum)
 
 
 def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:

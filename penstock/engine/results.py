@@ -25,7 +25,7 @@ from penstock.sql.query import SIDES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger, Publication
@@ -40,7 +40,7 @@ def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, 
     """Read a query's committed results from its sink, in order if it asks for that."""
     query = plan.query(name)
     if query.sink.kind == "parquet":
-        rows = spark.read.parquet(literal(query.sink.option("path")))
+        rows = _reader(spark).parquet(literal(query.sink.option("path")))
         return in_order(placed(rows)) if query.ordered else rows
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
@@ -73,7 +73,9 @@ def _read_released(spark: SparkSession, files: Files, query: str, born: int) -> 
     """Read the results that the state keeps in order, definition by definition, with the place of each row."""
     folder = folder_of(files, "ordered", query)
     eras = {int(each[1:]): f"{folder}/{each}" for each in files.list(folder) if each.startswith("v")}
-    return [placed(spark.read.parquet(files.to_read(eras[era])), era) for era in sorted(eras) if era >= born]
+    return [
+        placed(_reader(spark).parquet(files.to_read(eras[era])), era) for era in sorted(eras) if era >= born
+    ]
 
 
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
@@ -85,7 +87,7 @@ def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
 
 def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
     """Read what is to be handed over; the results of a release in their order."""
-    rows = spark.read.parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
+    rows = _reader(spark).parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
     return in_order(placed(rows)) if publication.unit.startswith(RELEASE) else rows
 
 
@@ -94,7 +96,7 @@ def _read_table(
 ) -> DataFrame:
     """Select a query's results, as it was defined then, from the pairs stored under one version of the plan."""
     there = files.list(place)  # the directory comes with the first pair
-    reader = spark.read.schema(table["schema"])
+    reader = _reader(spark).schema(table["schema"])
     pairs = reader.parquet(files.to_read(place)) if there else spark.createDataFrame([], table["schema"])
     levels = (member["levels"][0], member["levels"][1])
     mine = wanted_pairs(member["residual"], member["number"], levels, selective=table["selective"])
@@ -107,7 +109,12 @@ def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
     if not files.list(place):
         return empty_rows(spark, stream)
     names = [f"`{column.name}`" for column in stream.columns]
-    return spark.read.parquet(files.to_read(place)).select(*names)
+    return _reader(spark).parquet(files.to_read(place)).select(*names)
+
+
+def _reader(spark: SparkSession) -> DataFrameReader:
+    """Read Parquet, and check the pages: a damaged one is an error that names the file, not another result."""
+    return spark.read.option("parquet.page.verify-checksum.enabled", "true")
 
 
 def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:

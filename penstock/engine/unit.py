@@ -62,6 +62,7 @@ class Stretch:
     """When its batch arrived, in seconds since the epoch."""
     cut: bool = False
     """Whether only its rows of these times take part."""
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
     division = Division(part, task.parts, task.keyed)
     portions = []
     for number, stretch in enumerate(stretches):
-        segment = read_segment(task.files, stretch.name)
+        segment = read_segment(task.files, stretch)
         probed, probing = division.probed(segment.rows.h), division.probing(segment.rows.h, number)
         if probed.start >= probed.stop:
             continue

@@ -76,7 +76,7 @@ def _read(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
     """Read the columns of a task's segments."""
     columns = list(upgrade.old.columns)
     for number in numbers(batches):
-        rows = read_segment(files, upgrade.segments[number].name)
+        rows = read_segment(files, upgrade.segments[number])
         count = pa.array(np.full(rows.rows.t.size, number, np.int32))
         arrays = [count, *(rows.column(name) for name in columns)]
         yield pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])

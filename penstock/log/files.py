@@ -22,12 +22,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
 import socket
-import tempfile
 import threading
 import uuid
 from abc import ABC, abstractmethod
@@ -41,6 +39,7 @@ import pyarrow as pa
 from fsspec.core import url_to_fs
 
 from penstock.errors import InputError, StateBusyError
+from penstock.log import cache
 from penstock.log.locations import absolute, is_local, literal
 
 if TYPE_CHECKING:
@@ -107,8 +106,17 @@ class Files(ABC):
         """Return the whole file, or raise FileNotFoundError."""
 
     @abstractmethod
+    def local_copy(self, name: str) -> str | None:
+        """Return where this machine has the file, fetched if need be; None where it is in memory only."""
+
+    def drop_copy(self, name: str) -> bool:  # noqa: ARG002 - there is none here
+        """Remove this machine's copy of the file, if it is no more than that, and say whether there was one."""
+        return False
+
     def memory_map(self, name: str) -> pa.NativeFile:
         """Open the file for reads without copying: bytes are loaded when they are touched."""
+        path = self.local_copy(name)
+        return pa.BufferReader(self.read(name)) if path is None else pa.memory_map(path, "r")
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -199,9 +207,9 @@ class LocalFiles(Files):
         with open(self._at(name), "rb") as file:
             return file.read()
 
-    def memory_map(self, name: str) -> pa.NativeFile:
-        """Map the file itself."""
-        return pa.memory_map(self._at(name), "r")
+    def local_copy(self, name: str) -> str:
+        """Give the file itself."""
+        return self._at(name)
 
     def exists(self, name: str) -> bool:
         """Ask the directory."""
@@ -395,23 +403,16 @@ class FsspecFiles(Files):
         fs, path = self._locate(name)
         return cast("bytes", fs.cat_file(path))
 
-    def memory_map(self, name: str) -> pa.NativeFile:
-        """Map a local copy, fetched once by this machine's user (``memory://`` is in memory already)."""
+    def local_copy(self, name: str) -> str | None:
+        """Give this machine's copy, fetched once by its user (``memory://`` is in memory already)."""
         if self._scheme == "memory":
-            return pa.BufferReader(self.read(name))
-        copy = self._cached(name)
-        if not os.path.exists(copy):
-            fs, path = self._locate(name)
-            directory, base = os.path.split(copy)
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            temporary = os.path.join(directory, _temporary(base))
-            try:
-                fs.get_file(path, temporary)
-                os.replace(temporary, copy)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary)
-        return pa.memory_map(copy, "r")
+            return None
+        fs, path = self._locate(name)
+        return str(cache.copy_of(self.root, name, lambda target: fs.get_file(path, str(target))))
+
+    def drop_copy(self, name: str) -> bool:
+        """Remove the copy; the store has the file."""
+        return self._scheme != "memory" and cache.drop_copy(self.root, _checked(name))
 
     def exists(self, name: str) -> bool:
         """Ask the store, not the driver's cache of listings."""
@@ -468,15 +469,14 @@ class FsspecFiles(Files):
         fs, path = self._locate(name)
         with suppress(FileNotFoundError), self._guard():
             fs.rm_file(path)
-        with suppress(FileNotFoundError):
-            os.unlink(self._cached(name))
+        self.drop_copy(name)
 
     def delete_tree(self, name: str) -> None:
         """Remove all below the prefix, and this machine's copies."""
         fs, path = self._locate(name, fresh=True)
         with suppress(FileNotFoundError), self._guard():
             fs.rm(path, recursive=True)
-        shutil.rmtree(self._cached(name), ignore_errors=True)
+        self.drop_copy(name)
 
     def lock(self, name: str) -> Lock:
         """Return a lock that excludes nobody: the journal finds a second owner at its first commit."""
@@ -501,11 +501,6 @@ class FsspecFiles(Files):
         if fresh:
             fs.invalidate_cache()
         return fs, f"{base.rstrip('/')}/{_checked(name)}" if name else base
-
-    def _cached(self, name: str) -> str:
-        """Return where the local copy of `name` lies; per user, because the temporary directory is shared."""
-        root = hashlib.sha256(self.root.encode()).hexdigest()[:16]
-        return os.path.join(tempfile.gettempdir(), f"penstock-cache-{os.getuid()}", root, _checked(name))
 
     def _rename_finished(self, name: str, data: bytes) -> None:
         """Write a temporary file beside `name` and rename it."""

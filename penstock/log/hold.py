@@ -28,12 +28,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.log.checksum import map_whole, summed_writer
 from penstock.log.names import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.join.keys import Ints
+    from penstock.log.checksum import SummedFile
     from penstock.log.files import Files
 
 TIME, LEFT, RIGHT = "penstock.t", "penstock.l", "penstock.r"
@@ -61,6 +63,8 @@ class Held:
     min_t: int
     max_t: int
     generation: int = 0
+    checksum: int | None = None
+    """Of the file's bytes (`penstock.log.checksum`); None for one of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +98,22 @@ def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:
 def write_hold(files: Files, folder: str, tables: Iterable[pa.Table], generation: int = 0) -> Held | None:
     """Write tables, in order within and among themselves, as a hold file; None if there is nothing in them."""
     name, rows, times = f"{folder}/{uuid.uuid4().hex}.arrow", 0, (0, 0)
+    sink: SummedFile | None = None
     with ExitStack() as stack:
-        out: pa.RecordBatchFileWriter | None = None
         for table in tables:
             first, last = (table.column(TIME)[place].as_py() for place in (0, -1))
-            if out is None:
-                sink = stack.enter_context(files.writer(name))
+            if sink is None:
+                sink = stack.enter_context(summed_writer(files, name))
                 out = stack.enter_context(pa.ipc.new_file(sink, table.schema))
             out.write_table(table, max_chunksize=_BATCH_ROWS)
             times = times[0] if rows else first, last
             rows += table.num_rows
-    return Held(name, rows, *times, generation) if rows else None
+    return Held(name, rows, *times, generation, sink.checksum) if sink else None
 
 
 def read_hold(files: Files, held: Held, since: int, until: int) -> Iterator[pa.RecordBatch]:
     """Map the results that a file holds of the times ``since <= t < until``."""
-    reader = pa.ipc.open_file(files.memory_map(held.name))
+    reader = pa.ipc.open_file(map_whole(files, held))
     for number in range(reader.num_record_batches):
         batch = _with_arrival(reader.get_batch(number))
         first, last = np.searchsorted(_times(batch), (max(since, held.min_t), until))

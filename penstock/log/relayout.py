@@ -39,7 +39,7 @@ def relayout_segment(
     files: Files, log: str, segment: Segment, meaning: Meaning, answers: Mapping[str, NDArray[np.bool_]]
 ) -> Segment:
     """Write a segment again; `answers` holds, row by row, those that its bits do not."""
-    rows = read_segment(files, segment.name)
+    rows = read_segment(files, segment)
     content = concat_segments([rows])
     known = {each: _answers(content, bit) for bit, each in enumerate(meaning.before) if each in meaning.after}
     table, pattern = _patterns({**known, **answers}, meaning.after, content.t.size)

@@ -27,7 +27,7 @@ def rewrite_segments(
     files: Files, log: str, segments: Sequence[Segment], claims: Sequence[Horizon]
 ) -> Segment | None:
     """Merge segments, leaving out the rows that no group needs any more."""
-    parts = [read_segment(files, each.name) for each in segments]
+    parts = [read_segment(files, each) for each in segments]
     content = concat_segments(parts)
     starts = np.concatenate(([0], np.cumsum([part.rows.t.size for part in parts])))
     order = merge_runs(content.h, content.t, starts)

@@ -524,7 +524,7 @@ class World:
             stored = [
                 row
                 for segment in self.ledger.segments(log.id)
-                for row in read_segment(self.files, segment.name).column("id").to_pylist()
+                for row in read_segment(self.files, segment).column("id").to_pylist()
             ]
             assert len(stored) == len(set(stored)), f"a row of {log.id} is stored twice"
         for group in self.plan.groups:
@@ -540,7 +540,7 @@ class World:
         ends = in_time(group, side, self.ledger, [piece.ages[1] for _, piece in group.chain.side(side)])
         for segment in segments:
             mine = claim(group, side, self.ledger, layouts[segment.layout])
-            rows = read_segment(self.files, segment.name)
+            rows = read_segment(self.files, segment)
             kept = live_rows(rows, [mine])
             counted += int(rows_per_slice(self.files, [segment], mine, ends).sum()) if ends else 0
             live.update(
