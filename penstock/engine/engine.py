@@ -206,9 +206,13 @@ class Engine:
             return self._plan
         ledger = self._store.ledger
         if not self._workload.queries and ledger.plan:
-            known, mine = current_plan(ledger), self._workload.streams
-            return replace(known, streams=tuple(mine.get(each.name, each) for each in known.streams))
+            return self._as_registered(current_plan(ledger))
         return self._workload.plan(ledger)
+
+    def _as_registered(self, plan: Plan) -> Plan:
+        """Give a plan its streams as they are declared now: with secrets, which the state does not keep."""
+        mine = self._workload.streams
+        return replace(plan, streams=tuple(mine.get(each.name, each) for each in plan.streams))
 
     # ------------------------------------------------------------------ running
 
@@ -351,7 +355,7 @@ class Engine:
                 undo_claims(claims)
             raise
         self._farewells |= gone
-        return plan
+        return self._as_registered(plan)
 
     def _stop_queries(self, failures: Mapping[str, str]) -> Plan:
         """Go on without queries that cannot be evaluated; called by whoever found out, holding no lock of a batch."""

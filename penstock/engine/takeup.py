@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Query
 
 
 def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Plan:
@@ -44,8 +44,9 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     change = find_change(before, plan, why)
     if before is not None and not change:
         _declare(store, plan)
-        # its tables are written by the numbering there is, whatever the order of registration
-        return replace(before, streams=_as_registered(before, plan))
+        return (
+            before  # with the numbering by which its tables are written, whatever the order of registration
+        )
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
     streams = {each.name: each for each in plan.streams}
@@ -83,7 +84,7 @@ def farewells(ledger: Ledger, plan: Plan) -> dict[str, str]:
     """Say what becomes of the results of each query that a plan does without, by its name in lower case."""
     before = standing_plan(ledger)
     dropped = find_change(before, plan).dropped if before else ()
-    return {name.lower(): _farewell(before.find(name)[2].query, ledger) for name in dropped if before}
+    return {name.lower(): _farewell(before.query(name), ledger) for name in dropped if before}
 
 
 def _farewell(query: Query, ledger: Ledger) -> str:
@@ -113,12 +114,6 @@ def _declare(store: Store, plan: Plan) -> None:
     fresh = [each for each in map(stream_to_json, plan.streams) if known.get(each["name"]) != each]
     if fresh:
         store.commit({"kind": "declared", "streams": fresh})
-
-
-def _as_registered(before: Plan, plan: Plan) -> tuple[Stream, ...]:
-    """Give a plan's streams with what the journal does not keep, and with options as they are now."""
-    mine = {each.name: each for each in plan.streams}
-    return tuple(mine.get(each.name, each) for each in before.streams)
 
 
 def _last_release(

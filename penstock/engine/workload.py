@@ -27,7 +27,7 @@ from penstock.sql.script import (
     altered,
     parse_script,
 )
-from penstock.sql.source_options import meaning
+from penstock.sql.source_options import row_meaning
 from penstock.sql.spark_types import TIME_TYPES
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _differences(was: Stream, now: Stream) -> Iterator[str]:
         yield f"its lateness was {was.lateness / SECOND:g} seconds"
     if was.format.lower() != now.format.lower():
         yield f"its format was {was.format or 'that of a DataFrame'}"
-    before, after = meaning(was.options), meaning(now.options)
+    before, after = row_meaning(was.options), row_meaning(now.options)
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
             yield f"its option {name} was {before[name]!r}" if name in before else f"it had no option {name}"

@@ -96,7 +96,7 @@ def redacted(options: Iterable[tuple[str, str]]) -> list[str]:
     return [name for name, value in options if REDACTED in value]
 
 
-def meaning(options: Iterable[tuple[str, str]]) -> dict[str, str]:
+def row_meaning(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Give what options say about rows: names as Spark takes them, in any case and order."""
     return {name.lower(): value for name, value in without_secrets(options) if not is_free(name)}
 
