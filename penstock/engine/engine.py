@@ -30,6 +30,7 @@ from penstock.engine.change import (
     next_plan,
     standing_plan,
 )
+from penstock.engine.checkpoints import check_checkpoint
 from penstock.engine.choose import Chooser
 from penstock.engine.complaints import named_file, short_message
 from penstock.engine.explain import cost_lines, costs
@@ -450,6 +451,10 @@ class Engine:
         Give the sources by stream, and the empty result of every query.
         """
         refuse_other_streams(plan, self._store.ledger, self._store.files.root)
+        reading = {each.stream.name for each in self._ingesters}
+        for stream in plan.streams:
+            if stream.name not in reading:
+                check_checkpoint(self._store, stream.name)
         check_paths(plan, self._store.files)
         check_directories(plan.queries, standing_plan(self._store.ledger))
         for stream in plan.streams:

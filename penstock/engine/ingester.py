@@ -1,8 +1,9 @@
 """Ingest of one stream: a Structured Streaming query whose every batch becomes segments and one commit.
 
-Idempotent by batch id: a batch that the journal already has is passed over, so a restart that is handed its last
-batch again adds nothing.  Rows later than the watermark (newest event time of the batches before, less the lateness)
-are counted and written whole to ``late/<stream>/batch=<n>``; so are rows without an event time.
+A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
+is known by where it came from (`penstock.log.origin`), and one that does not follow on the last stops the run.  Rows
+later than the watermark (newest event time of the batches before, less the lateness) are counted and written whole to
+``late/<stream>/batch=<n>``; so are rows without an event time.
 
 In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out: ``batch`` commits.
 """
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.blame import QueriesFailedError, blame_for_batch
+from penstock.engine.checkpoints import checked_origin, checkpoint_of, mend_checkpoint
 from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
@@ -86,7 +88,7 @@ class Ingester:
         self.batch = threading.Lock()
         """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
         self._committed = committed
-        self._checkpoint = folder_of(store.files, "checkpoint", stream.name)
+        self.checkpoint = checkpoint_of(store.files, stream.name)
         self._source = source
         self._tasks = source.sparkSession.sparkContext.defaultParallelism
         self._time_type = arrow_time_type(stream, source.sparkSession)
@@ -121,9 +123,10 @@ class Ingester:
 
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
+        mend_checkpoint(self.store, self.stream.name)
         writer = (
             self._source.writeStream.queryName(f"penstock-{self.stream.name}")
-            .option("checkpointLocation", self.store.files.path(self._checkpoint))
+            .option("checkpointLocation", self.checkpoint.path)
             .foreachBatch(self._take)
         )
         self.query = (writer.trigger(availableNow=True) if once else writer).start()
@@ -197,6 +200,7 @@ class Ingester:
         if self.closed:
             raise RunError(f"stream {self.stream.name}: the engine has stopped")
         before = self.store.ledger.stream(self.stream.name)
+        origin = checked_origin(self.store, self.stream.name, batch_id)
         if batch_id <= before.source_batch:
             return
         self._prepare(source.sparkSession)
@@ -215,6 +219,7 @@ class Ingester:
             {
                 "kind": "batch",
                 "stream": self.stream.name,
+                "origin": origin,
                 "state": _as_json(after),
                 "segments": segments,
                 "arrived": arrived,

@@ -5,7 +5,7 @@ Twelve kinds of commit, each making one thing true::
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
     declared   these streams have other options from here on, but their rows mean the same  (start)
-    batch      a stream's batch is in the logs; its watermark rose     (ingest)
+    batch      a stream's batch, of this origin, is in the logs; its watermark rose  (ingest)
     seal       rows below a horizon have their final positions         (join, where windows count rows)
     unit       slices advanced; this output is committed               (join)
     backfill   a query has got the pairs that were there before it      (join)
@@ -209,6 +209,8 @@ class Ledger:
     """What was measured by `penstock calibrate`; empty before."""
     declared: Mapping[str, Json] = field(default_factory=dict)
     """How each stream that was ever read is declared, without secrets; also those that no query reads any more."""
+    origins: Mapping[str, Json] = field(default_factory=dict)
+    """Where the last batch of each stream came from (`penstock.log.origin`); not known of earlier versions' batches."""
 
     def stream(self, name: str) -> StreamState:
         """Give a stream's state, the empty one before its first batch."""
@@ -462,7 +464,11 @@ def _batch(ledger: Ledger, commit: Json) -> Ledger:
     rolls = dict(ledger.rolls)
     if stream in rolls:
         rolls[stream] = replace(rolls[stream], waiting=rolls[stream].waiting + waiting)
-    return replace(ledger, streams={**ledger.streams, stream: state}, logs=logs, traffic=traffic, rolls=rolls)
+    origins = {name: each for name, each in ledger.origins.items() if name != stream}
+    if commit.get("origin"):
+        origins[stream] = commit["origin"]
+    streams = {**ledger.streams, stream: state}
+    return replace(ledger, streams=streams, logs=logs, traffic=traffic, rolls=rolls, origins=origins)
 
 
 def _seal(ledger: Ledger, commit: Json) -> Ledger:
@@ -615,6 +621,7 @@ def dump(ledger: Ledger) -> Json:
         "undelivered": dict(ledger.undelivered),
         "prices": ledger.prices,
         "declared": dict(ledger.declared),
+        "origins": dict(ledger.origins),
     }
 
 
@@ -646,6 +653,7 @@ def load(data: Json) -> Ledger:
         undelivered=data.get("undelivered", {}),
         prices=data.get("prices", {}),
         declared=data.get("declared", _by_name(plan.get("streams", ()))),
+        origins=data.get("origins", {}),
     )
 
 
