@@ -305,6 +305,25 @@ def results(
 
 
 @app.command()
+def repair(
+    state: State,
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without it, only say what would be done.")
+    ] = False,
+) -> None:
+    """Mend a state that a run cannot go on from: damaged or lost files, a checkpoint that does not agree.
+
+    Writes again what is known twice, else goes back to the last point from which all is whole: what came after it comes
+    again.  No engine may run on the state.  Exit status 1 if it cannot be repaired; then nothing is changed.
+    """
+    from penstock.app.repair import repair_state  # noqa: PLC0415 - pyarrow
+
+    for line in repair_state(state, yes=yes):
+        typer.echo(line)
+
+
+@app.command()
 def doctor(
     *,
     state: Annotated[

@@ -33,6 +33,7 @@ from penstock.engine.change import (
 from penstock.engine.checkpoints import check_checkpoint
 from penstock.engine.choose import Chooser
 from penstock.engine.complaints import named_file, short_message
+from penstock.engine.damage import with_owner
 from penstock.engine.explain import cost_lines, costs
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
@@ -41,14 +42,15 @@ from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session, settings_of, use_plain_files
-from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
+from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, file_sinks, undo_claims
 from penstock.engine.sinks import clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
 from penstock.engine.takeup import farewells, refuse_loss, refuse_move, refuse_other_streams, take_up
+from penstock.engine.unit_files import refuse_unknown_results
 from penstock.engine.workload import Workload, find_name
-from penstock.errors import InputError, PenstockError, RunError, did_you_mean
+from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
@@ -238,6 +240,8 @@ class Engine:
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
+        sinks = file_sinks(plan.queries).values()
+        refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         kernels.join()
         plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
@@ -556,9 +560,11 @@ class Engine:
     def _join_failure(self) -> PenstockError | None:
         """Say what stopped the join, if anything did."""
         failure = self._joiner.failure if self._joiner is not None else None
+        if isinstance(failure, DamagedError | MissingError):
+            return RunError(with_owner(str(failure), self._plan))
         if failure is None or isinstance(failure, PenstockError):
             return failure
-        explained = RunError(f"the join failed: {short_message(failure)}")
+        explained = RunError(with_owner(f"the join failed: {short_message(failure)}", self._plan))
         explained.__cause__ = failure
         return explained
 

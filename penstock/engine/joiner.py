@@ -248,7 +248,7 @@ class Joiner(threading.Thread):
         commit = seal_commit(sealings, made)
         self.store.commit(commit)
         for name in commit["remove"]:
-            self.store.files.delete(name)
+            self.store.let_go(name)
 
     def bring_up(self, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors.
@@ -299,7 +299,7 @@ class Joiner(threading.Thread):
         reports = release_job(self.spark, files, releases)
         self.store.commit(release_commit(releases, reports))
         for name in ledger.files() - self.store.ledger.files():
-            files.delete(name)
+            self.store.let_go(name)
 
     def _lacking(self, ledger: Ledger, group: Group) -> list[str]:
         """List the queries of a group that have not got the pairs that were there before them."""
@@ -549,7 +549,7 @@ class Joiner(threading.Thread):
             }
         )
         for each in gone:
-            self.store.files.delete(each.name)
+            self.store.let_go(each.name)
 
 
 def _stretch(segment: Segment, first: int, last: int) -> Stretch:

@@ -58,7 +58,7 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     release = _last_release(store, spark, before, change)
     store.commit(plan_commit(plan, before, change, ledger, upgrades, release=release))
     for name in ledger.files() - store.ledger.files():
-        store.files.delete(name)
+        store.let_go(name)
     return plan
 
 

@@ -46,11 +46,6 @@ class Verdict:
         """Say whether a start may mend it: what is missing is known, and nothing else is there in its place."""
         return self.kind == "behind"
 
-    @property
-    def resettable(self) -> bool:
-        """Say whether it can be set back to the journal's last batch."""
-        return self.kind in {"behind", "other", "ahead"}
-
 
 FINE = Verdict("fine")
 
@@ -217,24 +212,76 @@ def _first_other(there: list[FileEntry], files: list[FileEntry]) -> str:
 # --- setting it back --------------------------------------------------------------------------------------------
 
 
+def obstacle(checkpoint: Checkpoint, last: int, origin: Json | None, now: Json | None) -> str:
+    """Say why a checkpoint cannot be set back to a batch of the journal; empty if it can.
+
+    `now` is the origin of the last batch that the journal has had: up to that one, lists of files must be whole.
+    """
+    if checkpoint.has_state():
+        return "Spark keeps state of its own for this stream"
+    entries = _last_entries(checkpoint, origin)
+    for name, number in file_sources(now) if now is not None else ():
+        if any(each <= number for each in checkpoint.source(name).torn_after(entries.get(name, -1))):
+            return f"the list of files that its source {name} would have to read again is not whole"
+    if last < 0:
+        return ""
+    if origin is None:
+        return f"batch {last} is of an earlier version, which did not note where it came from"
+    return next(_losses(checkpoint, origin), "") or next(_repeats(checkpoint, origin), "")
+
+
+def _repeats(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
+    """Say which files of an origin a source has found a second time since, and would read again."""
+    for name, number in file_sources(origin):
+        log = checkpoint.source(name)
+        own = {path for files in (origin["entries"][name] or {}).values() for path, _ in files}
+        later = [log.entry(each) or [] for each in range(number + 1, log.last() + 1)]
+        again = sorted(own & {path for files in later for path, _ in files})
+        if again:
+            yield f"its source {name} has found {again[0]} a second time"
+        together = any(each > number and entry.endswith(".compact") for each, entry in log.names().items())
+        if together and not _same_files(log, origin, name):
+            yield f"other files were put together with those of its source {name} since"
+
+
+def read_again(checkpoint: Checkpoint, origin: Json | None) -> Iterator[str]:
+    """List the files that sources have found since a batch: they are read again when it is set back to it."""
+    numbers = dict(file_sources(origin)) if origin is not None else {}
+    for name in checkpoint.sources():
+        log = checkpoint.source(name)
+        first = numbers.get(name, -1) + 1 if name in numbers or origin is None else log.last() + 1
+        for number in range(first, log.last() + 1):
+            yield from (path for path, _ in log.entry(number) or ())
+
+
 def set_back(checkpoint: Checkpoint, last: int, origin: Json | None) -> None:
     """Let a checkpoint end with a batch of the journal, whose origin is known: Spark goes on with the next one.
 
     Lists of files that sources have found since stay: Spark reads them as one batch.
     """
     checkpoint.remove_checksums()
-    session = _session(checkpoint)
+    session, numbers = _session(checkpoint), _last_entries(checkpoint, origin)
     if origin is not None or last < 0:
         checkpoint.remove_after(last)
-    numbers = dict(file_sources(origin)) if origin is not None else {}
     for name in checkpoint.sources():
         log = checkpoint.source(name)
-        for entry in log.torn_after(numbers[name]) if name in numbers else log.empty():
+        if name in numbers:
+            log.cut_after(numbers[name])
+        for entry in log.empty():
             log.remove(entry)
     if origin is not None:
         _write(checkpoint, last, origin, session)
     if not checkpoint.is_named():
         checkpoint.name()
+
+
+def _last_entries(checkpoint: Checkpoint, origin: Json | None) -> dict[str, int]:
+    """Give, for each source of files, the last entry that an origin has; -1 for those that it does not have."""
+    planned = checkpoint.offsets(checkpoint.last("offsets"))
+    told = planned.by_source.items() if planned is not None else ()
+    known = {name for name, offset in told if log_offset(offset) is not None}
+    known |= {name for name in checkpoint.sources() if checkpoint.source(name).is_of_files()}
+    return dict.fromkeys(known, -1) | (dict(file_sources(origin)) if origin is not None else {})
 
 
 def _session(checkpoint: Checkpoint) -> str:

@@ -175,6 +175,10 @@ class SourceLog:
         found = ((_NUMBER.fullmatch(name), name) for name in self.files.list(self.folder))
         return {int(number[1]): name for number, name in found if number}
 
+    def last(self) -> int:
+        """Give the number of the last entry; -1 if there is none."""
+        return max(self.names(), default=-1)
+
     def entry(self, number: int) -> list[FileEntry] | None:
         """Read the files of one entry, from where they were put together since if need be; None if they are lost."""
         return self._entry(number, self.names())
@@ -204,9 +208,24 @@ class SourceLog:
         parts += [self._entry(number, names) for number in range(start + 1, last + 1)]
         return None if None in parts else sum(len(each) for each in parts if each is not None)
 
-    def torn_after(self, last: int) -> list[str]:
-        """List the entries after one that are not whole."""
-        return [name for number, name in self.names().items() if number > last and self._lines(name) is None]
+    def torn_after(self, last: int) -> list[int]:
+        """List the entries after one that are not whole, in order."""
+        return [
+            number
+            for number, name in sorted(self.names().items())
+            if number > last and self._lines(name) is None
+        ]
+
+    def cut_after(self, last: int) -> None:
+        """Remove the first entry after one that is not whole, and all that follow it: their files are found again."""
+        names, torn = self.names(), self.torn_after(last)
+        for number in sorted(names, reverse=True):
+            if torn and number >= torn[0]:
+                self.files.delete(f"{self.folder}/{names[number]}")
+
+    def is_of_files(self) -> bool:
+        """Say whether some entry lists files."""
+        return any(self._lines(name) is not None for name in self.names().values())
 
     def write_entry(self, name: str, files: Iterable[FileEntry]) -> None:
         """Write an entry as Spark does, under the name that it gave it: alone, or together with all before."""

@@ -35,7 +35,7 @@ from penstock.plan.codec import redact_stream
 from penstock.plan.order import trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 MOST_CHANGES = 32
 """Changes of plan, and of what waits, that are remembered outside the journal."""
@@ -230,9 +230,16 @@ class Ledger:
 
     def files(self) -> set[str]:
         """Name every file of rows, times or results that is in use."""
-        enrolled = (each for roll in self.rolls.values() for each in (*roll.pieces, *roll.waiting))
-        held = {each.name for hold in self.holds.values() for each in hold.files}
-        return {each.name for segments in (*self.logs.values(), enrolled) for each in segments} | held
+        return {each.name for each in self.summed()}
+
+    def summed(self) -> Iterator[Segment | Held]:
+        """List the files that are kept with a checksum: of rows, times and held results."""
+        for segments in self.logs.values():
+            yield from segments
+        for roll in self.rolls.values():
+            yield from (*roll.pieces, *roll.waiting)
+        for hold in self.holds.values():
+            yield from hold.files
 
     def table(self, group: str) -> Json | None:
         """Say how the pairs are stored that a group finds now; None if nobody reads them from there."""

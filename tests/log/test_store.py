@@ -107,6 +107,29 @@ def test_what_no_commit_names_is_removed_however_deep_it_lies(tmp_path: Path) ->
     assert files.find("hold") == files.find("log") == []
 
 
+def test_a_file_that_a_commit_does_without_goes_with_the_next_one(tmp_path: Path) -> None:
+    """Until then one can go back to before that commit, and after it the next one has a copy of it."""
+    store = Store(str(tmp_path))
+    store.files.put("log/l/x.arrow", b"")
+    store.let_go("log/l/x.arrow")
+    assert store.files.exists("log/l/x.arrow")
+    store.commit({"kind": "opened"})
+    assert not store.files.exists("log/l/x.arrow")
+    store.close()
+
+
+def test_a_start_removes_what_the_last_commit_let_go_only_after_one_of_its_own(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.files.put("log/l/x.arrow", b"")
+    store.commit({"kind": "opened"})
+    store.let_go("log/l/x.arrow")
+    store.close()
+    again = Store(str(tmp_path))
+    assert again.journal.number == 2
+    assert again.files.find("log") == []
+    again.close()
+
+
 # Requests
 
 

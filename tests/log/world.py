@@ -242,6 +242,7 @@ class World:
         class Store:
             files = world.files
             commit = staticmethod(world._commit)
+            let_go = staticmethod(world.files.delete)
 
             @property
             def ledger(self) -> books.Ledger:
