@@ -59,6 +59,7 @@ from penstock.plan.show import plan_text, serving
 from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
+from penstock.sql.source_options import scrubbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -582,7 +583,7 @@ class Engine:
                 f"source file {file} of stream {name} cannot be read: {short_message(cause).rstrip('.')}. "
                 "Mend or remove the file and run again: committed results are kept, and the run goes on from there"
             )
-        return RunError(f"stream {name}: {short_message(cause)}")
+        return RunError(f"stream {name}: {scrubbed(short_message(cause), ingester.stream.options)}")
 
     def stop(self) -> None:
         """Stop ingest, finish the unit at hand, and give up the state."""

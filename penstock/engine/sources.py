@@ -20,7 +20,7 @@ from penstock.engine.complaints import short_message
 from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
-from penstock.sql.source_options import redacted
+from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
             reader = reader.schema(schema_ddl(stream))
         source = reader.load(path) if path else reader.load()
     except Exception as error:
-        raise InputError(f"stream {stream.name}: {short_message(error)}") from error
+        said = scrubbed(short_message(error), stream.options)
+        raise InputError(f"stream {stream.name}: {said}") from error
     return _with_declared_columns(source, stream)
 
 

@@ -30,6 +30,9 @@ _WORDS = (
 )
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 
+_TELLING = 4
+"""Signs from which on a secret is looked for in a message, where one sign would be anything."""
+
 FREE_PREFIXES = ("kafka.", "kafkaconsumer.")
 """Beginnings of names (in lower case) of what a client is told: brokers, security, sizes, times."""
 
@@ -101,6 +104,18 @@ def row_meaning(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name.lower(): value for name, value in without_secrets(options) if not is_free(name)}
 
 
+def scrubbed(message: str, options: Iterable[tuple[str, str]]) -> str:
+    """Take the secrets of a source out of what somebody else says about it.
+
+    >>> scrubbed("Invalid value hush-hush for x", [("x.password", "hush-hush")])
+    'Invalid value *********(redacted) for x'
+    """
+    for name, value in options:
+        if is_secret(name) and len(value) >= _TELLING:
+            message = message.replace(value, REDACTED)
+    return message
+
+
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_WORDS})[\w.-]*=)[^?&;\s]+", re.IGNORECASE)
 
@@ -130,10 +145,6 @@ def secrets_in(text: str) -> list[tuple[int, int]]:
     given = (_VALUE.match(text, name.end()) for name in _NAME.finditer(text))
     values = [each.span("value" if each["value"] is not None else "bare") for each in given if each]
     return values + [each.span() for each in _LOGIN.finditer(text)]
-
-
-_TELLING = 4
-"""Signs from which on a secret is looked for in a message without its quotes, where one sign would be anything."""
 
 
 def hidden(text: str, message: str = "") -> tuple[str, str]:
