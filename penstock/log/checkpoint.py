@@ -209,12 +209,13 @@ class SourceLog:
         return None if None in parts else sum(len(each) for each in parts if each is not None)
 
     def torn_after(self, last: int) -> list[int]:
-        """List the entries after one that are not whole, in order."""
-        return [
-            number
-            for number, name in sorted(self.names().items())
-            if number > last and self._lines(name) is None
-        ]
+        """List the entries after one that are not whole, or not there though later ones are, in order."""
+        names = self.names()
+        return [number for number in range(last + 1, self.last() + 1) if self._is_torn(number, names)]
+
+    def _is_torn(self, number: int, names: Mapping[int, str]) -> bool:
+        damaged = number in names and self._lines(names[number]) is None
+        return damaged or self._entry(number, names) is None
 
     def cut_after(self, last: int) -> None:
         """Remove the first entry after one that is not whole, and all that follow it: their files are found again."""

@@ -157,6 +157,26 @@ def test_what_the_last_batch_left_is_written_again_as_spark_wrote_it(
     assert world.is_exact()
 
 
+@pytest.mark.parametrize("how", ["gone", "empty", "half"])
+def test_lists_of_files_that_nobody_has_read_yet_are_found_anew_from_the_first_that_is_not_whole(
+    tmp_path: Path, how: str
+) -> None:
+    """Two crashes after a list was written and before it was planned; then the older of the two lists is damaged."""
+    world = World(str(tmp_path))
+    for count, steps in ((2, 1 << 30), (1, 1), (1, 1)):
+        world.arrive(count)
+        with suppress(PowerCutError):
+            world.run(steps=steps)
+    name = f"checkpoint/{STREAM}/sources/0/1"
+    whole = world.files.read(name)
+    world.files.put(name, b"" if how == "empty" else whole[: len(whole) // 2])
+    if how == "gone":
+        world.files.delete(name)
+    assert world.files.list(f"checkpoint/{STREAM}/sources/0")[-1] == "2"
+    world.run()
+    assert world.is_exact()
+
+
 def test_a_checkpoint_that_is_gone_altogether_stops_a_stream_of_files(tmp_path: Path) -> None:
     """Which files were read before the last batch is known to the checkpoint alone."""
     world = World(str(tmp_path), limit=1)
