@@ -1,7 +1,7 @@
 """Ask Spark for the types of join keys that only Spark can tell.
 
 Both sides of an equality are hashed, so they must have one type before they are hashed.  `penstock.sql.keys` knows the
-declared types and many expressions; of the rest (decimals computed, functions sqlglot does not know) it leaves the type
+declared types and many expressions; of the rest (decimals computed, most functions) it leaves the type
 open.  Left open, ``a.amount * 2 = b.amount`` would hash decimals of two scales and miss pairs without a word.
 
 In:  a bound query and the streams.  Out: the same query, every computed key with the type Spark compares it as.
