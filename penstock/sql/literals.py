@@ -91,7 +91,7 @@ def type_text(reader: Reader) -> str:
     if not word or not word[0].isalpha():
         raise reader.misfit()
     reader.take()
-    if reader.word() in {"<", "<>"}:
+    if word in {"ARRAY", "MAP", "STRUCT"} and reader.word() in {"<", "<>"}:
         _skip_angles(reader)
     elif reader.word() == "(":
         _skip_numbers(reader)

@@ -143,7 +143,7 @@ class Operands:
     def _bare(self) -> Deep:
         """Read an operand without what is attached to it."""
         reader, token = self.reader, self.reader.ahead()
-        if token is None or (token.kind == "symbol" and token.text not in "(*?:") or token.upper in CLAUSES:
+        if token is None or (token.kind == "symbol" and token.text not in "(*?:") or self._at_clause():
             raise reader.misfit()
         if token.text in {"?", ":"}:
             raise reader.error("a parameter has no value here: write the value itself")
@@ -153,6 +153,11 @@ class Operands:
             return Form("STAR", (reader.take().text,), span=(token.start, token.end))
         tree = yield self._brackets() if token.text == "(" else self._worded()
         return tree
+
+    def _at_clause(self) -> bool:
+        """Say whether a word comes next that no operand begins with; some are also the name of a function."""
+        word = self.reader.word()
+        return word in CLAUSES and not (word in {"BETWEEN", "LIKE", "NOT"} and self.reader.word(1) == "(")
 
     def _worded(self) -> Deep:
         """Read an operand that begins with a word: CASE, a literal, a name, a call, a lambda."""
