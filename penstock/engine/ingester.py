@@ -34,6 +34,7 @@ from penstock.engine.sources import (
 from penstock.errors import PenstockError, RunError
 from penstock.log.locations import files_below
 from penstock.log.roll import roll_folder
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -252,10 +253,11 @@ class Ingester:
     def _keep_aside(self, source: DataFrame, before: StreamState) -> None:
         """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
         rows = with_ingest_columns(source, self.stream, ())
-        late = F.col(ROW_TIME).isNull()
+        row_time = F.col(always_quoted(ROW_TIME))
+        late = row_time.isNull()
         if before.watermark is not None:
-            late |= F.col(ROW_TIME) < before.watermark
-        columns = [F.col(f"`{column.name}`") for column in self.stream.columns]
+            late |= row_time < before.watermark
+        columns = [F.col(always_quoted(column.name)) for column in self.stream.columns]
         place = self.store.files.path(f"late/{self.stream.name.lower()}/batch={before.batches}")
         rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
 

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from penstock.engine.complaints import short_message
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
+from penstock.sql.tree import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def with_key_types(query: Query, left: Stream, right: Stream, spark: Callable[[]
 
 def _is_open(key: Key, left: Stream, right: Stream) -> bool:
     """Say whether a key has no type yet and is not two plain columns, whose types are known to be the same."""
-    plain = left.column(key.left.strip("`")) and right.column(key.right.strip("`"))
+    plain = left.column(unquoted(key.left)) and right.column(unquoted(key.right))
     return not key.type and not plain
 
 

@@ -40,9 +40,18 @@ def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], 
     >>> wanted_pairs(["l.v < r.v"], 65, (0, 3), selective=True)
     '(getbit(s1, 1) = 1) AND (l.v < r.v)'
     """
+    return _all_of((met_pairs(number, levels, selective=selective), *residual))
+
+
+def met_pairs(number: int, levels: tuple[int, int], *, selective: bool) -> str:
+    """Choose the pairs that a query's predicates, key and window leave, before its conditions on both rows."""
     of_slices = f"level >= {levels[0]} AND level < {levels[1]}"
-    mine = f"getbit(s{number // 64}, {number % 64}) = 1" if selective else of_slices
-    return " AND ".join(f"({each})" for each in (mine, *residual))
+    return f"getbit(s{number // 64}, {number % 64}) = 1" if selective else of_slices
+
+
+def _all_of(conditions: Iterable[str]) -> str:
+    """Hold conditions together, in their order."""
+    return " AND ".join(f"({each})" for each in conditions)
 
 
 def output_columns(outputs: Iterable[tuple[str, str]]) -> list[Column]:
@@ -56,9 +65,17 @@ def _outputs(query: Query) -> list[tuple[str, str]]:
 
 
 def computed_column(group: Group, number: int, member: Member) -> str:
-    """Compute, in Spark SQL, a query's output as one struct, null where the pair is not one of its results."""
+    """Compute, in Spark SQL, a query's output as one struct, null where the pair is not one of its results.
+
+    What may fail stands in a branch of a CASE, so that it is evaluated for the query's own pairs only: of what several
+    queries compute, Spark would compute the common parts first, for all pairs.
+    """
     fields = ", ".join(f"{_literal(name)}, ({expression})" for name, expression in _outputs(member.query))
-    return f"CASE WHEN {wants(group, number, member)} THEN named_struct({fields}) END AS o{number}"
+    output = f"named_struct({fields})"
+    if member.query.residual:
+        output = f"CASE WHEN {_all_of(member.query.residual)} THEN {output} END"
+    met = met_pairs(number, member.levels, selective=group.selective)
+    return f"CASE WHEN {met} THEN {output} END AS o{number}"
 
 
 def _literal(text: str) -> str:

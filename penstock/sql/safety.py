@@ -15,21 +15,16 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import SqlError
 from penstock.sql.deep import run
-from penstock.sql.parse import parse_expression
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, always_widens, common_type, parse_type
-from penstock.sql.tokens import Reader, Source
-from penstock.sql.tree import Column, Constant, Form, Name, cast_type, rebuilt, unwrapped
+from penstock.sql.tree import Column, Constant, Form, cast_type, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from penstock.sql.query import Stream
     from penstock.sql.spark_types import SparkType
     from penstock.sql.tree import Tree
 
@@ -46,30 +41,6 @@ _DAY = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}'")
 def cannot_fail(tree: Tree, type_of: Types) -> bool:
     """Say whether a tree has a value for every row."""
     return bool(run(_safe(tree, type_of)))
-
-
-@lru_cache(maxsize=4096)
-def text_cannot_fail(text: str, stream: Stream) -> bool:
-    """Say the same of a text over the bare columns of one stream."""
-    source = Source(text)
-    try:
-        tree = parse_expression(Reader(source, source.tokens))
-    except SqlError:
-        return False
-    return cannot_fail(
-        rebuilt(tree, lambda node: _column(node, stream)), lambda column: _declared(column, stream)
-    )
-
-
-def _column(node: Tree, stream: Stream) -> Tree:
-    """Make a column of its name."""
-    found = stream.column(node.parts[0]) if isinstance(node, Name) and len(node.parts) == 1 else None
-    return Column("l", found.name) if found else node
-
-
-def _declared(column: Column, stream: Stream) -> str:
-    found = stream.column(column.name)
-    return found.type if found else ""
 
 
 def _safe(tree: Tree, type_of: Types) -> Generator[Any, Any, str]:

@@ -3,6 +3,8 @@
 They have types, so that Spark accepts nearly all of them.  `expressions(kind)` draws one; `KINDS` are the types.
 """
 
+# ruff: noqa: E501, ISC004 - a list of texts
+
 from __future__ import annotations
 
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Expressions are grouped as Spark groups them, and come out as they went in.  (`tests/spark/test_expressions.py`: the judge.)"""
+"""Expressions are grouped as Spark groups them, and come out as they went in."""
 
 import pytest
 from hypothesis import given, settings
@@ -73,7 +73,8 @@ def test_operators_bind_as_in_spark(text, groups):
         "INTERVAL '01:30' MINUTE TO SECOND", "a::STRUCT<x: INT, Y: ARRAY<STRING>>", "a.`b``c`[1]", "a <=> b", "a DIV 2",
         "a IS NOT DISTINCT FROM b", "MASK(a, upperChar => 'Q')", "TRANSFORM(a, (x, i) -> x + i)", "EXTRACT(day FROM a)",
         "SUBSTRING(a FROM 2 FOR 1)", "TRIM(BOTH 'x' FROM a)", "OVERLAY(a PLACING 'z' FROM 2)", "POSITION('b' IN a)",
-        "PARSE_JSON(a):b.c[0]::INT", "STRUCT(a AS x, b AS y).x", "(a, b)", "a COLLATE UTF8_LCASE", "DATEDIFF(DAY, a, b)",
+        "PARSE_JSON(a):b.c[0]::INT", "STRUCT(a AS x, b AS y).x", "(a, b)", "a COLLATE UTF8_LCASE",
+        "DATEDIFF(DAY, a, b)",
         "CASE WHEN a THEN b ELSE c END", "a NOT LIKE 'x!%' ESCAPE '!'", "LIKE(a, b)", "a >>> 1", "a !> 1",
     ],
 )  # fmt: skip

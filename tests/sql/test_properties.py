@@ -119,8 +119,9 @@ ALTER QUERY q SET WINDOW 5 min; SET scheduler = 'mqt'; EXPLAIN q; DROP QUERY q; 
 WORDS = SCRIPT.split(" ")
 ODD = [
     *"()[]<>,;.*'`=-:?!~|&^\\", "SELECT", "AND", "WINDOW", "a.b.c", "é", "²", "٣", "①", "\x00", "\ufeff", "\r\n", "\t",
-    "\ud800", "\U0001f600", "9" * 5000, "0." + "9" * 5000, "x" * 100_000, "(" * 700, ")" * 3, "CASE " * 700, "NOT " * 3000,
-    "ARRAY<" * 700, "/*", "--", "'", '"', "`", "r'", "->", "=>", "::", "::INT", "<=>", "INTERVAL", "1L", "1e", "CAST(", "AS",
+    "\ud800", "\U0001f600", "9" * 5000, "0." + "9" * 5000, "x" * 100_000, "(" * 700, ")" * 3, "CASE " * 700,
+    "NOT " * 3000, "ARRAY<" * 700, "/*", "--", "'", '"', "`", "r'", "->", "=>", "::", "::INT", "<=>",
+    "INTERVAL", "1L", "1e", "CAST(", "AS",
     "OVER (", "IDENTIFIER('x')", "*", "A.*", "$", "@", "#", "{", "}", "END", "WHEN", "LIKE ANY (", "x ->", "(x, y) ->",
 ]  # fmt: skip
 
@@ -165,11 +166,8 @@ def test_a_damaged_script_is_read_or_refused_with_a_place_but_never_crashes(data
     ],
 )
 def test_an_odd_word_anywhere_is_read_or_refused_with_a_place_that_can_be_printed(odd, script):
-    try:
-        parse_script(script.replace("{}", odd), STREAMS)
-    except SqlError as error:
-        assert error.place.line > 0
-        str(error).encode()
+    refused = refusal(lambda: parse_script(script.replace("{}", odd), STREAMS))
+    assert refused is None or refused.line > 0
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=40))
@@ -184,6 +182,7 @@ def refusal(read):
     try:
         read()
     except SqlError as error:
+        str(error).encode()
         return error.place or Place(0, 0)
     return None
 
