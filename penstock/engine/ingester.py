@@ -2,7 +2,7 @@
 
 Idempotent by batch id: a batch that the journal already has is passed over, so a restart that is handed its last
 batch again adds nothing.  Rows later than the watermark (newest event time of the batches before, less the lateness)
-are counted and written whole to ``late/<stream>/batch=<n>``; so are rows without an event time.
+are counted and written whole to ``late/<stream>/<batch>``; so are rows without an event time.
 
 In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out: ``batch`` commits.
 """
@@ -258,8 +258,8 @@ class Ingester:
         if before.watermark is not None:
             late |= row_time < before.watermark
         columns = [F.col(always_quoted(column.name)) for column in self.stream.columns]
-        place = self.store.files.path(f"late/{self.stream.name.lower()}/batch={before.batches}")
-        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
+        folder = self.store.files.path(f"late/{self.stream.name.lower()}/{before.batches:010d}")
+        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(folder)
 
     def _check_files(self, parts: list[dict[str, Any]]) -> None:
         """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""

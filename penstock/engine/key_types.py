@@ -13,17 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from penstock.engine.complaints import short_message
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
-from penstock.sql.tree import unquoted
+from penstock.sql.tree import quoted, unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
     from penstock.sql.query import Key, Query, Stream
 
@@ -59,4 +60,21 @@ def _typed(key: Key, query: Query, left: Stream, right: Stream, spark: SparkSess
         raise InputError(
             f"query {query.name} cannot join on {key.left} = {key.right}: {short_message(error)}"
         ) from error
-    return replace(key, type=common.simpleString())
+    return replace(key, type=type_text(common))
+
+
+def type_text(kind: DataType) -> str:
+    """Write a type as Spark's DDL does; its own way to write one does not quote the names of fields.
+
+    >>> from pyspark.sql.types import StringType
+    >>> type_text(StructType([StructField("a.b", ArrayType(StringType()))]))
+    'struct<`a.b`:array<string>>'
+    """
+    if isinstance(kind, StructType):
+        fields = (f"{quoted(each.name)}:{type_text(each.dataType)}" for each in kind.fields)
+        return f"struct<{','.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{type_text(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+    return kind.simpleString()

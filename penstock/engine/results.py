@@ -16,7 +16,7 @@ from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
 from penstock.engine.shape import pair_schema
 from penstock.engine.sinks import ordered_folder
-from penstock.engine.sources import empty_rows
+from penstock.engine.sources import empty_rows, schema_ddl
 from penstock.errors import InputError
 from penstock.log.files import open_files
 from penstock.log.locations import literal
@@ -103,11 +103,12 @@ def _read_table(
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
     """Read the rows of a stream that came too late, or had no event time."""
-    place = f"late/{stream.name.lower()}"
-    if not files.list(place):
+    folder = f"late/{stream.name.lower()}"
+    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    if not batches:
         return empty_rows(spark, stream)
-    names = [f"`{column.name}`" for column in stream.columns]
-    return spark.read.parquet(files.to_read(place)).select(*names)
+    # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
+    return spark.read.schema(schema_ddl(stream)).parquet(*batches)
 
 
 def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from penstock.log.files import open_files
 from penstock.log.ledger import Move, Publication
 from penstock.log.locations import absolute
+from penstock.sql.options import check_value
 from penstock.sql.query import Sink
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Callback:
 
 def parquet(path: str | os.PathLike[str], *, compression: str = "snappy") -> Sink:
     """Deliver to a directory of Parquet files."""
-    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression)))
+    check_value("compression", compression)
+    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression.lower())))
 
 
 def table() -> Sink:

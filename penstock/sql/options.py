@@ -30,7 +30,10 @@ SCHEDULERS = ("lwo", "swf", "mqt")
 SINKS = {"parquet": ("path", "compression"), "table": (), "console": (), "noop": ()}
 """The sinks a script can name, and the options of each."""
 
-_CHOICES = {"order": ORDERS, "strategy": STRATEGIES, "scheduler": SCHEDULERS}
+COMPRESSIONS = ("snappy", "none", "gzip", "zstd", "lz4", "brotli")
+"""How files of results may be compressed."""
+
+_CHOICES = {"order": ORDERS, "strategy": STRATEGIES, "scheduler": SCHEDULERS, "compression": COMPRESSIONS}
 _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
 _QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after")
 _SETTINGS = ("strategy", "scheduler", "memory")
@@ -100,8 +103,13 @@ def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tupl
     if kind == "parquet" and "path" not in given:
         message = "sink parquet needs a path: WITH (sink = 'parquet', path = '...')"
         raise source.error(message, given["sink"].value_span)
-    sink = Sink(kind, tuple((name, given[name].value) for name in SINKS[kind] if name in given))
+    sink = Sink(kind, tuple((name, _sink_value(given[name])) for name in SINKS[kind] if name in given))
     return sink, tuple((name, given[name].value.lower()) for name in sorted(given) if name in _QUERY_OPTIONS)
+
+
+def _sink_value(option: Option) -> str:
+    """Give an option of a sink as it is kept: a path as written, a choice in lower case."""
+    return option.value.lower() if option.key.lower() in _CHOICES else option.value
 
 
 def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -116,6 +124,7 @@ def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ..
 def _check_query_option(name: str, value: str, kind: str) -> None:
     """Check one option of CREATE QUERY, in lower case."""
     if name == "sink" or name in SINKS[kind]:
+        check_value(name, value)
         return
     owner = next((sink for sink, names in SINKS.items() if name in names), None)
     if owner:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.sql.query import Output, is_reserved
+from penstock.sql.query import RESERVED_NAMES, Output, is_reserved
 from penstock.sql.tree import Column, Form, Tree, show, unquoted, unwrapped
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _unique_names(scope: Scope, outputs: Sequence[_Output]) -> list[str]:
             message = f"two columns of the result are called {name}: give one another name with AS"
             raise scope.source.error(message, output.span)
         if is_reserved(name):
-            message = f"a column of the result is called {name}: names that begin with penstock. are reserved"
+            message = f"a column of the result is called {name}: {RESERVED_NAMES} with AS"
             raise scope.source.error(message, output.span)
         taken[name.lower()] = name
     return list(taken.values())

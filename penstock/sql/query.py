@@ -52,6 +52,9 @@ RESERVED = "penstock."
 """How the names of the engine's own columns begin, which stand beside the user's: those may not."""
 
 
+RESERVED_NAMES = f"names that begin with {RESERVED} are reserved, choose another"
+
+
 def is_reserved(name: str) -> bool:
     """Say whether a name is one that only the engine may give."""
     return name.lower().startswith(RESERVED)

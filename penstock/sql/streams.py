@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.options import Option, check_duration, read_options
-from penstock.sql.query import Column, Stream
-from penstock.sql.spark_types import TIME_TYPES, TypeTextError, normal_type
+from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
+from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type
 from penstock.sql.tokens import joined, span_of_tokens
 
 if TYPE_CHECKING:
@@ -78,10 +78,16 @@ def _read_column(reader: Reader) -> Column:
     tokens = _without_notes(reader.until(",", ")"))
     if not tokens:
         raise reader.error(f"column {name} has no type", name_span)
+    if is_reserved(name):
+        raise reader.error(f"column {name}: {RESERVED_NAMES}", name_span)
     try:
-        return Column(name, normal_type(joined(tokens)))
+        kind = parse_type(joined(tokens))
     except TypeTextError as error:
         raise reader.error(f"column {name}: {error}", span_of_tokens(tokens)) from None
+    if kind.holds("char", "varchar"):
+        message = f"column {name}: {kind} is for tables, where Spark pads and checks it: declare it STRING"
+        raise reader.error(message, span_of_tokens(tokens))
+    return Column(name, str(kind))
 
 
 def _without_notes(tokens: list[Token]) -> list[Token]:
