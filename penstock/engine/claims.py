@@ -88,10 +88,10 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Horizon
 def masks_at_the_door(plan: Plan, log: LogPlan) -> tuple[int, ...]:
     """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all.
 
-    So does a join whose selections come last.
+    So does a join whose selections come last, unless the key of a row that nobody wants must not be evaluated.
     """
     masks = {
-        0 if group.pulled else log.mask(member.predicates(side))
+        0 if group.pulled and not log.wanted else log.mask(member.predicates(side))
         for group, side in plan.uses(log.id)
         for member in group.members
     }

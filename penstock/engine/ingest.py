@@ -105,8 +105,8 @@ class BatchPart:
 
 
 def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the segments of one part of a batch, and report."""
-    chunks = [each for each in batches if each.num_rows]
+    """Write the segments of one part of a batch, whose columns are those the task lists, and report."""
+    chunks = [each.rename_columns(task.columns()) for each in batches if each.num_rows]
     part = _ingest(task, pa.Table.from_batches(chunks).combine_chunks()) if chunks else BatchPart()
     yield pa.RecordBatch.from_pydict({"summary": [json.dumps(asdict(part))]})
 
@@ -153,16 +153,18 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
     name, key_columns = key_names(number, log)
     keyed = batch.table.column(name).is_valid().to_numpy() & batch.timely
     patterns, pattern = _patterns(batch.table, bit_names(number, log))
-    kept = keyed
+    wanted = batch.timely
     if pattern is not None:
-        accepted = np.asarray(query_sets(patterns, masks).any(axis=1))
-        kept = keyed & accepted[pattern]
+        wanted = batch.timely & np.asarray(query_sets(patterns, masks).any(axis=1))[pattern]
         part.patterns[log.id], part.holds[log.id] = _counts(
             patterns, pattern[batch.timely], len(log.predicates)
         )
+    kept = keyed & wanted
     if number == 0:
-        part.no_key = int(batch.timely.sum() - keyed.sum())
-        part.unwanted = int(keyed.sum() - kept.sum())
+        # of a row that nobody wants it is not known whether it has a key, if evaluating that may fail
+        asked = batch.timely if log.wanted else keyed
+        part.unwanted = int((asked & ~wanted).sum())
+        part.no_key = int(batch.timely.sum() - kept.sum()) - part.unwanted
     if not kept.any():
         return
     whole = bool(kept.all())

@@ -3,7 +3,7 @@
 A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
 is known by where it came from (`penstock.log.origin`), and one that does not follow on the last stops the run.  Rows
 later than the watermark (newest event time of the batches before, less the lateness) are counted and written whole to
-``late/<stream>/batch=<n>``; so are rows without an event time.
+``late/<stream>/<batch>``; so are rows without an event time.
 
 In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out: ``batch`` commits.
 """
@@ -37,6 +37,7 @@ from penstock.errors import PenstockError, RunError
 from penstock.log.locations import files_below
 from penstock.log.names import folder_of
 from penstock.log.roll import roll_folder
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -259,13 +260,14 @@ class Ingester:
     def _keep_aside(self, source: DataFrame, before: StreamState) -> None:
         """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
         rows = with_ingest_columns(source, self.stream, ())
-        late = F.col(ROW_TIME).isNull()
+        row_time = F.col(always_quoted(ROW_TIME))
+        late = row_time.isNull()
         if before.watermark is not None:
-            late |= F.col(ROW_TIME) < before.watermark
-        columns = [F.col(f"`{column.name}`") for column in self.stream.columns]
+            late |= row_time < before.watermark
+        columns = [F.col(always_quoted(column.name)) for column in self.stream.columns]
         folder = folder_of(self.store.files, "late", self.stream.name)
-        place = self.store.files.path(f"{folder}/batch={before.batches}")
-        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
+        path = self.store.files.path(f"{folder}/{before.batches:010d}")
+        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(path)
 
     def _check_files(self, parts: list[dict[str, Any]]) -> None:
         """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""

@@ -38,8 +38,13 @@ if TYPE_CHECKING:
 
 
 def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[dict[str, Any]]:
-    """Write a batch's segments: one per task and log.  The rows have the columns that the task reads."""
-    return run_work(rows.coalesce(most_tasks).mapInArrow(do_work, SUMMARY), partial(run_ingest, task))
+    """Write a batch's segments: one per task and log.  The rows have the columns that the task reads, in its order.
+
+    On the way they have numbers for names: pyspark takes a dot in a name for the field of a struct.
+    """
+    numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+    rows = numbered_columns.coalesce(most_tasks).mapInArrow(do_work, SUMMARY)
+    return run_work(rows, partial(run_ingest, task))
 
 
 def unit_job(

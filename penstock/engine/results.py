@@ -15,7 +15,7 @@ from penstock.engine.pairs import output_columns, view, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
 from penstock.engine.shape import pair_schema
-from penstock.engine.sources import empty_rows
+from penstock.engine.sources import empty_rows, schema_ddl
 from penstock.errors import InputError
 from penstock.log.files import open_files
 from penstock.log.locations import literal
@@ -105,11 +105,12 @@ def _read_table(
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
     """Read the rows of a stream that came too late, or had no event time."""
-    place = folder_of(files, "late", stream.name)
-    if not files.list(place):
+    folder = folder_of(files, "late", stream.name)
+    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    if not batches:
         return empty_rows(spark, stream)
-    names = [f"`{column.name}`" for column in stream.columns]
-    return _reader(spark).parquet(files.to_read(place)).select(*names)
+    # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
+    return _reader(spark).schema(schema_ddl(stream)).parquet(*batches)
 
 
 def _reader(spark: SparkSession) -> DataFrameReader:

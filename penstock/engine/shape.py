@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.deliver import set_names
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from penstock.plan.group import Group
@@ -44,5 +45,5 @@ def carries_times(group: Group) -> bool:
 def _struct(stream: Stream, names: tuple[str, ...]) -> str:
     """Write some columns of a stream as a struct type."""
     fields = (column for column in stream.columns if column.name in names)
-    inside = ", ".join(f"`{column.name}`: {column.type}" for column in fields)
+    inside = ", ".join(f"{always_quoted(column.name)}: {column.type}" for column in fields)
     return f"struct<{inside or 'nothing: tinyint'}>"

@@ -28,6 +28,7 @@ from penstock.log.files import open_files
 from penstock.log.ledger import Move, Publication
 from penstock.log.locations import absolute
 from penstock.log.names import folder_of, safe_name
+from penstock.sql.options import check_value
 from penstock.sql.query import Sink
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Callback:
 
 def parquet(path: str | os.PathLike[str], *, compression: str = "snappy") -> Sink:
     """Deliver to a directory of Parquet files."""
-    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression)))
+    check_value("compression", compression)
+    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression.lower())))
 
 
 def table() -> Sink:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change import meaning, stopped_queries
 from penstock.engine.choose import plan_over
-from penstock.engine.key_types import with_key_types
+from penstock.engine.key_types import type_text, with_key_types
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind import bind_query
 from penstock.sql.options import budget_of, check_duration
-from penstock.sql.query import SECOND, Column, Query, Sink, Stream
+from penstock.sql.query import RESERVED_NAMES, SECOND, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.script import (
     AlterQuery,
     CreateQuery,
@@ -59,8 +59,10 @@ class Workload:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
             raise InputError(f"stream {name} is declared twice: choose another name")
-        columns = tuple(Column(each.name, each.dataType.simpleString()) for each in source.schema.fields)
+        columns = tuple(Column(each.name, type_text(each.dataType)) for each in source.schema.fields)
         names = [each.name for each in columns]
+        for each in filter(is_reserved, names):
+            raise InputError(f"column {each} of stream {name}: {RESERVED_NAMES}")
         found = find_name(time, names)
         if found is None:
             raise InputError(

@@ -48,6 +48,17 @@ Side = Literal["l", "r"]
 SIDES: tuple[Side, Side] = ("l", "r")
 """Both streams of the pair, in the order in which cursors and watermarks are written."""
 
+RESERVED = "penstock."
+"""How the names of the engine's own columns begin, which stand beside the user's: those may not."""
+
+
+RESERVED_NAMES = f"names that begin with {RESERVED} are reserved, choose another"
+
+
+def is_reserved(name: str) -> bool:
+    """Say whether a name is one that only the engine may give."""
+    return name.lower().startswith(RESERVED)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

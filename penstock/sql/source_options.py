@@ -130,7 +130,7 @@ def _cleaned(value: str) -> str:
 _STRING = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*" """.strip()
 _WHOLE = rf"(?:(?:{_STRING})(?=[\s,;)]|\Z)|[\w.+/-]+(?=[,;)]|\s*\Z|\s+AND\b))"
 _BROKEN = r""".*?(?=,\s*[\w.`"-]+\s*=|\)\s*;|;\s*\n|\Z)"""
-_NAME = re.compile(rf"""[\w.`"'-]*(?:{_WORDS})[\w.`"'-]*""", re.IGNORECASE)
+_NAME = re.compile(r"""[\w.`"'-]+""")
 _VALUE = re.compile(rf"\s*=\s*(?P<value>{_WHOLE}|{_BROKEN})|\s+(?P<bare>{_STRING})", re.DOTALL)
 """What follows the name of an option; of one that is not written rightly, all up to the next."""
 
@@ -142,7 +142,8 @@ def secrets_in(text: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in secrets_in(text)]
     ["'hush'"]
     """
-    given = (_VALUE.match(text, name.end()) for name in _NAME.finditer(text))
+    names = (name.end() for name in _NAME.finditer(text) if _SECRET.search(name[0]))
+    given = (_VALUE.match(text, end) for end in names)
     values = [each.span("value" if each["value"] is not None else "bare") for each in given if each]
     return values + [each.span() for each in _LOGIN.finditer(text)]
 

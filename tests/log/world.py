@@ -31,7 +31,7 @@ from penstock.engine.ingest import BatchTask, LogTask, run_ingest
 from penstock.engine.ingester import _advanced, _as_json, _traffic
 from penstock.engine.joiner import Joiner
 from penstock.engine.release import horizon, last_releases, release_commit, run_release
-from penstock.engine.sources import bit_names, key_names
+from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.engine.unit import run_probe
 from penstock.join.reference import Event, nested_loop_join
 from penstock.log import ledger as books
@@ -306,7 +306,7 @@ class World:
         names = [None if row.key is None else f"n{row.key}" for row in rows]
         times = [row.time for row in rows]
         columns = {
-            "penstock_t": pa.array(times, pa.int64()),
+            ROW_TIME: pa.array(times, pa.int64()),
             "id": pa.array([row.id for row in rows], pa.int64()),
             "k": pa.array(keys, pa.int64()),
             "name": pa.array(names, pa.string()),
