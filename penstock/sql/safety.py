@@ -139,16 +139,26 @@ def _are_numbers(kinds: list[str]) -> bool:
     return set(kinds) <= {*_WHOLE, *_FLOATING}
 
 
-def _text(_: Form, kinds: list[str]) -> str:
-    return "string" if kinds == ["string"] else ""
+def _function(tree: Form, kinds: list[str]) -> str:
+    """Look up a function that gives an answer, if only NULL, to whatever it is asked."""
+    result, *signatures = _FUNCTIONS[tree.head[:-1]]
+    return result if " ".join(kinds) in signatures else ""
 
 
-def _length(_: Form, kinds: list[str]) -> str:
-    return "int" if kinds == ["string"] else ""
-
-
-def _is_nan(_: Form, kinds: list[str]) -> str:
-    return "boolean" if kinds and kinds[0] in _FLOATING else ""
+_FUNCTIONS = {
+    **dict.fromkeys(("LOWER", "UPPER", "TRIM", "LTRIM", "RTRIM", "REVERSE"), ("string", "string")),
+    **dict.fromkeys(("SUBSTRING", "SUBSTR"), ("string", "string int", "string int int")),
+    **dict.fromkeys(("LEFT", "RIGHT"), ("string", "string int")),
+    "GET_JSON_OBJECT": ("string", "string string"),
+    "CONCAT": ("string", "string string", "string string string"),
+    **dict.fromkeys(("LENGTH", "CHAR_LENGTH"), ("int", "string")),
+    **dict.fromkeys(("INSTR", "LOCATE"), ("int", "string string")),
+    **dict.fromkeys(("STARTSWITH", "ENDSWITH", "CONTAINS"), ("boolean", "string string")),
+    **dict.fromkeys(("YEAR", "MONTH", "DAY", "DAYOFMONTH", "DAYOFWEEK"), ("int", "date", "timestamp")),
+    **dict.fromkeys(("HOUR", "MINUTE", "SECOND"), ("int", "timestamp")),
+    "ISNAN": ("boolean", "float", "double"),
+}
+"""Functions that cannot fail: the type of the answer, and those of the arguments, by which it is known."""
 
 
 def _same(_: Form, kinds: list[str]) -> str:
@@ -177,11 +187,9 @@ _RULES: dict[str, Callable[[Form, list[str]], str]] = {
     **dict.fromkeys(("LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"), _like),
     **dict.fromkeys(("NEG", "+", "-", "*"), _sum),
     **dict.fromkeys(("/", "%"), _quotient),
-    **dict.fromkeys(("LOWER(", "UPPER(", "TRIM(", "LTRIM(", "RTRIM("), _text),
-    **dict.fromkeys(("LENGTH(", "CHAR_LENGTH("), _length),
+    **dict.fromkeys((f"{name}(" for name in _FUNCTIONS), _function),
     **dict.fromkeys(("COALESCE(", "NVL(", "IFNULL("), _same),
     **dict.fromkeys(("CAST(", "::"), _cast),
-    "ISNAN(": _is_nan,
 }
 """The forms that may be sure not to fail, and what their type is then."""
 

@@ -35,12 +35,12 @@ BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, TIGHTEST = range(6, 14)
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_WORDS = """
-    all and anti any as asc at authorization between both by case cast check collate column
+    all and anti any array as asc at authorization between both by case cast check collate column
     constraint create cross current_date current_time current_timestamp current_user desc distinct
     div else end escape except exists false fetch filter for foreign from full grant group having
-    ilike in inner intersect interval into is join lateral leading left like limit localtime localtimestamp
+    ilike in inner intersect interval into is join lateral leading left like limit localtime localtimestamp map
     minus natural not null on only or order outer overlaps primary references regexp right rlike select
-    semi session_user set some table then to trailing true union unique user using values when where with within
+    semi session_user set some struct table then to trailing true union unique user using values when where with within
 """
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 """Names written in backquotes: where Spark would read a column anyway, quotes do no harm."""

@@ -13,6 +13,8 @@ import pytest
 from penstock.engine.engine import Engine
 from tests.oracle import ARROW, Feed, bag, same_bag
 from tests.spark.world import START, at
+from tests.sql.test_guards import COLUMNS as TYPES
+from tests.sql.test_guards import SURE
 
 pytestmark = pytest.mark.spark
 
@@ -82,7 +84,7 @@ def test_where_spark_succeeds_on_dirty_data_so_does_a_run(spark, tmp_path, strat
             feed.append(dirty(random, 40))
         spark.read.parquet(str(feed.folder)).createOrReplaceTempView(feed.name)
     right = {}
-    for number in range(24 if strategy == "mem-opt" else 6):
+    for number in range(16 if strategy == "mem-opt" else 7):
         text = query(random)
         with suppress(Exception):  # Spark itself may fail
             right[f"q{number}"] = text, bag(spark.sql(text).toArrow())
@@ -96,3 +98,45 @@ def test_where_spark_succeeds_on_dirty_data_so_does_a_run(spark, tmp_path, strat
         engine.wait()
         for name, (text, found) in right.items():
             same_bag(bag(engine.results(name).toArrow()), found, text)
+
+
+EXTREMES = {
+    "bigint": ["9223372036854775807L", "-9223372036854775807L - 1L", "0L"],
+    "int": ["2147483647", "-2147483647 - 1", "0"],
+    "double": [
+        "CAST('NaN' AS DOUBLE)",
+        "CAST('Infinity' AS DOUBLE)",
+        "1.7976931348623157E308D",
+        "-0.0D",
+        "4.9E-324D",
+    ],
+    "string": ["''", "'9x'", "'{\"a\":'", "repeat('é', 3000)", "char(0)", "unhex('ff')::string"],
+    "boolean": ["true", "false"],
+    "date": [
+        "DATE'0001-01-01'",
+        "DATE'9999-12-31'",
+        "date_from_unix_date(2147483647)",
+        "date_from_unix_date(-2147483647)",
+    ],
+    "timestamp": ["timestamp_micros(9223372036854775807L)", "timestamp_micros(-9223372036854775807L)"],
+    "decimal(10,2)": ["99999999.99BD", "-99999999.99BD"],
+    "decimal(38,10)": ["9999999999999999999999999999.9999999999BD"],
+    "array<int>": ["array()", "array(2147483647)", "array(CAST(NULL AS INT))"],
+}
+
+
+def test_what_cannot_fail_does_not_fail_on_the_most_extreme_values(spark):
+    values = {name: EXTREMES[kind.removesuffix(" collate UTF8_LCASE")] for name, kind in TYPES.items()}
+    rows = [
+        ", ".join(
+            f"CAST({(each[row] if row < len(each) else 'NULL')} AS {TYPES[name]}) AS {name}"
+            for name, each in values.items()
+        )
+        for row in range(7)
+    ]
+    spark.sql(" UNION ALL ".join(f"SELECT {row}" for row in rows)).createOrReplaceTempView("extremes")
+    assert (
+        spark.table("extremes")
+        .selectExpr(*(f"({text}) AS c{number}" for number, text in enumerate(SURE)))
+        .collect()
+    )
