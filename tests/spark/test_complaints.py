@@ -72,6 +72,6 @@ def test_a_segment_that_is_gone_is_named(spark, tmp_path, feeds):
         file.unlink()
     for feed in feeds:
         grow(feed, 3)
-    with pytest.raises(RunError, match="No such file or directory") as error:
+    with pytest.raises(RunError, match="is missing; restore it") as error:
         run(spark, tmp_path, feeds, "a.v")
     assert any(str(file) in str(error.value) for file in gone)
