@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.engine.complaints import short_message
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
@@ -112,9 +113,8 @@ def _say(error: Exception, status: int) -> int:
         return status
     lines = [f"penstock: {error}"]
     if not isinstance(error, PenstockError):
-        said = str(error).strip().partition("\n")[0]
         lines = [
-            f"penstock: {type(error).__name__}: {said}",
+            f"penstock: {type(error).__name__}: {short_message(error)}",
             "penstock --debug COMMAND shows where it happened",
         ]
     sys.stderr.write("\n".join([*lines, *getattr(error, "__notes__", [])]) + "\n")
