@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
 from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, sort_by_time, write_hold
@@ -46,7 +47,7 @@ NOTE = "penstock"
 """The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
 
 ROWS_PER_WRITE = 1 << 17
-"""Rows gathered before they are handed to a Parquet writer: the size of a row group."""
+"""Rows gathered before they are handed to a Parquet writer: the size of a row group, unless they are wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class OutputFile:
         self.root, self.final, self.compression = root, final, compression
         self.staged = f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
         self.rows = 0
+        self.waiting = 0
+        """Bytes of the rows taken and not written yet."""
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
@@ -112,11 +115,12 @@ class OutputFile:
         """Take some rows."""
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
+        self.waiting += batch.nbytes
         self.rows += batch.num_rows
-        if self._waiting_rows >= ROWS_PER_WRITE:
-            self._flush()
+        if self._waiting_rows >= ROWS_PER_WRITE or self.waiting >= width.MOST_BYTES:
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write the rows taken so far as one row group."""
         if not self._waiting:
             return
@@ -127,11 +131,11 @@ class OutputFile:
                 pq.ParquetWriter(sink, schema, compression=self.compression)
             )
         self._writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
 
     def close(self, about: Mapping[str, object] | None = None) -> None:
         """Write what is left and complete the file, with a note on what is in it."""
-        self._flush()
+        self.flush()
         if self._writer is not None and about is not None:
             self._writer.add_key_value_metadata({NOTE: json.dumps(about)})
         self._stack.close()
@@ -153,6 +157,8 @@ class _HoldRuns:
     def __init__(self, state: str, folder: str) -> None:
         """Say where the runs go; nothing is created yet."""
         self._files, self._folder = open_files(state, sync=False), folder
+        self.waiting = 0
+        """Bytes of the results taken and not written yet."""
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self.made: list[Held] = []
@@ -161,17 +167,18 @@ class _HoldRuns:
         """Take some results with their times."""
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
-        if self._waiting_rows >= MOST_ROWS:
-            self.close()
+        self.waiting += batch.nbytes
+        if self._waiting_rows >= MOST_ROWS or self.waiting >= width.MOST_BYTES:
+            self.flush()
 
-    def close(self) -> None:
+    def flush(self) -> None:
         """Write what was taken as one run."""
         if self._waiting and (made := write_hold(self._files, self._folder, [sort_by_time(self._waiting)])):
             self.made.append(made)
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Made:
     """What a task makes: files by query, runs of results to be held by query, and the number of results of each."""
 
@@ -182,6 +189,25 @@ class _Made:
     """The same number, by when the later row of the pair arrived."""
     pairs: Counter[float]
     """The number of pairs, by the same."""
+    waiting: int = 0
+    """Bytes that wait to be written, of all queries together."""
+
+    def put(self, where: OutputFile | _HoldRuns, rows: pa.RecordBatch) -> None:
+        """Give rows to a file; write out the fullest ones if too much waits in all of them."""
+        before = where.waiting
+        where.write(rows)
+        self.waiting += where.waiting - before
+        if self.waiting > width.MOST_BYTES:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Write out the fullest files until half of what may wait is left."""
+        files: list[OutputFile | _HoldRuns] = [*self.files.values(), *self.holds.values()]
+        for each in sorted(files, key=lambda each: -each.waiting):
+            self.waiting -= each.waiting
+            each.flush()
+            if 2 * self.waiting <= width.MOST_BYTES:
+                return
 
 
 def run_delivery(
@@ -195,7 +221,7 @@ def run_delivery(
         {},
         Counter(),
     )
-    for batch in batches:
+    for batch in width.bounded(batches):
         if batch.num_rows:
             before = made.counts.copy()
             _route(delivery, part, batch, made)
@@ -205,7 +231,7 @@ def run_delivery(
     for query, file in made.files.items():
         file.close(_note_on(delivery, query, made))
     for runs in made.holds.values():
-        runs.close()
+        runs.flush()
     summary: dict[str, Any] = {
         "pairs": made.pairs.total(),
         "results": made.counts.tolist(),
@@ -252,7 +278,8 @@ def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) ->
         mine = _mask(batch, target, level, sets)
         if target.hold:
             if mine.any():
-                made.holds[target.query].write(_output(batch, target, mine, _arrival(batch, delivery)))
+                rows = _output(batch, target, mine, _arrival(batch, delivery))
+                made.put(made.holds[target.query], rows)
             continue
         if target.computed:
             made.counts[target.number] += int(mine.sum())
@@ -260,9 +287,9 @@ def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) ->
             tabled |= mine
         elif target.root and mine.any():
             rows = _output(batch, target, mine)
-            _file(made.files, delivery, part, target).write(rows)
+            made.put(_file(made.files, delivery, part, target), rows)
     if tabled.any():
-        _write_table(delivery, part, batch, tabled, made.files)
+        made.put(_table(made.files, delivery, part), _table_rows(batch, tabled))
 
 
 def _tabled(
@@ -347,19 +374,18 @@ def _file(files: dict[str, OutputFile], delivery: Delivery, part: int, target: T
     return files[target.query]
 
 
-def _write_table(
-    delivery: Delivery,
-    part: int,
-    batch: pa.RecordBatch,
-    mine: NDArray[np.bool_],
-    files: dict[str, OutputFile],
-) -> None:
-    """Write the pairs that some reader of the group's table wants, each once."""
+def _table(files: dict[str, OutputFile], delivery: Delivery, part: int) -> OutputFile:
+    """Open (once) the file for the pairs of this task that some reader of the group's table wants."""
     if "" not in files:
         files[""] = OutputFile(delivery.table_root, f"part-{delivery.unit}-{part:04d}.parquet", "snappy")
+    return files[""]
+
+
+def _table_rows(batch: pa.RecordBatch, mine: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Choose what the group's table stores: the pairs that somebody reads there, each once."""
     kept = [name for name in batch.schema.names if not name.startswith(("o", "t"))]
     rows = batch.select(kept)
-    files[""].write(rows if mine.all() else rows.filter(pa.array(mine)))
+    return rows if mine.all() else rows.filter(pa.array(mine))
 
 
 def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[dict[str, Any]]:
-    """Write a batch's segments: one per task and log.  The rows have the columns that the task reads."""
+    """Write a batch's segments: one per task and log, or several.  The rows have the columns that the task reads."""
     return run_work(rows.coalesce(most_tasks).mapInArrow(do_work, SUMMARY), partial(run_ingest, task))
 
 

@@ -277,7 +277,9 @@ class World:
             horizon=horizon,
         )
         dealt = [self._columns(stream, rows[place::tasks]) for place in range(tasks)]
-        parts = [_summary(run_ingest(task, [each.select(task.columns())])) for each in dealt]
+        parts = [
+            part for each in dealt for part in _summaries(run_ingest(task, [each.select(task.columns())]))
+        ]
         segments: dict[str, list[Any]] = {}
         for part in parts:
             for log, made in part["segments"].items():
@@ -302,7 +304,7 @@ class World:
     def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
         """Compute what Spark SQL would: time, keys and bits, beside the source's own columns."""
         keys = [row.key for row in rows]
-        names = [None if row.key is None else f"n{row.key}" for row in rows]
+        names = [None if row.key is None else self.name(row) for row in rows]
         times = [row.time for row in rows]
         columns = {
             "penstock_t": pa.array(times, pa.int64()),
@@ -323,6 +325,11 @@ class World:
                 packed = [sum(1 << b for b, each in enumerate(mine) if each in row.holds) for row in rows]
                 columns[bits] = pa.array([_signed(each) for each in packed], pa.int64())
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    @staticmethod
+    def name(row: Row) -> str:
+        """Give the text that a row has for its key."""
+        return f"n{row.key}"
 
     def turn(self) -> None:
         """Let the joiner join, publish and tidy all there is."""
@@ -600,8 +607,13 @@ def _release_job(_spark: Any, files: Any, releases: Any) -> list[Any]:
 
 def _summary(batches: Iterable[pa.RecordBatch]) -> Any:
     """Read a task's one line of JSON."""
-    (batch,) = batches
-    return json.loads(batch.column(0)[0].as_py())
+    (summary,) = _summaries(batches)
+    return summary
+
+
+def _summaries(batches: Iterable[pa.RecordBatch]) -> list[Any]:
+    """Read a task's lines of JSON."""
+    return [json.loads(batch.column(0)[0].as_py()) for batch in batches]
 
 
 def _parquet(folder: str) -> list[dict[str, Any]]:
