@@ -1,5 +1,7 @@
 """Bytes of rows are those that the values have, and pieces of bounded bytes lose nothing."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -71,7 +73,7 @@ def test_pieces_cover_all_rows_in_order_and_are_bounded_or_one_row(found, most):
     assert [row for piece in cut for row in range(piece.start, piece.stop)] == list(range(found.size))
     for piece in cut:
         assert found[piece].sum() <= most or piece.stop - piece.start == 1
-    for one, other in zip(cut, cut[1:], strict=False):
+    for one, other in pairwise(cut):
         assert found[one].sum() + found[other][0] > most, "no more pieces than there need be"
 
 

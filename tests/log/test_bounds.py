@@ -55,13 +55,11 @@ def widened(query, *, ordered=False):
     queries=workloads(),
     lateness=st.sampled_from((0, 12, 100)),
     bound=st.tuples(st.sampled_from((1, 60, 200, 1000)), st.sampled_from((1, 3, 1000))),
-    strategy=st.sampled_from(STRATEGIES),
-    ordered=st.booleans(),
+    how=st.tuples(st.sampled_from(STRATEGIES), st.booleans()),
     happening=st.tuples(st.integers(0, 10**9), st.sampled_from((5, 10, 20, 40))),
 )
-def test_every_query_is_exact_and_in_order_whatever_fits_in_one_go(
-    queries, lateness, bound, strategy, ordered, happening
-):
+def test_every_query_is_exact_and_in_order_whatever_fits_in_one_go(queries, lateness, bound, how, happening):
+    strategy, ordered = how
     with folders() as folder, eager(3, 0.5, 1), bounds(*bound):
         wide = [widened(each, ordered=ordered) for each in in_folder(queries, folder)]
         run(World(folder / "state", wide, lateness=lateness, strategy=strategy), *happening)
