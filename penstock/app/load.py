@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.log.files import open_files
+from penstock.log.locations import source_pattern
 from penstock.plan.build import build_plan
 from penstock.sql.options import scheduler_of, strategy_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
     from penstock.sql.script import Script
-
-_WILD = frozenset("*?[{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +93,8 @@ def _check_queries(script: Script) -> None:
 def check_sources(plan: Plan) -> None:
     """Refuse a source directory that is not there."""
     for stream in plan.streams:
-        path = dict(stream.options).get("path", "")
-        if stream.format.lower() not in FILE_FORMATS or _WILD & set(path):
-            continue
-        if not open_files(path).exists(""):
-            raise InputError(
-                f"path {path!r} of stream {stream.name} does not exist: "
-                "create the directory, or mend the path"
-            )
+        if stream.format.lower() in FILE_FORMATS:
+            source_pattern(dict(stream.options)["path"], stream.name)
 
 
 _UNUSED = "this version does not use it; results are the same"

@@ -70,7 +70,7 @@ class State:
 
     def query(self, name: str) -> Query:
         """Find a query, whatever the case of its name."""
-        return self.plan.find(name)[2].query
+        return self.plan.query(name)
 
     def count(self, name: str) -> int:
         """Count a query's committed results."""
@@ -94,7 +94,7 @@ class State:
         from penstock.engine.session import QUICK_START, embedded_session  # noqa: PLC0415
 
         with quiet_spark(debug=debug):
-            spark = embedded_session(QUICK_START)
+            spark = embedded_session({**QUICK_START, **self.plan.spark_settings.as_options()})
             rows = read_results(spark, open_files(self.url), self.plan, self.ledger(), name)
             return (rows if limit is None else rows.limit(limit)).toArrow()
 

@@ -100,7 +100,7 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
         changed = [" -> ".join(windows), *_option_changes(old[2].query, new[2].query)]
         yield f"  ~ {name:<12} {', '.join(changed)}, from here on"
     for name in change.dropped:
-        kept = before is None or before.find(name)[2].query.sink.kind != "table"
+        kept = before is None or before.query(name).sink.kind != "table"
         said = (
             "stay where they are"
             if kept

@@ -24,7 +24,7 @@ from penstock.app.show import console, status_view
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
 from penstock.engine.session import QUICK_START
-from penstock.errors import InputError
+from penstock.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,12 @@ def run_script(
             say(answer.rstrip("\n"))
         status = watch(engine, signals, once=once)
         console().print(status_view(engine.plan, status))
+        failures = engine.failures
+    if failures:
+        raise RunError(
+            f"{len(failures)} of {count} queries failed ({', '.join(failures)}) and the others went on: "
+            "mend what failed and run again"
+        )
     say(f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds")
 
 
@@ -163,7 +169,8 @@ def _first_missing(place: Path) -> Path | None:
 
 
 def _is_empty_state(place: Path) -> bool:
-    """Say whether there is nothing in a state but its lock and an empty journal."""
+    """Say whether there is nothing in a state but its lock, its identity and an empty journal."""
     return place.is_dir() and all(
-        each.name == "lock" or (each.is_dir() and not any(each.iterdir())) for each in place.iterdir()
+        each.name in {"lock", "identity"} or (each.is_dir() and not any(each.iterdir()))
+        for each in place.iterdir()
     )

@@ -52,7 +52,12 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
     if len(queries.columns) <= FEW_COLUMNS:
         both = Table.grid(padding=(0, 3))
         both.add_row(slices, queries)
-    return Group(stream_table(status, rates), both, *savings(status), *_changes(status))
+    return Group(stream_table(status, rates), both, *savings(status), *_changes(status), *_failures(status))
+
+
+def _failures(status: Status) -> list[Text]:
+    """Say which queries were stopped, and why."""
+    return [Text(f"query {each.name} failed: {each.failed}") for each in status.queries if each.failed]
 
 
 def _changes(status: Status) -> list[Text]:
@@ -132,8 +137,10 @@ def query_table(plan: Plan, status: Status) -> Table:
     if late:
         table.add_column("complete from")
     for query in status.queries:
-        group, _, _ = plan.find(query.name)
-        window = show_window(group, query.name).removeprefix("WINDOW ")
+        window = "stopped"
+        if query.failed is None:
+            group, _, _ = plan.find(query.name)
+            window = show_window(group, query.name).removeprefix("WINDOW ")
         counts = [f"{query.results:,}", *([f"{query.disordered:,}"] if astray else [])]
         counts += [f"{query.output:,}", f"{query.held:,}", query.order] if ordered else []
         counts.append(f"{query.lag_rows:,}")

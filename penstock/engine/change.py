@@ -17,7 +17,7 @@ In:  the ledger, and the plan to come.  Out: the ``plan`` commit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,9 @@ from penstock.engine.shape import pair_schema
 from penstock.errors import InputError
 from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
 from penstock.plan.build import Plan, build_plan
-from penstock.plan.codec import workload_from_json, workload_to_json
+from penstock.plan.codec import stopped_from_json, stopped_to_json, workload_from_json, workload_to_json
 from penstock.plan.group import Group, subgroup
+from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, SIDES
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from penstock.log.ledger import Ledger, QueryState
     from penstock.log.segment import Segment
-    from penstock.plan.build import Shape
+    from penstock.plan.build import Shape, Stopped
     from penstock.plan.group import Member
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Signature, Stream
@@ -48,24 +49,32 @@ class Change:
     """What becomes of the queries: those that are new, gone, and differently defined under their old name.
 
     `moved` are those that stay as they are and get state of their own, or share again: what is held does not go with
-    them.  `strategy` is the new one, if it is another; `cuts` says why chains are cut elsewhere, if they are.
+    them.  `failed` are those that are stopped because they cannot be evaluated, with the reason; `resumed` those that
+    had been, and are defined otherwise now.  `strategy` is the new one, if it is another; `cuts` says why chains are
+    cut elsewhere, if they are.
     """
 
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    resumed: tuple[str, ...] = ()
     strategy: str = ""
     cuts: str = ""
 
     def __bool__(self) -> bool:
         """Say whether anything changes."""
-        return bool(self.added or self.dropped or self.altered or self.strategy or self.cuts)
+        queries = self.added or self.dropped or self.altered or self.failed or self.resumed
+        return bool(queries or self.strategy or self.cuts)
 
     def __str__(self) -> str:
         """Say what changes, in a few words."""
-        words = (("add", self.added), ("drop", self.dropped), ("alter", self.altered))
+        words = (
+            ("add", self.added), ("drop", self.dropped), ("alter", self.altered), ("resume", self.resumed),
+        )  # fmt: skip
         parts = [f"{word} {', '.join(names)}" for word, names in words if names]
+        parts += [f"{name} failed: {reason}" for name, reason in self.failed.items()]
         parts += [f"strategy {self.strategy}"] if self.strategy else []
         return "; ".join(parts + ([self.cuts] if self.cuts else [])) or "nothing"
 
@@ -74,21 +83,24 @@ def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
     """Compare two plans: queries by name and by meaning, then how they are shared; `why` the chains are cut anew."""
     if before is None:
         return Change(added=tuple(query.name for query in after.queries))
-    old, new = ({query.name: _meaning(query) for query in plan.queries} for plan in (before, after))
+    old, new = ({query.name: meaning(query) for query in plan.queries} for plan in (before, after))
+    stopped, failed = ({each.query.name: each.reason for each in plan.stopped} for plan in (before, after))
     altered = tuple(name for name in new if name in old and new[name] != old[name])
     stay = [name for name in new if name in old and name not in altered]
     recut = before.strategy == after.strategy and _cuts(before, stay) != _cuts(after, stay)
     return Change(
-        added=tuple(name for name in new if name not in old),
-        dropped=tuple(name for name in old if name not in new),
+        added=tuple(name for name in new if name not in old and name not in stopped),
+        dropped=tuple(name for name in (*old, *stopped) if name not in new and name not in failed),
         altered=altered,
         moved=tuple(name for name in stay if _logs(before, name) != _logs(after, name)),
+        failed={name: reason for name, reason in failed.items() if name in old},
+        resumed=tuple(name for name in new if name in stopped),
         strategy=after.strategy if after.strategy != before.strategy else "",
         cuts=why if recut else "",
     )
 
 
-def _meaning(query: Query) -> Query:
+def meaning(query: Query) -> Query:
     """Leave out of a query what only shows it, or follows from the rest of it."""
     return replace(query, text="", comparisons=())
 
@@ -114,16 +126,14 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
         f"query {name} is not among the queries any more, and its {count:,} results in the state's table could not be "
         "read again"
         for name in change.dropped
-        if before
-        and before.find(name)[2].query.sink.kind == "table"
-        and (count := ledger.query(name).results)
+        if before and before.query(name).sink.kind == "table" and (count := ledger.query(name).results)
     ]
     lost += [
         f"query {name} would leave the state's table, and its {count:,} results there could not be read again"
-        for name in change.altered
+        for name in change.altered + change.resumed
         if before
-        and before.find(name)[2].query.sink.kind == "table"
-        and plan.find(name)[2].query.sink.kind != "table"
+        and before.query(name).sink.kind == "table"
+        and plan.query(name).sink.kind != "table"
         and (count := ledger.query(name).results)
     ]
     lost += [
@@ -137,6 +147,7 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
         "never be joined for it"
         for name in change.dropped
         if before
+        and any(before.places(name))
         and is_waiting(before, ledger, group := before.find(name)[0])
         and (rows := lag_rows(group, ledger, name))
     ]
@@ -152,11 +163,15 @@ def next_plan(
     streams: Mapping[str, Stream],
     queries: Iterable[Query],
     ledger: Ledger,
+    *,
     strategy: str = "mem-opt",
     cuts: Mapping[str, Iterable[int]] | None = None,
+    stopped: Iterable[Stopped] = (),
 ) -> Plan:
     """Plan the queries over what the state stores already."""
-    plan = build_plan(streams, queries, _stored(ledger), strategy=strategy, cuts=cuts)
+    asked, refused = tuple(queries), tuple(stopped)
+    stored = _still_stored(ledger, asked, refused)
+    plan = build_plan(streams, asked, stored, strategy=strategy, cuts=cuts, stopped=refused)
     return replace(plan, groups=tuple(replace(each, mixed=_is_mixed(each, ledger)) for each in plan.groups))
 
 
@@ -164,10 +179,25 @@ def current_plan(ledger: Ledger) -> Plan:
     """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
     streams, queries = workload_from_json(ledger.plan)
     strategy, cuts = ledger.plan.get("strategy", "mem-opt"), ledger.plan.get("cuts")
-    plan = build_plan(streams, queries, _stored(ledger), strategy=strategy, cuts=cuts)
-    return replace(
-        plan, groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups)
+    plan = build_plan(
+        streams, queries, _stored(ledger), strategy=strategy, cuts=cuts, stopped=stopped_queries(ledger)
     )
+    return replace(
+        plan,
+        groups=tuple(replace(each, mixed=ledger.groups[each.id].mixed) for each in plan.groups),
+        spark_settings=made_under(ledger) or plan.spark_settings,
+    )
+
+
+def made_under(ledger: Ledger) -> SparkSettings | None:
+    """Give the settings of Spark that a state was made under; None if nobody noted them."""
+    settings = ledger.plan.get("spark_settings")
+    return None if settings is None else SparkSettings.of(settings)
+
+
+def stopped_queries(ledger: Ledger) -> tuple[Stopped, ...]:
+    """List the queries that could not be evaluated, and have not been defined anew since."""
+    return stopped_from_json(ledger.plan.get("stopped", ()))
 
 
 def standing_plan(ledger: Ledger) -> Plan | None:
@@ -178,6 +208,13 @@ def standing_plan(ledger: Ledger) -> Plan | None:
 def _stored(ledger: Ledger) -> dict[str, Shape]:
     """Say what each log stores now."""
     return {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
+
+
+def _still_stored(ledger: Ledger, queries: Iterable[Query], stopped: Iterable[Stopped]) -> dict[str, Shape]:
+    """Leave out the logs that evaluate a predicate which only failed queries ask for: they must not go on so."""
+    wanted = {each for query in queries for side in SIDES for each in query.predicates(side)}
+    failed = {each for one in stopped for side in SIDES for each in one.query.predicates(side)} - wanted
+    return {log: shape for log, shape in _stored(ledger).items() if not failed & set(shape[1])}
 
 
 def _is_mixed(group: Group, ledger: Ledger) -> bool:
@@ -226,7 +263,7 @@ def plan_commit(
     groups = {group.id: _group_state(group, ledger, before) for group in plan.groups}
     starts = {
         name: _start(group, member, before, change, then)
-        for name in change.added + change.altered + change.moved
+        for name in change.added + change.altered + change.moved + change.resumed
         for group, _, member in [plan.find(name)]
     }
     lacking = [name for name, state in starts.items() if state["backfill"]]
@@ -239,6 +276,8 @@ def plan_commit(
             **workload_to_json(plan.streams, plan.queries),
             "strategy": plan.strategy,
             "cuts": {group: list(cuts) for group, cuts in plan.cuts.items()},
+            "stopped": stopped_to_json(plan.stopped),
+            "spark_settings": plan.spark_settings.as_options(),
         },
         "logs": [log.id for log in plan.logs],
         "rolls": {stream: _after(stream, ledger) for stream in plan.counted},
@@ -384,7 +423,7 @@ def _start(
 ) -> dict[str, Any]:
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
     floors = [_floor(group, member, side, before, ledger) if before else None for side in SIDES]
-    if member.query.name in change.altered + change.moved:
+    if member.query.name in change.altered + change.moved + change.resumed:
         known = ledger.query(member.query.name)
         if before and member.query.name in change.altered and _is_as_before(group, member, before):
             again = _go_on(group, list(known.floors), known, ledger)
@@ -403,7 +442,7 @@ def _start(
 def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
     """Say whether only an altered query's options are others: then it has missed nothing."""
     then, _, known = before.find(member.query.name)
-    same = _meaning(replace(known.query, options=())) == _meaning(replace(member.query, options=()))
+    same = meaning(replace(known.query, options=())) == meaning(replace(member.query, options=()))
     return same and [log.id for log in then.logs] == [log.id for log in group.logs]
 
 

@@ -12,6 +12,7 @@ In:  the plan, the ledger, and what the user has set.  Out: cuts by group, and t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.engine.change import next_plan, standing_plan
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.measure import Measured
     from penstock.log.ledger import Ledger
-    from penstock.plan.build import Plan
+    from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.plan.optimize import Choice
     from penstock.sql.query import Query, Stream
@@ -52,13 +53,18 @@ PATIENCE = 3
 
 
 def plan_over(
-    streams: Mapping[str, Stream], queries: Iterable[Query], ledger: Ledger, settings: Mapping[str, str]
+    streams: Mapping[str, Stream],
+    queries: Iterable[Query],
+    ledger: Ledger,
+    settings: Mapping[str, str],
+    stopped: Iterable[Stopped] = (),
 ) -> Plan:
     """Plan queries over what a state stores and knows, shared and cut as the settings say."""
     asked, strategy = tuple(queries), strategy_of(settings)
-    everywhere = next_plan(streams, asked, ledger, strategy)
+    again = partial(next_plan, streams, asked, ledger, strategy=strategy, stopped=tuple(stopped))
+    everywhere = again()
     cuts = starting_cuts(everywhere, ledger, budget_of(settings))
-    return next_plan(streams, asked, ledger, strategy, cuts) if cuts else everywhere
+    return again(cuts=cuts) if cuts else everywhere
 
 
 def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str, tuple[int, ...]]:

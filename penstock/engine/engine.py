@@ -12,17 +12,21 @@ these queries.  What is committed is true whatever happens next; starting again 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.engine.blame import QueriesFailedError
 from penstock.engine.change import (
     current_plan,
     find_change,
     is_in_step,
     losses,
+    made_under,
     next_plan,
     standing_plan,
 )
@@ -35,8 +39,9 @@ from penstock.engine.ordering import Silence
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
-from penstock.engine.session import embedded_session, use_plain_files
-from penstock.engine.sinks import check_empty, check_sinks, clear_staging, ordered_folder, sink_root
+from penstock.engine.session import embedded_session, settings_of, use_plain_files
+from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
+from penstock.engine.sinks import clear_staging, ordered_folder, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
@@ -45,7 +50,10 @@ from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.log.files import LocalFiles
+from penstock.log.locations import absolute, refuse_one_process
+from penstock.plan.build import Stopped
 from penstock.plan.show import plan_text, serving
+from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 
@@ -64,6 +72,9 @@ if TYPE_CHECKING:
     from penstock.sql.script import Script
 
 
+_log = logging.getLogger(__name__)
+
+
 class QueryHandle:
     """A registered query, as the user refers to it."""
 
@@ -79,6 +90,11 @@ class QueryHandle:
     def complete_from(self) -> datetime | None:
         """Give the event time from which on every result is delivered; None: from the beginning."""
         return self._engine.complete_from(self.name)
+
+    @property
+    def failure(self) -> str | None:
+        """Say why the query was stopped, if it could not be evaluated; None if it runs."""
+        return self._engine.failures.get(self.name)
 
     def __repr__(self) -> str:
         """Name the query."""
@@ -96,6 +112,7 @@ class Engine:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """Own a state directory; Spark is the given session, or an embedded one when first needed."""
+        refuse_one_process(absolute(os.fspath(state)), "a state")
         self._store = Store(os.fspath(state))
         self._spark = spark
         self._workload = Workload(settings=dict(settings or {}), spark=lambda: self.spark)
@@ -174,7 +191,7 @@ class Engine:
 
     def complete_from(self, name: str) -> datetime | None:
         """Give the event time from which on a query's results are complete; None: from the beginning."""
-        known = self._store.ledger.query(self.plan.find(name)[2].query.name).complete_from
+        known = self._store.ledger.query(self.plan.query(name).name).complete_from
         return None if known is None else datetime.fromtimestamp(known / 1e6, UTC)
 
     @property
@@ -204,18 +221,20 @@ class Engine:
             before = standing_plan(ledger)
             lost = losses(find_change(before, plan), before, plan, ledger)
             refuse_loss(lost, self._store.files.root)
+        made = made_under(self._store.ledger)
+        if made is not None:
+            refuse_other(made, settings_of(self.spark), self._store.files.root)
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
         kernels.join()
-        self._get_in_step(plan)
-        plan = take_up(self._store, self.spark, plan)
-        self._plan = plan
+        plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
         joiner.watchers = self._watchers
         joiner.on_failure = self._stop_reading
         joiner.reconsider = self._reconsider
+        joiner.stop_queries = self._stop_queries
         joiner.on_their_way = self._on_their_way
         joiner.silence = Silence(busy=self._busy)
         joiner.scheduler = scheduler_of(self._workload.settings)
@@ -272,6 +291,7 @@ class Engine:
         if self._joiner is None:
             return
         ingester = Ingester(self._store, plan, stream, source, self._joiner.notify)
+        ingester.stop_queries = self._stop_queries
         ingester.others = lambda: [each for each in self._ingesters if each is not ingester]
         self._ingesters.append(ingester)
         ingester.start(once=self._once)
@@ -300,14 +320,71 @@ class Engine:
             plan = self._workload.plan(self._store.ledger)
             refuse_move(plan, self._store.ledger)
             sources, empty = self._check(plan)
-            write_empty_results(plan, empty)
-            self._get_in_step(plan)
-            plan = self._plan = joiner.plan = take_up(self._store, self.spark, plan)
+            plan = self._plan = joiner.plan = self._take_up(plan)
             joiner.scheduler = scheduler_of(self._workload.settings)
             self._chooser.budget = self._workload.budget
             for ingester in self._ingesters:
                 ingester.follow(plan)
+        write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
+
+    def _take_up(self, plan: Plan) -> Plan:
+        """Make the sinks of a plan this state's own, and the plan true; or neither."""
+        version = self._store.ledger.version
+        claims = claim_sinks(plan.queries, self._store.files, self._store.identity)
+        try:
+            self._get_in_step(plan)
+            return take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
+        except BaseException:
+            if self._store.ledger.version == version:
+                undo_claims(claims)
+            raise
+
+    def _stop_queries(self, failures: Mapping[str, str]) -> Plan:
+        """Go on without queries that cannot be evaluated; called by whoever found out, holding no lock of a batch."""
+        joiner = self._joiner
+        assert joiner is not None  # noqa: S101 - nothing is evaluated before it is there
+        mine = threading.current_thread() is joiner
+        with nullcontext() if mine else joiner.between_units(), ExitStack() as batches:
+            for ingester in self._ingesters:
+                batches.enter_context(ingester.batch)
+            before = current_plan(self._store.ledger)
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            stopped = [
+                Stopped(each, failures[each.name], at) for each in before.queries if each.name in failures
+            ]
+            rest = [each for each in before.queries if each.name not in failures]
+            streams = {each.name: each for each in before.streams}
+            after = next_plan(
+                streams,
+                rest,
+                self._store.ledger,
+                strategy=before.strategy,
+                cuts=before.cuts,
+                stopped=(*before.stopped, *stopped),
+            )
+            plan = self._plan = joiner.plan = self._take_up(after)
+            for each in stopped:
+                _log.warning("%s; the other queries go on", each)
+            for ingester in self._ingesters:
+                ingester.follow(plan)
+            self._leave_streams(plan)
+        if not rest:
+            raise QueriesFailedError({each.query.name: each.reason for each in plan.stopped})
+        return plan
+
+    def _leave_streams(self, plan: Plan) -> None:
+        """Stop reading streams that no query reads any more, also if this is the thread that reads one of them."""
+        wanted = {stream.name for stream in plan.streams}
+        for ingester in [each for each in self._ingesters if each.stream.name not in wanted]:
+            ingester.closed = True
+            self._ingesters.remove(ingester)
+            threading.Thread(target=ingester.stop, name="penstock-leave", daemon=True).start()
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Give the queries that could not be evaluated and were stopped, each with the reason."""
+        return {each.query.name: each.reason for each in self.plan.stopped}
 
     def _reconsider(self, plan: Plan) -> Plan:
         """Cut chains elsewhere if what was measured says so; called by the joiner, between two units.
@@ -320,7 +397,14 @@ class Engine:
         if found is not None:
             cuts, why = found
             streams = {each.name: each for each in plan.streams}
-            again = next_plan(streams, plan.queries, self._store.ledger, plan.strategy, cuts)
+            again = next_plan(
+                streams,
+                plan.queries,
+                self._store.ledger,
+                strategy=plan.strategy,
+                cuts=cuts,
+                stopped=plan.stopped,
+            )
             plan = self._plan = take_up(self._store, self.spark, again, why)
         return plan
 
@@ -329,7 +413,8 @@ class Engine:
         ledger = self._store.ledger
         before = standing_plan(ledger)
         if before is not None and not is_in_step(plan, before, ledger):
-            Joiner(self.spark, self._store, before, self._hand_over).bring_up(before.groups)
+            failed = find_change(before, plan).failed
+            Joiner(self.spark, self._store, before, self._hand_over).bring_up(before.groups, without=failed)
 
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
@@ -337,9 +422,9 @@ class Engine:
         for ingester in [each for each in self._ingesters if each.stream.name not in wanted]:
             ingester.stop()
             self._ingesters.remove(ingester)
-        known = {each.stream.name for each in self._ingesters}
+        reading = {each.stream.name for each in self._ingesters}
         for stream in plan.streams:
-            if stream.name not in known:
+            if stream.name not in reading:
                 self._start_ingest(plan, stream, sources[stream.name])
 
     def _check(self, plan: Plan) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
@@ -347,11 +432,8 @@ class Engine:
 
         Give the sources by stream, and the empty result of every query.
         """
-        check_sinks(plan.queries)
-        ledger = self._store.ledger
-        before = standing_plan(ledger)
-        known = {query.name for query in before.queries} if before else set()
-        check_empty(query for query in plan.queries if query.name not in known)
+        check_paths(plan, self._store.files)
+        check_directories(plan.queries, standing_plan(self._store.ledger))
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
         empty: dict[str, DataFrame] = {}

@@ -19,6 +19,7 @@ import fsspec
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.blame import QueriesFailedError, blame_for_batch
 from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
@@ -27,14 +28,15 @@ from penstock.engine.sources import (
     ROW_TIME,
     arrow_time_type,
     ingest_columns_of,
-    source_files,
+    source_path,
     with_ingest_columns,
 )
-from penstock.errors import RunError
+from penstock.errors import PenstockError, RunError
+from penstock.log.locations import files_below
 from penstock.log.roll import roll_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -91,6 +93,8 @@ class Ingester:
         self._counted = False
         self._prepared = False
         self._partners: set[str] = set()
+        self.stop_queries: Callable[[Mapping[str, str]], object] = _refuse
+        """Told of queries that cannot be evaluated, and why."""
         self.others: Callable[[], Iterable[Ingester]] = tuple
         """Asked before a batch for the other streams that are read."""
         self.closed = False
@@ -102,6 +106,7 @@ class Ingester:
 
     def follow(self, plan: Plan) -> None:
         """Ingest by this plan from the next batch on."""
+        self._plan = plan
         self._logs = tuple(
             LogTask(log, masks_at_the_door(plan, log), self.store.ledger.layout(log.id))
             for log in plan.logs_of(self.stream.name)
@@ -134,8 +139,8 @@ class Ingester:
         self.at_work = True
         try:
             self._let_partners_catch_up()
-            with self.batch:
-                self.ingest(rows, batch_id, arrived)
+            while not self._try(rows, batch_id, arrived):
+                pass
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure
             # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
@@ -143,6 +148,21 @@ class Ingester:
         finally:
             self.at_work = False
         self._committed()
+
+    def _try(self, rows: DataFrame, batch_id: int, arrived: float) -> bool:
+        """Ingest one batch; if queries cannot be evaluated on it, have them stopped, and say that it is still to do."""
+        try:
+            with self.batch:
+                self.ingest(rows, batch_id, arrived)
+        except PenstockError:
+            raise
+        except Exception:
+            failures = blame_for_batch(rows, self.stream, self._plan)
+            if not failures:
+                raise
+            self.stop_queries(failures)
+            return False
+        return True
 
     def is_busy(self) -> bool:
         """Say whether rows are on their way: Spark gets ready to read, or has found some."""
@@ -243,7 +263,7 @@ class Ingester:
         """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""
         if self.stream.format.lower() != "parquet" or not any(part["nulls"] for part in parts):
             return
-        for name in source_files(self.stream) - self._checked:
+        for name in files_below(source_path(self.stream)) - self._checked:
             self._check_columns(name)
             self._checked.add(name)
 
@@ -259,6 +279,11 @@ class Ingester:
                     f"source file {path} of stream {self.stream.name} has no column {column.name}: "
                     "it has another schema than the stream declares; mend or remove the file and run again"
                 )
+
+
+def _refuse(failures: Mapping[str, str]) -> None:
+    """Let a failure of some queries be the stream's."""
+    raise QueriesFailedError(failures)
 
 
 def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], lateness: int) -> StreamState:

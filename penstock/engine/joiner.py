@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.blame import QueriesFailedError, blame_for_unit
 from penstock.engine.claims import claims_on, passed, settled_segments
 from penstock.engine.counting import Counting, sealed_until, spans
 from penstock.engine.deliver import Buffers, Delivery, Target
@@ -43,7 +44,7 @@ from penstock.sql.options import DEFAULT_SCHEDULER
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -92,6 +93,8 @@ class Joiner(threading.Thread):
         """Asked after each turn whether to go on with this plan."""
         self.on_their_way: Callable[[], set[str]] = set
         """Asked before a turn for the streams that have a batch between source and commit."""
+        self.stop_queries: Callable[[Mapping[str, str]], Plan] | None = None
+        """Told of queries that cannot be evaluated, and why; gives the plan of the others."""
         self.silence = Silence()
         """Asked for how long streams have sent nothing."""
         self.scheduler = DEFAULT_SCHEDULER
@@ -108,6 +111,7 @@ class Joiner(threading.Thread):
         self._unit_seconds = 0.0
         self._overdue: dict[str, str] = {}
         self._bringing_up = False
+        self._without: frozenset[str] = frozenset()
 
     def notify(self) -> None:
         """Tell the joiner that there is something new."""
@@ -211,10 +215,15 @@ class Joiner(threading.Thread):
         """Bring every query up, let every group take its next step towards its streams, then tidy the logs."""
         with self._turning:
             self._seal()
-            self._catch_up()
-            for group in self.plan.groups:
-                if self._is_behind(self.store.ledger, group):
-                    self._advance(group)
+            try:
+                self._catch_up()
+                for group in self.plan.groups:
+                    if self._is_behind(self.store.ledger, group):
+                        self._advance(group)
+            except QueriesFailedError as error:
+                if self.stop_queries is None:
+                    raise
+                self.plan = self.stop_queries(error.failures)
             for group in self.plan.groups:
                 self._choose_what_waits(group)
             self.release()
@@ -241,8 +250,12 @@ class Joiner(threading.Thread):
         for name in commit["remove"]:
             self.store.files.delete(name)
 
-    def bring_up(self, groups: Iterable[Group]) -> None:
-        """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors."""
+    def bring_up(self, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
+        """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors.
+
+        Nothing is evaluated or delivered for queries that the groups go `without`: they have failed.
+        """
+        self._without = frozenset(without)
         self._catch_up()
         self._bringing_up = True
         try:
@@ -316,7 +329,7 @@ class Joiner(threading.Thread):
         task = self._unit_task(ledger, small, since, until, (None, horizon)).without_arrivals()
         table = f"table/{group.id}/v{ledger.version}-past"
         reports = self._run(small, task, unit, table) if task.left.new else []
-        return _output_commit(small, unit, reports)
+        return _output_commit(small, unit, reports, self._without)
 
     def _advance(self, group: Group) -> None:
         """Run one unit of the slices whose turn it is, and commit it."""
@@ -331,7 +344,7 @@ class Joiner(threading.Thread):
         stored = ledger.table(group.id)
         table = f"table/{group.id}/{stored['directory']}" if stored else ""
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
-        output = _output_commit(group, unit, reports)
+        output = _output_commit(group, unit, reports, self._without)
         output["delays"] = _delays(group, reports)
         self.store.commit(
             {
@@ -380,6 +393,16 @@ class Joiner(threading.Thread):
         """Run a unit's Spark job."""
         last = max((each.arrived for side in (task.left, task.right) for each in side.new), default=0.0)
         delivery = replace(self._delivery(group, unit, table), arrived=last)
+        run = partial(self._run_job, group, task)
+        try:
+            return run(delivery)
+        except Exception as error:
+            if failures := blame_for_unit(delivery, run):
+                raise QueriesFailedError(failures) from error
+            raise
+
+    def _run_job(self, group: Group, task: UnitTask, delivery: Delivery) -> list[dict[str, Any]]:
+        """Join and deliver, computing what the targets need."""
         computed = [
             computed_column(group, target.number, group.members[target.number])
             for target in delivery.targets
@@ -457,6 +480,7 @@ class Joiner(threading.Thread):
         targets = tuple(
             _query_target(number, member.query, member.levels, sink_root(member.query, self.store.files))
             for number, member in enumerate(group.members)
+            if member.query.name not in self._without
         )
         root = self.store.files.path(table) if any(each.in_table for each in targets) else ""
         return Delivery(
@@ -550,7 +574,9 @@ def _query_target(number: int, query: Query, levels: tuple[int, int], root: str)
     )
 
 
-def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> dict[str, Any]:
+def _output_commit(
+    group: Group, unit: str, reports: list[dict[str, Any]], without: Container[str]
+) -> dict[str, Any]:
     """Say what output a unit made: pairs, results, files to publish, and files of results that are held."""
     spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
     files = [file for report in reports for file in report["files"]]
@@ -558,6 +584,7 @@ def _output_commit(group: Group, unit: str, reports: list[dict[str, Any]]) -> di
         member.query.name: count
         for number, member in enumerate(group.members)
         if (count := sum(report["results"][number] for report in reports))
+        and member.query.name not in without
     }
     return {
         "pairs": sum(report["pairs"] for report in reports),

@@ -19,6 +19,7 @@ from penstock.engine.sinks import ordered_folder
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
 from penstock.log.files import open_files
+from penstock.log.locations import literal
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ _EMPTY = "part-00000000-schema.parquet"
 
 def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
     """Read a query's committed results from its sink, in order if it asks for that."""
-    query = plan.find(name)[2].query
+    query = plan.query(name)
     if query.sink.kind == "parquet":
-        rows = spark.read.parquet(query.sink.option("path"))
+        rows = spark.read.parquet(literal(query.sink.option("path")))
         return in_order(placed(rows)) if query.ordered else rows
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
@@ -56,11 +57,11 @@ def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, 
         if query.name in table["members"] and table["version"] >= born
     ]
     released = _read_released(spark, files, query.name, born)
-    if not (released or query.ordered):
+    if tables and not (released or query.ordered):
         return _together(rows for _, rows in tables)
-    nothing = unplaced(_empty(spark, plan, query.name))
     eras = [unplaced(rows, version) for version, rows in tables] + released
-    return in_order(_together([nothing, *eras]))
+    nothing = [unplaced(_empty(spark, plan, query.name))] if any(plan.places(name)) or not eras else []
+    return in_order(_together([*nothing, *eras]))
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:
@@ -72,7 +73,7 @@ def _read_released(spark: SparkSession, files: Files, query: str, born: int) -> 
     """Read the results that the state keeps in order, definition by definition, with the place of each row."""
     folder = ordered_folder(query)
     eras = {int(each[1:]): f"{folder}/{each}" for each in files.list(folder) if each.startswith("v")}
-    return [placed(spark.read.parquet(files.path(eras[era])), era) for era in sorted(eras) if era >= born]
+    return [placed(spark.read.parquet(files.to_read(eras[era])), era) for era in sorted(eras) if era >= born]
 
 
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
@@ -84,7 +85,7 @@ def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
 
 def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
     """Read what is to be handed over; the results of a release in their order."""
-    rows = spark.read.parquet(*(f"{move.root}/{move.final}" for move in publication.moves))
+    rows = spark.read.parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
     return in_order(placed(rows)) if publication.unit.startswith(RELEASE) else rows
 
 
@@ -94,7 +95,7 @@ def _read_table(
     """Select a query's results, as it was defined then, from the pairs stored under one version of the plan."""
     there = files.list(place)  # the directory comes with the first pair
     reader = spark.read.schema(table["schema"])
-    pairs = reader.parquet(files.path(place)) if there else spark.createDataFrame([], table["schema"])
+    pairs = reader.parquet(files.to_read(place)) if there else spark.createDataFrame([], table["schema"])
     levels = (member["levels"][0], member["levels"][1])
     mine = wanted_pairs(member["residual"], member["number"], levels, selective=table["selective"])
     return pairs.where(mine).select(*output_columns(member["outputs"]))
@@ -106,7 +107,7 @@ def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
     if not files.list(place):
         return empty_rows(spark, stream)
     names = [f"`{column.name}`" for column in stream.columns]
-    return spark.read.parquet(files.path(place)).select(*names)
+    return spark.read.parquet(files.to_read(place)).select(*names)
 
 
 def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import RunError
+from penstock.plan.spark_settings import ANSI, ZONE, SparkSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,6 +126,11 @@ def _checkpoint_manager() -> str | None:
             if f"{name.replace('.', '/')}.class" in there:
                 return name
     return None
+
+
+def settings_of(spark: SparkSession) -> SparkSettings:
+    """Read the settings of a session that decide what an expression means."""
+    return SparkSettings.of({name: str(spark.conf.get(name)) for name in (ZONE, ANSI)})
 
 
 def _first_line(error: BaseException) -> str:

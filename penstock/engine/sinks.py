@@ -22,9 +22,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import InputError
 from penstock.log.files import open_files
 from penstock.log.ledger import Move, Publication
+from penstock.log.locations import absolute
 from penstock.sql.query import Sink
 
 if TYPE_CHECKING:
@@ -76,10 +76,9 @@ def callback(function: Handler) -> Callback:
 def settled(sink: Sink) -> Sink:
     """Make a sink's path absolute, so that it means the same wherever the state is opened from."""
     path = sink.option("path")
-    if not path or "://" in path:
+    if not path:
         return sink
-    options = {**dict(sink.options), "path": os.path.abspath(path)}  # noqa: PTH100 - no need for the file to exist
-    return Sink(sink.kind, tuple(options.items()))
+    return Sink(sink.kind, tuple({**dict(sink.options), "path": absolute(path)}.items()))
 
 
 def sink_root(query: Query, files: Files) -> str:
@@ -96,35 +95,6 @@ def sink_root(query: Query, files: Files) -> str:
 def ordered_folder(query: str) -> str:
     """Say where the state keeps the results of a query with the table sink that wants them in order."""
     return f"ordered/{query.lower()}"
-
-
-def check_sinks(queries: Iterable[Query]) -> None:
-    """Refuse two queries with one directory, and a directory that holds somebody else's files."""
-    owners: dict[str, str] = {}
-    for query in queries:
-        path = query.sink.option("path")
-        if query.sink.kind != "parquet":
-            continue
-        if path in owners:
-            raise InputError(
-                f"queries {owners[path]} and {query.name} both write to {path!r}: give each its own path"
-            )
-        owners[path] = query.name
-
-
-def check_empty(queries: Iterable[Query]) -> None:
-    """Refuse to add a new state's results to a directory that has some already."""
-    for query in queries:
-        if query.sink.kind != "parquet":
-            continue
-        path = query.sink.option("path")
-        found = [name for name in open_files(path).list("") if name.endswith(".parquet")]
-        if found:
-            raise InputError(
-                f"path {path!r} of query {query.name} already holds results ({found[0]}), of another state or of a "
-                "query that was dropped, and a new query does not add to them: move them away, choose another path, or "
-                "go on with the state they belong to (--state)"
-            )
 
 
 def publish(publication: Publication) -> None:

@@ -9,11 +9,9 @@ All of it is Spark SQL, evaluated once per row however many queries ask.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import TYPE_CHECKING
 
-import fsspec
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
@@ -21,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from penstock.engine.complaints import short_message
 from penstock.errors import InputError
 from penstock.join.sets import words_for
+from penstock.log.locations import absolute, source_pattern
 from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
 def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     """Open a declared stream's Spark source; a wrong option is the user's to mend."""
     path = source_path(stream)
-    if stream.format.lower() in FILE_FORMATS:
-        _check_path(stream, path)
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
         if name.lower() not in {"path", "retain"}:
@@ -66,20 +63,11 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
 
 
 def source_path(stream: Stream) -> str:
-    """Give where a source reads from; a relative path is meant from here, not from where the JVM was started."""
+    """Give where a source reads from; files are a pattern, and a relative path is meant from here."""
     path = dict(stream.options).get("path", "")
-    return path if not path or "://" in path else os.path.abspath(path)  # noqa: PTH100 - it may hold a wildcard
-
-
-def _check_path(stream: Stream, path: str) -> None:
-    """Refuse a source directory that is not there, before anything starts."""
-    files, where = fsspec.core.url_to_fs(path)
-    found = files.glob(where) if any(sign in where for sign in "*?[{") else files.exists(where)
-    if not found:
-        raise InputError(
-            f"path {dict(stream.options)['path']!r} of stream {stream.name} does not exist: "
-            "create the directory, or mend the path"
-        )
+    if stream.format.lower() in FILE_FORMATS:
+        return source_pattern(path, stream.name)
+    return absolute(path) if path else ""
 
 
 def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
@@ -128,6 +116,11 @@ def _ingest_columns(stream: Stream, logs: tuple[LogPlan, ...]) -> dict[str, str]
     return added
 
 
+def ingest_names(stream: Stream, logs: tuple[LogPlan, ...]) -> list[str]:
+    """Name the columns that are made for ingest."""
+    return list(_ingest_columns(stream, logs))
+
+
 def time_expression(stream: Stream) -> str:
     """Turn the time column into microseconds since the epoch.
 
@@ -159,16 +152,6 @@ def arrow_types(spark: SparkSession, stream: Stream) -> dict[str, pa.DataType]:
     """Give the Arrow type of each column of a stream, as Spark has it."""
     schema = empty_rows(spark, stream).toArrow().schema
     return dict(zip(schema.names, schema.types, strict=True))
-
-
-def source_files(stream: Stream) -> set[str]:
-    """List the files of a file source that are there now."""
-    files, where = fsspec.core.url_to_fs(source_path(stream))
-    places = files.glob(where) if any(sign in where for sign in "*?[{") else [where]
-    found = (files.unstrip_protocol(name) for place in places for name in files.find(place))
-    return {
-        name.removeprefix("file://") for name in found if not name.rpartition("/")[2].startswith(("_", "."))
-    }
 
 
 def key_names(number: int, log: LogPlan) -> tuple[str, list[str]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Layout, Ledger
     from penstock.log.segment import Segment
     from penstock.log.tally import Delays
-    from penstock.plan.build import Plan
+    from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side
 
@@ -102,6 +102,8 @@ class QueryStatus:
     """Its order policy; behind a colon what waits now, where that is another thing than the policy says."""
     disordered: int = 0
     """Results that came out of order, of rows of a stream that had been left out as idle."""
+    failed: str | None = None
+    """Why it was stopped, if it could not be evaluated; None if it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,10 @@ def take_status(plan: Plan, ledger: Ledger, files: Files) -> Status:
     return Status(
         streams=tuple(_stream(stream.name, ledger) for stream in plan.streams),
         groups=tuple(_group(group, ledger, files) for group in plan.groups),
-        queries=tuple(_query(plan, ledger, query) for query in plan.queries),
+        queries=(
+            *(_query(plan, ledger, query) for query in plan.queries),
+            *(_stopped(ledger, each) for each in plan.stopped),
+        ),
         strategy=plan.strategy,
         changes=ledger.changes,
         switches=ledger.switches,
@@ -163,6 +168,22 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),
         order=_order(plan, ledger, query),
         disordered=hold.disordered,
+    )
+
+
+def _stopped(ledger: Ledger, stopped: Stopped) -> QueryStatus:
+    """Look at a query that has failed."""
+    query, state = stopped.query, ledger.query(stopped.query.name)
+    return QueryStatus(
+        name=query.name,
+        group="",
+        sink=query.sink.kind,
+        results=state.results,
+        lag_rows=0,
+        complete_from=state.complete_from,
+        response=_response(state.delays),
+        order=query.order,
+        failed=f"{stopped.reason} ({stopped.at})",
     )
 
 

@@ -8,6 +8,7 @@
     hold/         results that wait for their turn, where order was asked for
     ordered/      results in order of queries with the table sink
     spool/        results on their way to a console or a callback
+    identity      what its sinks know this state by
     lock          held by the one engine that may write
 
 In:  a path or url.  Out: the open journal, and a ledger that is the fold of it.
@@ -15,6 +16,9 @@ In:  a path or url.  Out: the open journal, and a ledger that is the fold of it.
 
 from __future__ import annotations
 
+import uuid
+from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from penstock.log import ledger as books
@@ -43,6 +47,13 @@ class Store:
         except BaseException:
             self._lock.release()
             raise
+
+    @cached_property
+    def identity(self) -> str:
+        """Give what this state is known by, wherever it is moved; made when first asked for."""
+        with suppress(FileExistsError):
+            self.files.put_if_absent("identity", uuid.uuid4().hex.encode())
+        return self.files.read("identity").decode()
 
     @property
     def ledger(self) -> Ledger:

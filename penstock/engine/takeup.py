@@ -6,6 +6,7 @@ Called while no unit and no batch is on its way, so the ledger does not move und
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
@@ -46,7 +47,11 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     upgrades = _upgrade(store, spark, plan)
     then = upgraded(ledger, plan, upgrades)
     streams = {each.name: each for each in plan.streams}
-    plan = next_plan(streams, plan.queries, then, plan.strategy, plan.cuts)
+    settings = plan.spark_settings
+    plan = next_plan(
+        streams, plan.queries, then, strategy=plan.strategy, cuts=plan.cuts, stopped=plan.stopped
+    )
+    plan = replace(plan, spark_settings=settings)
     release = _last_release(store, spark, before, change)
     store.commit(plan_commit(plan, before, change, ledger, upgrades, release=release))
     for name in ledger.files() - store.ledger.files():
@@ -86,9 +91,10 @@ def _change(store: Store, before: Plan | None, plan: Plan, why: str) -> Change:
 def _last_release(
     store: Store, spark: SparkSession, before: Plan | None, change: Change
 ) -> dict[str, Any] | None:
-    """Write out what is held of queries that are defined anew: their sequences end here."""
+    """Write out what is held of queries that are defined anew or stopped: their sequences end here."""
     ledger, files = store.ledger, store.files
-    last = last_releases(before, ledger, files, only=change.altered) if before else []
+    ended = (*change.altered, *change.failed)
+    last = last_releases(before, ledger, files, only=ended) if before else []
     return release_commit(last, release_job(spark, files, last)) if last else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.engine.change import meaning, stopped_queries
 from penstock.engine.choose import plan_over
 from penstock.engine.key_types import with_key_types
 from penstock.engine.session import embedded_session
@@ -165,12 +166,24 @@ class Workload:
         return with_key_types(query, self.streams[query.left], self.streams[query.right], self.spark)
 
     def plan(self, ledger: Ledger) -> Plan:
-        """Share what the queries share, over what the state stores already."""
+        """Share what the queries share, over what the state stores already; those that have failed stay stopped."""
         if not self.queries:
             raise InputError(
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
             )
-        return plan_over(self.streams, self.queries.values(), ledger, self.settings)
+        stopped = [each for each in stopped_queries(ledger) if self._is_still(each.query)]
+        names = {each.query.name for each in stopped}
+        running = [query for name, query in self.queries.items() if name not in names]
+        if not running:
+            raise InputError(
+                f"every query of this state has failed: {'; '.join(map(str, stopped))}. Define one anew, or drop it"
+            )
+        return plan_over(self.streams, running, ledger, self.settings, stopped)
+
+    def _is_still(self, query: Query) -> bool:
+        """Say whether a query is registered as it was."""
+        mine = self.queries.get(query.name)
+        return mine is not None and meaning(mine) == meaning(query)
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:

@@ -41,6 +41,7 @@ import pyarrow as pa
 from fsspec.core import url_to_fs
 
 from penstock.errors import InputError, StateBusyError
+from penstock.log.locations import absolute, is_local, literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,17 +59,15 @@ def open_files(url: str, *, sync: bool = True, options: Mapping[str, object] | N
     >>> open_files("memory://lab/").root
     'memory://lab'
     """
-    scheme, separator, rest = url.partition("://")
-    if url.startswith("file:"):  # Hadoop also writes file:/data
-        return LocalFiles("file:///" + url.removeprefix("file:").lstrip("/").rstrip("/"), sync)
-    if not separator:
-        return LocalFiles("file://" + os.path.abspath(os.path.expanduser(url)), sync)
+    location = absolute(url)
+    if is_local(location):
+        return LocalFiles(f"file://{location.rstrip('/')}", sync)
     try:
-        fsspec.get_filesystem_class(scheme)
+        fsspec.get_filesystem_class(location.partition("://")[0])
     except (ImportError, ValueError) as error:
-        message = f"state {url} cannot be opened: {error}; give a directory, or a url of a driver you have"
+        message = f"{url} cannot be opened: {error}; give a directory, or a url of a driver you have"
         raise InputError(message) from error
-    return FsspecFiles(f"{scheme}://{rest.rstrip('/')}", tuple(sorted((options or {}).items())))
+    return FsspecFiles(location, tuple(sorted((options or {}).items())))
 
 
 class Files(ABC):
@@ -80,6 +79,10 @@ class Files(ABC):
     def path(self, name: str) -> str:
         """Where `name` lies, as a url that Spark can read (never percent-encoded: Hadoop does not decode)."""
         return f"{self.root}/{_checked(name)}" if name else self.root
+
+    def to_read(self, name: str) -> str:
+        """Where `name` lies, as a pattern that matches nothing else: Spark takes what it reads for patterns."""
+        return literal(self.path(name))
 
     @abstractmethod
     def put_if_absent(self, name: str, data: bytes) -> None:

@@ -271,9 +271,10 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         for name, each in commit["groups"].items()
     }
     started = {name: _query_state(each) for name, each in commit["queries"].items()}
+    stopped = [each["query"]["name"] for each in commit["plan"].get("stopped", ())]
     queries = {
         name: started.get(name, ledger.query(name))
-        for name in (each["name"] for each in commit["plan"]["queries"])
+        for name in (*(each["name"] for each in commit["plan"]["queries"]), *stopped)
     }
     kept = set(commit["logs"])
     logs = {log: segments for log, segments in ledger.logs.items() if log in kept}

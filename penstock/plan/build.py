@@ -7,13 +7,14 @@ In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.group import Group, Member, group_id, plan_group
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
+from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
 from penstock.sql.query import SIDES
 
@@ -27,6 +28,19 @@ LogKey = tuple[str, tuple[KeyPart, ...], str, bool]
 
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """What a log stores: its columns and its predicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A query that could not be evaluated and is not run any more: what it was, why, and when that was found."""
+
+    query: Query
+    reason: str
+    at: str
+
+    def __str__(self) -> str:
+        """Say what became of it."""
+        return f"query {self.query.name} failed at {self.at}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,10 @@ class Plan:
     queries: tuple[Query, ...]
     """Every query once, in the order in which they were registered."""
     strategy: str = "mem-opt"
+    stopped: tuple[Stopped, ...] = ()
+    """Queries that are registered and have failed: they have no part in anything, but their results are there."""
+    spark_settings: SparkSettings = field(default_factory=SparkSettings)
+    """The settings of Spark under which its expressions are evaluated."""
 
     def __post_init__(self) -> None:
         """Refuse a plan whose groups read a log that is not kept."""
@@ -120,8 +138,21 @@ class Plan:
         """Find a query's first group, for most strategies the only one, and its number there."""
         for found in self.places(query):
             return found
-        known = (each.name for each in self.queries)
-        raise InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
+        for each in self.stopped:
+            if each.query.name.lower() == query.lower():
+                raise InputError(f"query {each.query.name} has failed and is not run any more: {each.reason}")
+        raise self._no_such(query)
+
+    def query(self, name: str) -> Query:
+        """Find a query by its name, also one that was stopped."""
+        for query in (*self.queries, *(each.query for each in self.stopped)):
+            if query.name.lower() == name.lower():
+                return query
+        raise self._no_such(name)
+
+    def _no_such(self, query: str) -> InputError:
+        known = [each.name for each in self.queries] + [each.query.name for each in self.stopped]
+        return InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
 
 
 def build_plan(
@@ -131,6 +162,7 @@ def build_plan(
     *,
     strategy: str = "mem-opt",
     cuts: Mapping[str, Iterable[int]] | None = None,
+    stopped: Iterable[Stopped] = (),
 ) -> Plan:
     """Share what can be shared among the queries.
 
@@ -154,7 +186,7 @@ def build_plan(
     )
     used = {log.stream for log in logs.values()}
     read = tuple(stream for stream in declared.values() if stream.name in used)
-    return Plan(read, tuple(logs.values()), groups, everyone, strategy)
+    return Plan(read, tuple(logs.values()), groups, everyone, strategy, tuple(stopped))
 
 
 def _shares(queries: Iterable[Query], strategy: str) -> list[tuple[Signature, Share]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from penstock.plan.build import Stopped
 from penstock.sql.comparisons import Comparison
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
@@ -21,6 +22,16 @@ def workload_to_json(streams: Iterable[Stream], queries: Iterable[Query]) -> dic
         "streams": [asdict(stream) for stream in streams],
         "queries": [_query_to_json(query) for query in queries],
     }
+
+
+def stopped_to_json(stopped: Iterable[Stopped]) -> list[dict[str, Any]]:
+    """Write queries that were stopped."""
+    return [{"query": _query_to_json(each.query), "reason": each.reason, "at": each.at} for each in stopped]
+
+
+def stopped_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[Stopped, ...]:
+    """Read queries that were stopped."""
+    return tuple(Stopped(_query(each["query"]), each["reason"], each["at"]) for each in data)
 
 
 def workload_from_json(data: Mapping[str, Any]) -> tuple[dict[str, Stream], tuple[Query, ...]]:

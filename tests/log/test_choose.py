@@ -164,7 +164,7 @@ def test_one_look_is_not_enough(tmp_path):
 
 def test_a_chain_whose_windows_stay_keeps_its_cuts_and_a_new_one_is_cut_by_what_is_known(tmp_path):
     world, _ = chosen(tmp_path, "cpu-opt", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
-    everywhere = next_plan(world.streams, world.plan.queries, world.ledger, "cpu-opt")
+    everywhere = next_plan(world.streams, world.plan.queries, world.ledger, strategy="cpu-opt")
     assert len(everywhere.groups[0].chain.readers) == 4
     kept = starting_cuts(everywhere, world.ledger, None)
     assert kept == {world.plan.groups[0].id: world.plan.groups[0].chain.cuts}
@@ -172,7 +172,7 @@ def test_a_chain_whose_windows_stay_keeps_its_cuts_and_a_new_one_is_cut_by_what_
         world.streams,
         [*world.plan.queries, query("mid", seconds(4), left=["p0"], right=["p0"])],
         world.ledger,
-        "cpu-opt",
+        strategy="cpu-opt",
     )
     (cuts,) = starting_cuts(more, world.ledger, None).values()
     assert set(cuts) == {0, 8 * SECOND, 1 - 8 * SECOND}

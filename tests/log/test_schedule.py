@@ -292,7 +292,7 @@ def test_the_plan_changes_only_when_all_slices_are_together():
         world = ringed(World(folder / "state", in_folder(TWO, folder)), "swf")
         burst(world, 2)
         world.step()
-        other = next_plan(world.streams, world.plan.queries[:1], world.ledger, "mem-opt")
+        other = next_plan(world.streams, world.plan.queries[:1], world.ledger, strategy="mem-opt")
         assert is_in_step(world.plan, world.plan, world.ledger), "the same plan may go on as it is"
         assert not is_in_step(other, world.plan, world.ledger)
         world.turn()

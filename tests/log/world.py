@@ -180,7 +180,7 @@ class World:
         self.strategy = strategy
         self.cuts = {
             group.id: [bound for bound in group.chain.bounds if source.random() < 0.5]
-            for group in next_plan(self.streams, self.plan.queries, self.ledger, strategy).groups
+            for group in next_plan(self.streams, self.plan.queries, self.ledger, strategy=strategy).groups
         }
         self.change(self.plan.queries)
 
@@ -201,10 +201,10 @@ class World:
 
     def _planned(self, queries: Sequence[Query]) -> Plan:
         """Commit a plan, and write down what it means for each query's life."""
-        plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
+        plan = next_plan(self.streams, queries, self.ledger, strategy=self.strategy, cuts=self.cuts)
         if not is_in_step(plan, self.plan, self.ledger):
             self.bring_up()
-            plan = next_plan(self.streams, queries, self.ledger, self.strategy, self.cuts)
+            plan = next_plan(self.streams, queries, self.ledger, strategy=self.strategy, cuts=self.cuts)
         change = find_change(self.plan, plan, "at random")
         if not change and self.plan:
             return current_plan(self.ledger)
