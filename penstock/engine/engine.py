@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.engine.adopt import adopt
 from penstock.engine.blame import QueriesFailedError
 from penstock.engine.change import (
     current_plan,
@@ -41,7 +42,7 @@ from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session, settings_of, use_plain_files
 from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
-from penstock.engine.sinks import clear_staging, ordered_folder, sink_root
+from penstock.engine.sinks import clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
@@ -228,6 +229,7 @@ class Engine:
         kernels.start()
         sources, empty = self._check(plan)
         kernels.join()
+        adopt(self._store)
         plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
@@ -449,14 +451,7 @@ class Engine:
     def _roots(self, plan: Plan) -> list[str]:
         """List the directories that tasks write output to."""
         files = self._store.files
-        own = {root for query in plan.queries if (root := sink_root(query, files))}
-        own |= {files.path(ordered_folder(name)) for name in files.list("ordered")}
-        tables = [
-            files.path(f"table/{group}/{each['directory']}")
-            for group, known in self._store.ledger.tables.items()
-            for each in known
-        ]
-        return [*own, *tables]
+        return list({root for query in plan.queries if (root := sink_root(query, files))})
 
     def _hand_over(self, publication: Publication) -> None:
         """Give a unit's or a release's results to a console or callback."""
@@ -592,7 +587,7 @@ class Engine:
 
     def results(self, name: str) -> DataFrame:
         """Give a query's committed results as a Spark DataFrame."""
-        return read_results(self.spark, self._store.files, self.plan, self._store.ledger, name)
+        return read_results(self.spark, self._store.files, self.plan, lambda: self._store.ledger, name)
 
     def late(self, stream: str) -> DataFrame:
         """Give the rows of a stream that came too late, or had no event time."""

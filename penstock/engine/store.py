@@ -4,9 +4,9 @@
     log/          segments, one directory per log, and per roll of a stream whose rows are counted
     checkpoint/   how far Spark has read each source
     late/         rows that came too late, by stream and batch
-    table/        pairs, stored once per group, read through views
+    pairs/        pairs, stored once per group, read through views
+    results/      results of queries with the table sink that have files of their own
     hold/         results that wait for their turn, where order was asked for
-    ordered/      results in order of queries with the table sink
     spool/        results on their way to a console or a callback
     identity      what its sinks know this state by
     lock          held by the one engine that may write
@@ -73,7 +73,7 @@ class Store:
         known = self.ledger.files()
         stray = [
             name
-            for kind in ("log", "hold")
+            for kind in ("log", "hold", "pairs", "results")
             for folder in self.files.list(kind)
             for file in self.files.list(f"{kind}/{folder}")
             if (name := f"{kind}/{folder}/{file}") not in known

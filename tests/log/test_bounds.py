@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from penstock.engine import deliver
 from penstock.join import probe, width
-from penstock.log import hold
+from penstock.log import hold, output_file
 from penstock.log.hold import TIMES, in_order, sort_by_time, write_hold
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output
@@ -33,7 +33,7 @@ def bounds(most_bytes, most_rows):
         patch.object(probe, "MOST_PAIRS", most_rows),
         patch.object(hold, "MOST_ROWS", most_rows),
         patch.object(deliver, "MOST_ROWS", most_rows),
-        patch.object(deliver, "ROWS_PER_WRITE", most_rows),
+        patch.object(output_file, "ROWS_PER_WRITE", most_rows),
     ):
         yield
 
