@@ -88,7 +88,7 @@ def _remove_strays(store: Store) -> None:
             for directory in files.list(f"{kind}/{owner}"):
                 folder = f"{kind}/{owner}/{directory}"
                 strays = [each for each in files.list(folder) if f"{folder}/{each}" not in named]
-                for each in strays:
+                for each in (name for name in strays if name == "_staging" or name.endswith(".parquet")):
                     files.delete_tree(f"{folder}/{each}") if each == "_staging" else files.delete(
                         f"{folder}/{each}"
                     )

@@ -82,7 +82,7 @@ def choose_steps(ledger: Ledger, tasks: int, *, busy: bool, shunned: Iterable[fr
             for group, tables in _with(ledger, begun).items()
             for step in _table_steps(group, tables, fan)
         ),
-        *(step for query, files in ledger.kept.items() for step in _own_steps(query, files, fan)),
+        *(step for query, files in ledger.kept.items() for step in _own_steps(query, files, fan, patience)),
     ]
     return Steps(begun, tuple(each for each in chosen if frozenset(each.names) not in known)[:tasks])
 
@@ -159,14 +159,20 @@ def _pairs_name(group: str) -> str:
     return f"{pairs_folder(group)}/{uuid.uuid4().hex}.parquet"
 
 
-def _own_steps(query: str, files: Sequence[StoredFile], fan: int) -> Iterator[Step]:
-    """List the neighbours among a query's own files that become one; if its columns change often, also unlike ones."""
-    runs = runs_to_merge([replace(each, shape=f"{each.shape} {_order(each)[:4]}") for each in files], fan)
-    if not runs and len(files) > 4 * fan:
-        runs = runs_to_merge([replace(each, shape=_order(each)[:4]) for each in files], fan)
-    for run in runs:
-        name = f"{results_folder(query)}/{_order(run[0])}-{uuid.uuid4().hex}.parquet"
-        yield Step(Merge(run, name, run[0].generation + 1), query=query)
+def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int) -> Iterator[Step]:
+    """List the neighbours among a query's own files that become one.
+
+    A release writes one file, whatever the number of tasks.  If its columns change often, unlike files are merged too.
+    """
+    released = [each for each in files if _order(each) != "part"]
+    others = [each for each in files if _order(each) == "part"]
+    for some, many in ((released, patience * bounds.FAN), (others, fan)):
+        runs = runs_to_merge(some, many)
+        if not runs and len(some) > 4 * many:
+            runs = runs_to_merge([replace(each, shape="") for each in some], many)
+        for run in runs:
+            name = f"{results_folder(query)}/{_order(run[0])}-{uuid.uuid4().hex}.parquet"
+            yield Step(Merge(run, name, run[0].generation + 1), query=query)
 
 
 def _order(file: StoredFile) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
@@ -53,6 +54,7 @@ class _Value:
 _UNKNOWN = _Value(Constancy.ONCE)
 
 
+@lru_cache(maxsize=4096)
 def constancy_of(query: Query, left: Stream, right: Stream) -> Constancy:
     """Grade a query: what it selects, and its conditions on both rows."""
     types = {
