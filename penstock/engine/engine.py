@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.engine.adopt import adopt
 from penstock.engine.blame import QueriesFailedError
 from penstock.engine.change import (
     current_plan,
@@ -244,6 +245,7 @@ class Engine:
         sinks = file_sinks(plan.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         kernels.join()
+        adopt(self._store)
         plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
@@ -477,14 +479,7 @@ class Engine:
     def _roots(self, plan: Plan) -> list[str]:
         """List the directories that tasks write output to."""
         files = self._store.files
-        own = {root for query in plan.queries if (root := sink_root(query, files))}
-        own |= {files.path(f"ordered/{name}") for name in files.list("ordered")}
-        tables = [
-            files.path(f"table/{group}/{each['directory']}")
-            for group, known in self._store.ledger.tables.items()
-            for each in known
-        ]
-        return [*own, *tables]
+        return list({root for query in plan.queries if (root := sink_root(query, files))})
 
     def _hand_over(self, publication: Publication) -> None:
         """Give a unit's or a release's results to a console or callback."""
@@ -622,7 +617,7 @@ class Engine:
 
     def results(self, name: str) -> DataFrame:
         """Give a query's committed results as a Spark DataFrame."""
-        return read_results(self.spark, self._store.files, self.plan, self._store.ledger, name)
+        return read_results(self.spark, self._store.files, self.plan, lambda: self._store.ledger, name)
 
     def late(self, stream: str) -> DataFrame:
         """Give the rows of a stream that came too late, or had no event time."""

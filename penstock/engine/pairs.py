@@ -66,6 +66,11 @@ def _outputs(query: Query) -> list[tuple[str, str]]:
     return [(output.name, output.expression) for output in query.outputs]
 
 
+def wanted_column(group: Group, number: int, member: Member) -> str:
+    """Decide, in Spark SQL, whether a pair is one of a query's results; null where it is not."""
+    return f"CASE WHEN {wants(group, number, member)} THEN TRUE END AS o{number}"
+
+
 def computed_column(group: Group, number: int, member: Member) -> str:
     """Compute, in Spark SQL, a query's output as one struct, null where the pair is not one of its results.
 

@@ -25,7 +25,12 @@ def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
 
 def pair_schema(group: Group, left: Stream, right: Stream) -> str:
     """Write the schema of a group's pairs as Spark DDL."""
-    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if group.selective else ""
+    return table_schema(group, left, right, with_sets=group.selective)
+
+
+def table_schema(group: Group, left: Stream, right: Stream, *, with_sets: bool) -> str:
+    """Write the schema of the pairs that a group keeps, with the sets of queries that read them or without."""
+    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if with_sets else ""
     return (
         f"l {_struct(left, pair_columns(group, 'l'))}, r {_struct(right, pair_columns(group, 'r'))}, "
         f"level smallint{sets}"

@@ -7,27 +7,31 @@ holds committed results only, and after a crash the next start publishes what wa
 | sink      | a result is                                              | after a crash            |
 |-----------|----------------------------------------------------------|--------------------------|
 | parquet   | a row in a file of the query's directory                 | exactly once             |
-| table     | a row of the query's view over the group's pairs         | exactly once             |
+| table     | a row of a file that the state keeps and a commit names  | exactly once             |
 | callback  | in the DataFrame of one call ``fn(df, unit_id)``         | the last unit may come again, by its id |
 | console   | printed                                                  | as for a callback        |
 | noop      | counted                                                  | counted exactly once     |
 
 A query that wants its results in order gets them by releases (`penstock.engine.release`) instead of units: a parquet
 sink as files whose names ascend, a table as such files of its own in the state, a callback or console call by call.
+
+With the table sink, pairs are stored once for all queries whose results follow from the pair alone, and such a query is
+a view over them.  Results that are settled when they are found (`penstock.sql.constancy`) have files of their own.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
 from penstock.log.files import open_files
 from penstock.log.ledger import Move, Publication
 from penstock.log.locations import absolute
-from penstock.log.names import folder_of, safe_name
+from penstock.log.names import safe_name
+from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import check_value
 from penstock.sql.query import Sink
 
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.log.files import Files
-    from penstock.sql.query import Query
+    from penstock.sql.query import Query, Stream
 
     Handler = Callable[[DataFrame, str], object]
 
@@ -94,9 +98,25 @@ def sink_root(query: Query, files: Files) -> str:
         return query.sink.option("path")
     if query.sink.kind in SPOOLED:
         return files.path(f"spool/{safe_name(query.name)}")
-    if query.sink.kind == "table" and query.ordered:
-        return files.path(folder_of(files, "ordered", query.name))
     return ""
+
+
+def is_view(query: Query, left: Stream, right: Stream) -> bool:
+    """Say whether a query is read from the pairs that its group stores: its results are the same at every read.
+
+    Which pairs are its results is settled when they are found, so its conditions need not be.
+    """
+    return query.in_table and constancy_of(replace(query, residual=()), left, right) == Constancy.ALWAYS
+
+
+def results_folder(query: str) -> str:
+    """Say where the state keeps the results of a query that has files of its own there."""
+    return f"results/{safe_name(query)}"
+
+
+def pairs_folder(group: str) -> str:
+    """Say where the state keeps the pairs of a group."""
+    return f"pairs/{group}"
 
 
 def publish(publication: Publication, state: Files) -> None:
@@ -139,13 +159,23 @@ def clear_staging(roots: Iterable[str]) -> None:
         open_files(root).delete_tree("_staging")
 
 
-def publications(unit: str, files: Iterable[dict[str, str]], spooled: set[str]) -> list[Publication]:
-    """Turn what the tasks of a unit wrote into what is to be published.
+def publications(unit: str, files: Iterable[dict[str, Any]], spooled: set[str]) -> list[Publication]:
+    """Turn what the tasks of a unit wrote for sinks into what is to be published.
 
     One entry is for all directories of the unit, and one for each query that gets a DataFrame.
     """
     moves: dict[str, list[Move]] = {}
     for file in files:
-        query = file["query"] if file["query"] in spooled else ""
-        moves.setdefault(query, []).append(Move(file["root"], file["staged"], file["final"]))
+        if "kept" not in file:
+            query = file["query"] if file["query"] in spooled else ""
+            moves.setdefault(query, []).append(Move(file["root"], file["staged"], file["final"]))
     return [Publication(unit, tuple(mine), query) for query, mine in moves.items()]
+
+
+def kept_files(files: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """List what the tasks of a unit wrote that the state keeps, by query; pairs of a group have no query."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for file in files:
+        if "kept" in file:
+            kept.setdefault(file["query"], []).append(file["kept"])
+    return kept

@@ -4,9 +4,9 @@
     log/          segments, one directory per log, and per roll of a stream whose rows are counted
     checkpoint/   how far Spark has read each source
     late/         rows that came too late, by stream and batch
-    table/        pairs, stored once per group, read through views
+    pairs/        pairs, stored once per group, read through views
+    results/      results of queries with the table sink that have files of their own
     hold/         results that wait for their turn, where order was asked for
-    ordered/      results in order of queries with the table sink
     spool/        results on their way to a console or a callback
     identity      what its sinks know this state by
     lock          held by the one engine that may write
@@ -125,7 +125,8 @@ class Store:
         Those may be needed to go back to before the last commit, so that is not the last any more.
         """
         known = self.ledger.files()
-        stray = [name for kind in ("log", "hold") for name in self.files.find(kind) if name not in known]
+        kinds = ("log", "hold", "pairs", "results")
+        stray = [name for kind in kinds for name in self.files.find(kind) if name not in known]
         if stray and self._lock.excludes:
             self.commit({"kind": "opened"})
         for name in stray:

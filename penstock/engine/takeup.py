@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
     find_change,
+    is_stored_anew,
     new_layouts,
     next_plan,
     plan_commit,
@@ -42,7 +43,7 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     ledger = store.ledger
     before = standing_plan(ledger)
     change = find_change(before, plan, why)
-    if before is not None and not change:
+    if before is not None and not change and not is_stored_anew(before, ledger):
         _declare(store, plan)
         return (
             before  # with the numbering by which its tables are written, whatever the order of registration
@@ -131,11 +132,11 @@ def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[l
     ledger = store.ledger
     upgrades: dict[str, tuple[list[str], list[Segment]]] = {}
     for log in new_layouts(plan, ledger):
-        stream, layouts = plan.stream(log.stream), ledger.layouts.get(log.id, ())
-        for number, old in enumerate(layouts):
+        stream, fresh = plan.stream(log.stream), ledger.layout(log.id) + 1
+        for number, old in ledger.layouts.get(log.id, {}).items():
             mine = [each for each in ledger.segments(log.id) if each.layout == number]
             if mine and can_upgrade(spark, stream, log, old):
-                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, len(layouts)))
+                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, fresh))
                 removed, added = upgrades.setdefault(log.id, ([], []))
                 removed += [each.name for each in mine]
                 added += made

@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 
 from penstock.engine.sources import answer, schema_ddl
 from penstock.engine.work import computed, numbers, report, run_work
+from penstock.join.width import bounded
 from penstock.log.relayout import Meaning, relayout_segment
 from penstock.log.segment import Segment, read_segment
 from penstock.sql.query import RESERVED
@@ -86,7 +87,7 @@ def _read(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
         rows = read_segment(files, upgrade.segments[number])
         count = pa.array(np.full(rows.rows.t.size, number, np.int32))
         arrays = [count, *(rows.column(name) for name in columns)]
-        yield pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])
+        yield from bounded([pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])])
 
 
 def _write(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:

@@ -93,7 +93,12 @@ def _is_day(text: str) -> bool:
 def _form(tree: Form, kinds: list[str]) -> str:
     """Give the type of a form whose trees cannot fail."""
     rule = _RULES.get(tree.head)
-    return rule(tree, kinds) if rule else ""
+    return rule(tree, kinds) if rule and is_unqualified(tree) else ""
+
+
+def is_unqualified(tree: Form) -> bool:
+    """Say whether a form is no call of a function of some database, which may be called as one of Spark's is."""
+    return not tree.head.endswith("(") or tree.parts[0] in {tree.head, "("}
 
 
 def _first(_: Form, kinds: list[str]) -> str:
@@ -122,8 +127,9 @@ def _like(tree: Form, kinds: list[str]) -> str:
 
 
 def _sum(_: Form, kinds: list[str]) -> str:
-    """Add floating numbers, which do not overflow."""
-    return "double" if _are_numbers(kinds) and any(kind in _FLOATING for kind in kinds) else ""
+    """Add floating numbers, which do not overflow; with one of them, decimals become such numbers too."""
+    numbers = _are_numbers([kind for kind in kinds if not kind.startswith("decimal")])
+    return "double" if numbers and any(kind in _FLOATING for kind in kinds) else ""
 
 
 def _quotient(tree: Form, kinds: list[str]) -> str:
@@ -165,6 +171,52 @@ def _same(_: Form, kinds: list[str]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else ""
 
 
+def _numbers(_: Form, kinds: list[str]) -> str:
+    """Give the type of what is one of some numbers, or of their distance from zero: floating ones have it."""
+    return kinds[0] if set(kinds) == {"double"} else ""
+
+
+def _greatest(_: Form, kinds: list[str]) -> str:
+    """Give the type in common of numbers that may be compared."""
+    numbers = set(kinds)
+    if numbers <= set(_WHOLE):
+        return max(numbers, key=_WHOLE.index)
+    return "double" if numbers <= {*_WHOLE, "double"} else ""
+
+
+def _texts(_: Form, kinds: list[str]) -> str:
+    return "string" if set(kinds) == {"string"} else ""
+
+
+def _if(_: Form, kinds: list[str]) -> str:
+    return _branches(kinds[:1], kinds[1:])
+
+
+def _case(tree: Form, kinds: list[str]) -> str:
+    """Read CASE: its conditions are conditions, or what it asks about is of their type."""
+    asked = tree.parts[1] == " "
+    values = [index for index, part in enumerate(_words(tree)) if part in {" THEN ", " ELSE "}]
+    tested = [kind for index, kind in enumerate(kinds) if index not in values]
+    if asked:
+        tested = ["boolean"] if len(set(tested)) == 1 else [""]
+    return _branches(tested, [kinds[index] for index in values])
+
+
+def _words(tree: Form) -> list[str]:
+    """List the word before each of a form's trees."""
+    return [
+        str(before)
+        for before, part in zip(tree.parts, tree.parts[1:], strict=False)
+        if not isinstance(part, str)
+    ]
+
+
+def _branches(tested: list[str], values: list[str]) -> str:
+    """Give the type that all values have, if the conditions are conditions."""
+    types = set(values) - {"void"}
+    return types.pop() if set(tested) <= {"boolean", "void"} and len(types) == 1 else ""
+
+
 def _cast(tree: Form, kinds: list[str]) -> str:
     """Cast to a type that every value fits in."""
     try:
@@ -188,6 +240,11 @@ _RULES: dict[str, Callable[[Form, list[str]], str]] = {
     **dict.fromkeys(("NEG", "+", "-", "*"), _sum),
     **dict.fromkeys(("/", "%"), _quotient),
     **dict.fromkeys((f"{name}(" for name in _FUNCTIONS), _function),
+    **dict.fromkeys(("GREATEST(", "LEAST("), _greatest),
+    "ABS(": _numbers,
+    "||": _texts,
+    "IF(": _if,
+    "CASE": _case,
     **dict.fromkeys(("COALESCE(", "NVL(", "IFNULL("), _same),
     **dict.fromkeys(("CAST(", "::"), _cast),
 }

@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _ALIASES = {
     "byte": "tinyint",
@@ -291,3 +294,25 @@ def _common_time(left: SparkType, right: SparkType) -> SparkType | None:
     if {left.name, right.name} <= TIME_TYPES:
         return max(left, right, key=lambda each: _TIMES.index(each.name))
     return None
+
+
+def type_of_field(declared: str, path: Sequence[str]) -> str:
+    """Give the type of a field of a struct, of a field of that, and so on; empty if there is none.
+
+    >>> type_of_field("struct<a:int,B:struct<c:double>>", ["b", "c"]), type_of_field("int", ["a"])
+    ('double', '')
+    """
+    try:
+        found = parse_type(declared)
+    except TypeTextError:
+        return ""
+    for name in path:
+        parts = [
+            part
+            for field, part in zip(found.names, found.parts, strict=False)
+            if field.lower() == name.lower()
+        ]
+        if found.name != "struct" or len(parts) != 1:
+            return ""
+        found = parts[0]
+    return str(found)

@@ -67,6 +67,8 @@ SURE = [
     "length(s) > 3", "d * 2 > 1", "d + x < 3", "x % 3 = 0", "x / 2 > 1", "coalesce(x, x) = 1", "isnan(d)", "x <=> NULL",
     "CAST(x AS BIGINT) = k", "x::string = 'a'", "get_json_object(s, '$.a') = 'x'", "startswith(s, 'a')",
     "substring(s, 1, 2) = 'ab'", "year(day) = 2024", "hour(ts) < 6", "concat(s, '-', s) <> 'x'", "flag IS NOT TRUE", "list = list",
+    "CASE WHEN flag THEN x ELSE 1 END = 1", "CASE x WHEN 3 THEN 'a' ELSE s END = s", "if(flag, d, d) > 1", "s || s = 'ab'",
+    "abs(d) > 2", "greatest(x, k) > 3", "d * 2.5 > 1", "least(d, x, 0) < 1",
 ]  # fmt: skip
 """Conditions that cannot fail; `tests/spark/test_guards.py` tries."""
 
@@ -82,7 +84,7 @@ def test_what_cannot_fail_is_known(text: str) -> None:
         "x + 1 > 2", "-x > 1", "k * 2 = 4", "amount + 1 > 2", "10 / x > 1", "x % k = 1", "x / 0 > 1", "d / 0.0 > 1", "s = 5",
         "s > x", "CAST(s AS INT) > 1", "s::date > day", "day > 'soon'", "day >= '2020-02-30'", "ts > day", "s LIKE 'a\\\\%'",
         "s LIKE s", "s RLIKE 'a'", "year(s) = 2024", "substring(s, k) = 'x'", "list[0] = 1", "element_at(list, 1) = 1", "f(x) = 1", "CAST(k AS INT) = 1", "x IN (1, '2')",
-        "wide = 1.23456789012345678901234567890", "flag AND 1 / x > 1", "CASE WHEN flag THEN x ELSE 1 END = 1", "x = y + 1",
+        "wide = 1.23456789012345678901234567890", "flag AND 1 / x > 1", "CASE WHEN flag THEN 10 / x ELSE 1 END = 1", "CASE x WHEN s THEN 1 END = 1", "abs(x) = 1", "d.length(s) = 1", "x = y + 1",
         "to_date(s) = day", "current_date > day", "exists(list, e -> e > 1)", "unknown > 1",
     ],
 )  # fmt: skip
