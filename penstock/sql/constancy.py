@@ -174,22 +174,22 @@ _FORMS = frozenset(
 _STEADY = """
     abs acos acosh add_months array array_contains array_distinct array_except array_intersect array_join array_max
     array_min array_position array_remove array_sort array_union arrays_overlap arrays_zip ascii asin asinh atan
-    atan2 atanh base64 bin bit_count bit_length bround btrim cardinality cbrt ceil ceiling char_length character_length chr coalesce concat concat_ws
-    contains conv cos cosh cot crc32 date_add date_diff date_format date_from_unix_date date_part date_sub
-    date_trunc datediff day dayofmonth dayofweek dayofyear decode degrees div element_at elt encode endswith exp
-    explode factorial find_in_set flatten floor format_number format_string from_json from_unixtime
-    from_utc_timestamp get get_json_object getbit greatest hash hex hour hypot ifnull initcap instr isnan isnotnull
-    isnull json_tuple last_day lcase least left length levenshtein ln locate log log10 log1p log2 lower lpad ltrim
-    make_date make_interval make_timestamp map map_entries map_from_arrays map_from_entries map_keys map_values mask md5
-    minute mod month months_between named_struct nanvl negative next_day nullif nvl nvl2 octet_length overlay parse_url
-    pmod position positive pow power printf quarter radians regexp_extract regexp_extract_all regexp_like
-    regexp_replace regexp_substr repeat replace reverse right rint round rpad rtrim second sequence sha sha1
-    sha2 shiftleft shiftright sign signum sin sinh size slice sort_array soundex space split split_part sqrt
-    startswith str_to_map struct substr substring substring_index tan tanh timestamp_micros timestamp_millis
-    timestamp_seconds to_char to_date to_json to_number to_timestamp to_unix_timestamp to_utc_timestamp
-    translate trim trunc try_add try_divide try_element_at try_multiply try_subtract try_to_number
-    try_to_timestamp ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds upper url_decode
-    url_encode weekday weekofyear xxhash64 year
+    atan2 atanh base64 bin bit_count bit_length bround btrim cardinality cbrt ceil ceiling char_length
+    character_length chr coalesce concat concat_ws contains conv cos cosh cot crc32 date_add date_diff date_format
+    date_from_unix_date date_part date_sub date_trunc datediff day dayofmonth dayofweek dayofyear decode degrees div
+    element_at elt encode endswith exp explode factorial find_in_set flatten floor format_number format_string
+    from_json from_unixtime from_utc_timestamp get get_json_object getbit greatest hash hex hour hypot ifnull
+    initcap instr isnan isnotnull isnull json_tuple last_day lcase least left length levenshtein ln locate log log10
+    log1p log2 lower lpad ltrim make_date make_interval make_timestamp map map_entries map_from_arrays
+    map_from_entries map_keys map_values mask md5 minute mod month months_between named_struct nanvl negative
+    next_day nullif nvl nvl2 octet_length overlay parse_url pmod position positive pow power printf quarter radians
+    regexp_extract regexp_extract_all regexp_like regexp_replace regexp_substr repeat replace reverse right rint
+    round rpad rtrim second sequence sha sha1 sha2 shiftleft shiftright sign signum sin sinh size slice sort_array
+    soundex space split split_part sqrt startswith str_to_map struct substr substring substring_index tan tanh
+    timestamp_micros timestamp_millis timestamp_seconds to_char to_date to_json to_number to_timestamp
+    to_unix_timestamp to_utc_timestamp translate trim trunc try_add try_divide try_element_at try_multiply
+    try_subtract try_to_number try_to_timestamp ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds
+    upper url_decode url_encode weekday weekofyear xxhash64 year
 """
 _FUNCTIONS = frozenset(_STEADY.split())
 """Functions that give the same value for the same arguments, in one session."""
