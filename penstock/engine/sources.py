@@ -24,6 +24,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.complaints import short_message
+from penstock.engine.key_values import as_bigint, as_bytes
 from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     from penstock.plan.stored import KeyPart, LogPlan
     from penstock.sql.query import Stream
-
-_FLOATS = frozenset({"float", "double"})
-_NESTED = ("array", "struct")
 
 ROW_TIME = f"{RESERVED}t"
 
@@ -249,8 +247,8 @@ def _keys(number: int, log: LogPlan) -> dict[str, str]:
     if not log.key:  # all rows have the same one, and none is without it
         return {name: "0L"}
     if log.whole_key:
-        return {name: _as_integer(log.key[0])}
-    values = [_as_value(part) for part in log.key]
+        return {name: as_bigint(_typed(log.key[0]), log.key[0].type)}
+    values = [as_bytes(_typed(part), part.type) for part in log.key]
     keyed = " AND ".join(f"({value}) IS NOT NULL" for value in values)
     digest = f"CASE WHEN {keyed} THEN xxhash64({', '.join(values)}) END"
     return {name: digest, **dict(zip(parts, values, strict=True))}
@@ -259,29 +257,6 @@ def _keys(number: int, log: LogPlan) -> dict[str, str]:
 def _typed(part: KeyPart) -> str:
     """Cast a key column to the type both sides are compared as."""
     return f"cast({part.expression} AS {part.type})" if part.cast else f"({part.expression})"
-
-
-def _as_integer(part: KeyPart) -> str:
-    """Write a key that fits in 64 bits as a bigint."""
-    value = _typed(part)
-    if part.type == "date":
-        return f"cast(unix_date({value}) AS BIGINT)"
-    if part.type == "timestamp":
-        return f"unix_micros({value})"
-    if part.type == "timestamp_ntz":
-        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {value})"
-    return f"cast({value} AS BIGINT)"
-
-
-def _as_value(part: KeyPart) -> str:
-    """Write a key so that values Spark takes as equal have equal bytes: one zero, one NaN, flat text for nested."""
-    value = _typed(part)
-    if part.type in _FLOATS:
-        return f"CASE WHEN isnan({value}) THEN cast('NaN' AS {part.type}) ELSE {value} + cast(0 AS {part.type}) END"
-    if part.type.startswith(_NESTED):
-        text = f"to_json(named_struct('v', {value}), map('ignoreNullFields', 'false'))"
-        return f"CASE WHEN {value} IS NOT NULL THEN {text} END"
-    return value
 
 
 def _bit_columns(number: int, stream: Stream, log: LogPlan) -> dict[str, str]:
