@@ -98,6 +98,7 @@ def _place(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[K
         conditions.predicates[side].append(each)
     elif bound:
         conditions.bounds.append((bound, each))
+        conditions.residual.extend([] if bound.exact else [each])
         equal_times.extend(_key_of(scope, each))
     else:
         keys = _key_of(scope, each)

@@ -10,8 +10,8 @@ import pytest
 from penstock.engine.engine import Engine
 from penstock.engine.key_values import as_bigint, as_bytes
 from penstock.errors import InputError
-from penstock.plan.spark_settings import ZONE
 from penstock.plan.stored import WHOLE_TYPES
+from penstock.sql.zones import ZONE
 from tests.oracle import put_file
 
 pytestmark = pytest.mark.spark
