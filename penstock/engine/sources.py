@@ -29,10 +29,11 @@ from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
 from penstock.sql.guards import always_succeeds, guards_nothing
-from penstock.sql.query import RESERVED
+from penstock.sql.query import DAY, RESERVED
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
 from penstock.sql.tree import always_quoted
+from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -137,6 +138,11 @@ def _selected(source: DataFrame, stream: Stream, columns: list[str]) -> DataFram
         raise InputError(f"stream {stream.name}: {short_message(error)}") from error
 
 
+FARTHEST = 1 << 59
+"""Microseconds from 1970 to the first and last event times that can be joined, 18,000 years: so sums and differences of
+times and windows always fit in 64 bits."""
+
+
 def _ingest_columns(stream: Stream, logs: tuple[LogPlan, ...]) -> dict[str, str]:
     """Give the expression of each column that is made for ingest."""
     added = {ROW_TIME: time_expression(stream)}
@@ -152,29 +158,26 @@ def ingest_names(stream: Stream, logs: tuple[LogPlan, ...]) -> list[str]:
 
 
 def time_expression(stream: Stream) -> str:
-    """Turn the time column into microseconds since the epoch.
+    """Turn the time column into microseconds since the epoch; null if it is too far from it.
 
     A timestamp without a time zone counts from the epoch's wall-clock reading, so that daylight saving never
     stretches a window.
     """
-    column = stream.column(stream.time)
-    kind = column.type if column else ""
     name = always_quoted(stream.time)
-    if kind == "date":
-        return f"unix_date({name}) * 86400000000L"
-    if kind == "timestamp_ntz":
-        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
-    return f"unix_micros({name})"
+    if stream.time_type == "date":
+        days, farthest = f"unix_date({name})", FARTHEST // DAY
+        return f"CASE WHEN {days} BETWEEN -{farthest} AND {farthest} THEN {days} * {DAY}L END"
+    micros = f"unix_micros({name})"
+    if stream.time_type == "timestamp_ntz":
+        micros = f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
+    return f"CASE WHEN {micros} BETWEEN -{FARTHEST}L AND {FARTHEST}L THEN {micros} END"
 
 
 def arrow_time_type(stream: Stream, spark: SparkSession) -> pa.DataType | None:
     """Give the Arrow type Spark uses for a timestamp column; None for a date, which is not in microseconds."""
-    column = stream.column(stream.time)
-    kind = column.type if column else ""
-    if kind == "date":
+    if stream.time_type == "date":
         return None
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    return pa.timestamp("us", None if kind == "timestamp_ntz" else zone)
+    return pa.timestamp("us", None if stream.time_type == "timestamp_ntz" else spark.conf.get(ZONE))
 
 
 @cache
