@@ -17,7 +17,7 @@ import os
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from penstock.engine.adopt import adopt
@@ -207,9 +207,17 @@ class Engine:
                 raise
 
     def complete_from(self, name: str) -> datetime | None:
-        """Give the event time from which on a query's results are complete; None: from the beginning."""
+        """Give the event time from which on a query's results are complete; None: from the beginning.
+
+        One that Python's calendar does not reach is the first or last that it has.
+        """
         known = self._store.ledger.query(self.plan.query(name).name).complete_from
-        return None if known is None else datetime.fromtimestamp(known / 1e6, UTC)
+        if known is None:
+            return None
+        try:
+            return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=known)
+        except OverflowError:
+            return datetime.max.replace(tzinfo=UTC) if known > 0 else datetime.min.replace(tzinfo=UTC)
 
     @property
     def plan(self) -> Plan:
