@@ -28,7 +28,7 @@ from penstock.sql.script import (
     parse_script,
 )
 from penstock.sql.source_options import row_meaning
-from penstock.sql.spark_types import TIME_TYPES
+from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,6 +63,12 @@ class Workload:
         names = [each.name for each in columns]
         for each in filter(is_reserved, names):
             raise InputError(f"column {each} of stream {name}: {RESERVED_NAMES}")
+        for column in columns:
+            if refusal := refusal_to_store(column.type):
+                raise InputError(
+                    f"column {column.name} of stream {name} is {column.type}, which cannot be stored. {refusal} where "
+                    "the rows are made, or leave the column out"
+                )
         found = find_name(time, names)
         if found is None:
             raise InputError(
