@@ -114,6 +114,8 @@ class Joiner(threading.Thread):
         """Which slices go first: lwo, swf or mqt."""
         self.watchers: list[Callable[[UnitDone], None]] = []
         self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
+        self.result_types: Callable[[Group, int, Stream, Stream], str] = lambda *_: ""
+        """Asked for Spark's description of a query's results, where a file does not tell by itself."""
         self._hand_over = hand_over
         self._wake = threading.Condition()
         self._turning = threading.Lock()
@@ -509,6 +511,13 @@ class Joiner(threading.Thread):
             )
             for number, member in enumerate(group.members)
             if member.query.name not in self._without
+        )
+        left, right = (self.plan.stream(group.log(side).stream) for side in SIDES)
+        targets = tuple(
+            replace(each, types=self.result_types(group, each.number, left, right))
+            if each.root or each.kept or each.hold
+            else each
+            for each in targets
         )
         return Delivery(
             unit,

@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.adopt import with_all_named
-from penstock.engine.pairs import output_columns, view, wanted_pairs
+from penstock.engine.key_types import type_text
+from penstock.engine.pairs import empty_result, output_columns, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
-from penstock.engine.shape import pair_schema
 from penstock.engine.sources import empty_rows, schema_ddl
 from penstock.errors import InputError
 from penstock.log.files import open_files
 from penstock.log.locations import literal
 from penstock.log.names import folder_of
+from penstock.log.spark_schema import SPARK_SCHEMA, loosened
 from penstock.sql.query import SIDES
+from penstock.sql.spark_types import parse_type
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -117,9 +121,23 @@ def _together(parts: Iterable[DataFrame]) -> DataFrame:
 
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
     """Give the result of a query before its first row."""
-    group, number, member = plan.find(name)
+    group, number, _ = plan.find(name)
     left, right = (plan.stream(group.log(side).stream) for side in SIDES)
-    return view(spark.createDataFrame([], pair_schema(group, left, right)), group, number, member)
+    return empty_result(spark, group, number, left, right)
+
+
+def to_show(rows: DataFrame) -> DataFrame:
+    """Write VARIANT columns as JSON: Spark hands over no nulls among them as Arrow."""
+    kinds = {field.name: parse_type(type_text(field.dataType)) for field in rows.schema.fields}
+    if not any(kind.holds("variant") for kind in kinds.values()):
+        return rows
+    named = ((F.col(always_quoted(name)), name, kind) for name, kind in kinds.items())
+    return rows.select(
+        *(
+            (F.to_json(column) if kind.holds("variant") else column).alias(name)
+            for column, name, kind in named
+        )
+    )
 
 
 def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
@@ -151,5 +169,7 @@ def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
         sink = open_files(query.sink.option("path"), sync=False)
         if not sink.exists(_EMPTY):
             out = pa.BufferOutputStream()
-            pq.write_table(empty[query.name].toArrow(), out)
+            described = {SPARK_SCHEMA: empty[query.name].schema.json()}
+            columns = loosened(empty[query.name].toArrow())
+            pq.write_table(columns.replace_schema_metadata(described), out)
             sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from penstock.join import width
 from penstock.log.checksum import map_whole, summed_writer
 from penstock.log.names import safe_name
+from penstock.log.spark_schema import loosened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -93,7 +94,7 @@ def hold_folder(query: str) -> str:
 
 def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """Put results in the order of their times; those of one instant stay as they are."""
-    table = pa.Table.from_batches(batches)
+    table = loosened(pa.Table.from_batches(batches))
     return table.take(pa.array(np.argsort(table.column(TIME).to_numpy(), kind="stable")))
 
 
@@ -154,7 +155,12 @@ def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Ite
     keys = [(each.name, "ascending") for each in schema if _has_order(each.type)]
     for parts in _stretches(runs):
         # A session with another time zone writes the same times under another type.
-        yield from _sorted([each.cast(schema) for each in parts], keys)
+        yield from _sorted([_as(each, schema) for each in parts], keys)
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give results the types of a schema."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
 def _sorted(parts: Sequence[pa.RecordBatch], keys: Sequence[tuple[str, str]]) -> Iterator[pa.Table]:

@@ -4,7 +4,8 @@ A file of a sink is written under ``_staging``, where no reader looks, and moved
 it.  A file that the state keeps needs no such detour: it has a name that nobody else has, and readers read only the
 files that the ledger names.
 
-In:  record batches of one schema.  Out: a file, and what a commit says of it.
+In:  record batches of one schema, with what Spark has to know of it (`penstock.log.spark_schema`).
+Out: a file, and what a commit says of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 
 from penstock.join import width
 from penstock.log.files import open_files
+from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,14 +62,15 @@ class OutputFile:
         """Write the rows taken so far as one row group."""
         if not self._waiting:
             return
+        table = loosened(pa.Table.from_batches(self._waiting))
         if self._writer is None:
             sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
-            schema = self._waiting[0].schema.remove_metadata()
+            schema = described(table.schema)
             self._shape = shape_of(schema)
             self._writer = self._stack.enter_context(
                 pq.ParquetWriter(sink, schema, compression=self.compression, write_page_checksum=True)
             )
-        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._writer.write_table(table)
         self._waiting, self._waiting_rows, self.waiting = [], 0, 0
 
     def close(self, about: Mapping[str, object] | None = None) -> None:
@@ -97,4 +100,5 @@ def shape_of(schema: pa.Schema) -> str:
     >>> shape_of(pa.schema({"x": pa.int64()})) == shape_of(pa.schema({"x": pa.int32()}))
     False
     """
-    return f"{crc32(str(schema.remove_metadata()).encode()):08x}"
+    spark_types = (schema.metadata or {}).get(SPARK_SCHEMA, b"")
+    return f"{crc32(str(schema.remove_metadata()).encode() + spark_types):08x}"

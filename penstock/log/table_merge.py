@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from penstock.join.sets import members
 from penstock.log.output_file import OutputFile
+from penstock.log.spark_schema import described_together
 from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
@@ -69,9 +70,9 @@ def _schema(files: Files, merge: Merge) -> pa.Schema:
     known = []
     for file in merge.inputs:
         with pq.ParquetFile(files.memory_map(file.name)) as content:
-            known.append(content.schema_arrow.remove_metadata())
+            known.append(content.schema_arrow)
     if not merge.bits:  # raises ArrowTypeError where types differ
-        return pa.unify_schemas(known)
+        return described_together(known)
     sides = [pa.field(side, _struct([each.field(side).type for each in known])) for side in ("l", "r")]
     return pa.schema([*sides, *(pa.field(f"s{word}", pa.int64()) for word in range(merge.words))])
 
@@ -112,7 +113,7 @@ def _has(batch: pa.RecordBatch, bit: Bit) -> NDArray[np.bool_]:
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give rows the columns of a schema, in its order: null where they have none."""
     if batch.schema.equals(schema):
-        return batch
+        return batch.replace_schema_metadata(schema.metadata)
     return pa.RecordBatch.from_arrays(
         [
             _column(
