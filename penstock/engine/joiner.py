@@ -557,7 +557,7 @@ class Joiner(threading.Thread):
     def _compact(self) -> None:
         """Merge files of results, a few at a time; `_untidy` says whether there is more to merge."""
         ledger, files = self.store.ledger, self.store.files
-        self._attic.clear(files)
+        self._attic.clear(self.store.let_go)
         tasks = self.spark.sparkContext.defaultParallelism
         chosen = choose_steps(ledger, tasks, busy=self._behind_goal(), shunned=self._unmergeable)
         self._untidy = bool(chosen.steps)
@@ -569,7 +569,7 @@ class Joiner(threading.Thread):
         }
         self.store.commit(compact_commit(chosen, made))
         self._attic.take(ledger.files() - self.store.ledger.files())
-        self._attic.clear(files)
+        self._attic.clear(self.store.let_go)
 
     def _tidy(self, log: str) -> None:
         """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""

@@ -21,7 +21,8 @@ from penstock.engine.pairs import empty_result, output_columns, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
 from penstock.engine.sources import empty_rows, schema_ddl
-from penstock.errors import InputError
+from penstock.errors import InputError, MissingError
+from penstock.log.checksum import complaint
 from penstock.log.files import open_files
 from penstock.log.locations import literal
 from penstock.log.names import folder_of
@@ -58,16 +59,12 @@ def read_results(
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     for _ in range(_LOOKS):
-        with suppress(_GoneError):
+        with suppress(MissingError):
             return _read_kept(spark, files, plan, with_all_named(files, look()), query)
     return _read_kept(spark, files, plan, with_all_named(files, look()), query)
 
 
 _LOOKS = 9
-
-
-class _GoneError(Exception):
-    """A file is not there any more."""
 
 
 def _read_kept(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, query: Query) -> DataFrame:
@@ -106,12 +103,14 @@ def _readings(ledger: Ledger, query: str) -> dict[Reading, list[str]]:
 
 def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> DataFrame:
     """Read some files of the state; say so if one is gone."""
+    mine = list(names)
     try:
-        return reader.parquet(*(files.to_read(name) for name in names))
+        return reader.parquet(*(files.to_read(name) for name in mine))
     except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
+        gone = next((name for name in mine if not files.exists(name)), "")
+        if "PATH_NOT_FOUND" not in str(error) or not gone:
             raise
-        raise _GoneError from error
+        raise MissingError(complaint(files, gone, "is missing")) from error
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -20,11 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.join import width
+from penstock.log.checksum import summed_writer
 from penstock.log.files import open_files
 from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
+from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.log.checksum import SummedFile
 
 NOTE = "penstock"
 """The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
@@ -46,6 +51,7 @@ class OutputFile:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
+        self._sink: SummedFile | None = None
         self._shape = ""
         self._stack = ExitStack()
 
@@ -64,11 +70,13 @@ class OutputFile:
             return
         table = loosened(pa.Table.from_batches(self._waiting))
         if self._writer is None:
-            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+            self._sink = self._stack.enter_context(
+                summed_writer(open_files(self.root, sync=False), self.staged)
+            )
             schema = described(table.schema)
             self._shape = shape_of(schema)
             self._writer = self._stack.enter_context(
-                pq.ParquetWriter(sink, schema, compression=self.compression, write_page_checksum=True)
+                pq.ParquetWriter(self._sink, schema, compression=self.compression, write_page_checksum=True)
             )
         self._writer.write_table(table)
         self._waiting, self._waiting_rows, self.waiting = [], 0, 0
@@ -82,9 +90,9 @@ class OutputFile:
 
     def report(self, query: str) -> dict[str, Any]:
         """Say what was written, and for which query: where it has to go, or what the state keeps."""
-        if self.kept:
-            size = open_files(self.root).size(self.final)
-            return {"query": query, "kept": {"name": self.final, "bytes": size, "shape": self._shape}}
+        if self.kept and self._sink is not None:
+            file = StoredFile(self.final, self._sink.tell(), shape=self._shape, checksum=self._sink.checksum)
+            return {"query": query, "kept": asdict(file)}
         return {
             "root": self.root,
             "staged": self.staged,

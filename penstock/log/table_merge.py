@@ -11,6 +11,7 @@ In:  a `Merge`.  Out: the new file, or None where nothing is left.  The order of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.join.sets import members
+from penstock.log.checksum import map_whole
 from penstock.log.output_file import OutputFile
 from penstock.log.spark_schema import described_together
 from penstock.log.tables import StoredFile
@@ -48,19 +50,19 @@ def merge_files(files: Files, merge: Merge) -> StoredFile | None:
     schema = _schema(files, merge)
     out = OutputFile(files.root, merge.name, kept=True)
     for file in merge.inputs:
-        for batch in _batches(files, file.name):
+        for batch in _batches(files, file):
             rows = _with_bits(batch, merge.bits[file.name], merge.words) if merge.bits else batch
             if rows.num_rows:
                 out.write(_as(rows, schema))
     out.close()
     if not out.rows:
         return None
-    return StoredFile(**out.report("")["kept"], generation=merge.generation)
+    return replace(StoredFile(**out.report("")["kept"]), generation=merge.generation)
 
 
-def _batches(files: Files, name: str) -> Iterator[pa.RecordBatch]:
+def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
     """Read a file, a row group at a time."""
-    with pq.ParquetFile(files.memory_map(name)) as content:
+    with pq.ParquetFile(map_whole(files, file)) as content:
         for group in range(content.num_row_groups):
             yield from content.read_row_group(group, use_threads=False).to_batches()
 
@@ -69,7 +71,7 @@ def _schema(files: Files, merge: Merge) -> pa.Schema:
     """Find the columns of the new file: those of all its inputs."""
     known = []
     for file in merge.inputs:
-        with pq.ParquetFile(files.memory_map(file.name)) as content:
+        with pq.ParquetFile(map_whole(files, file)) as content:
             known.append(content.schema_arrow)
     if not merge.bits:  # raises ArrowTypeError where types differ
         return described_together(known)
