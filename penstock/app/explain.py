@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import tempfile
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -21,6 +20,7 @@ from penstock.engine.explain import cost_lines, costs
 from penstock.engine.sinks import settled
 from penstock.engine.status import undisturbed
 from penstock.engine.store import Store, peek
+from penstock.log.commits import Priced
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger
 from penstock.plan.prices import Prices
@@ -86,13 +86,7 @@ def calibrate(state: str | None, *, debug: bool) -> None:
             files = store.files if store else open_files(folder, sync=False)
             prices = Bench(spark, files, lambda line: out.print(f"  {line}", style="dim")).prices()
         if store is not None:
-            store.commit(
-                {
-                    "kind": "prices",
-                    "prices": prices.to_json(),
-                    "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                }
-            )
+            store.commit(Priced(prices))
     finally:
         if store is not None:
             store.close()

@@ -65,12 +65,10 @@ def _changes(status: Status) -> list[Text]:
     lines = [Text(f"strategy {status.strategy}")] if status.strategy != "mem-opt" else []
     if len(status.changes) > 1:
         last = status.changes[-1]
-        lines.append(
-            Text(f"changes of the plan: {len(status.changes) - 1}, last: {last['reason']} ({last['at']})")
-        )
+        lines.append(Text(f"changes of the plan: {len(status.changes) - 1}, last: {last.reason} ({last.at})"))
     if status.switches:
-        last = status.switches[-1]
-        lines.append(Text(f"order changed to {last['mode']}: {last['reason']} ({last['at']})"))
+        switch = status.switches[-1]
+        lines.append(Text(f"order changed to {switch.mode}: {switch.reason} ({switch.at})"))
     return lines
 
 

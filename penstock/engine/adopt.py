@@ -8,15 +8,18 @@ In:  a state.  Out: the ``adopt`` commit, and a ledger in which all files are na
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
 from penstock.engine.sinks import publish
 from penstock.engine.store import OF_BEFORE
+from penstock.log.commits import Adopted
 from penstock.log.ledger import fold
 from penstock.log.names import folder_of
 from penstock.log.output_file import shape_of
+from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,25 +46,21 @@ def with_all_named(files: Files, ledger: Ledger) -> Ledger:
     return ledger if ledger.adopted or not ledger.plan else fold(ledger, _adoption(files, ledger))
 
 
-def _adoption(files: Files, ledger: Ledger) -> dict[str, Any]:
+def _adoption(files: Files, ledger: Ledger) -> Adopted:
     """Say which files there are."""
     stored = {
         group: {
-            table.id: [_described(files, name) for name in _parquet(files, f"table/{group}/{table.id}")]
+            table.id: tuple(_described(files, name) for name in _parquet(files, f"table/{group}/{table.id}"))
             for table in tables
             if table.files is None
         }
         for group, tables in ledger.tables.items()
     }
-    kept = {query: list(_released(files, query, state.born)) for query, state in ledger.queries.items()}
-    return {
-        "kind": "adopt",
-        "stored": stored,
-        "kept": {query: found for query, found in kept.items() if found},
-    }
+    kept = {query: tuple(_released(files, query, state.born)) for query, state in ledger.queries.items()}
+    return Adopted(stored, {query: found for query, found in kept.items() if found})
 
 
-def _released(files: Files, query: str, born: int) -> Iterator[dict[str, Any]]:
+def _released(files: Files, query: str, born: int) -> Iterator[StoredFile]:
     """List the results of a query that an earlier version kept in order, in their order."""
     folder = folder_of(files, "ordered", query)
     eras = sorted(
@@ -69,12 +68,12 @@ def _released(files: Files, query: str, born: int) -> Iterator[dict[str, Any]]:
     )
     for era, directory in eras:
         for name in _parquet(files, f"{folder}/{directory}") if era >= born else ():
-            yield {**_described(files, name), "shape": shape_of(pq.read_schema(files.memory_map(name)))}
+            yield replace(_described(files, name), shape=shape_of(pq.read_schema(files.memory_map(name))))
 
 
-def _described(files: Files, name: str) -> dict[str, Any]:
+def _described(files: Files, name: str) -> StoredFile:
     """Describe a file as a commit does."""
-    return {"name": name, "bytes": files.size(name)}
+    return StoredFile(name, files.size(name))
 
 
 def _parquet(files: Files, folder: str) -> list[str]:

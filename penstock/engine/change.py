@@ -19,35 +19,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.claims import in_time
 from penstock.engine.ordering import is_waiting, lag_rows
 from penstock.engine.shape import table_schema
 from penstock.engine.sinks import is_view
 from penstock.errors import InputError
-from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
+from penstock.log.commits import PlanServed
+from penstock.log.ledger import fold
 from penstock.log.tables import Definition, StoredTable
+from penstock.log.values import Cursor, GroupState, Layout, QueryState, ServedPlan
 from penstock.plan.build import Plan, build_plan
-from penstock.plan.codec import (
-    stopped_from_json,
-    stopped_to_json,
-    stream_from_json,
-    workload_from_json,
-    workload_to_json,
-)
 from penstock.plan.group import Group, subgroup
-from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, SIDES
+from penstock.sql.source_options import without_stream_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.log.ledger import Ledger, QueryState
-    from penstock.log.segment import Segment
+    from penstock.log.commits import Released
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Replacement, Watermarks
     from penstock.plan.build import Shape, Stopped
     from penstock.plan.group import Member
+    from penstock.plan.spark_settings import SparkSettings
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Signature, Stream
 
@@ -185,11 +182,14 @@ def next_plan(
 
 def current_plan(ledger: Ledger) -> Plan:
     """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
-    streams, queries = workload_from_json(ledger.plan)
-    streams |= {name: stream_from_json(ledger.declared[name]) for name in streams}
-    strategy, cuts = ledger.plan.get("strategy", "mem-opt"), ledger.plan.get("cuts")
+    known = ledger.plan or ServedPlan()
     plan = build_plan(
-        streams, queries, _stored(ledger), strategy=strategy, cuts=cuts, stopped=stopped_queries(ledger)
+        {each.name: ledger.declared[each.name] for each in known.streams},
+        known.queries,
+        _stored(ledger),
+        strategy=known.strategy,
+        cuts=known.cuts,
+        stopped=known.stopped,
     )
     return replace(
         plan,
@@ -200,13 +200,12 @@ def current_plan(ledger: Ledger) -> Plan:
 
 def made_under(ledger: Ledger) -> SparkSettings | None:
     """Give the settings of Spark that a state was made under; None if nobody noted them."""
-    settings = ledger.plan.get("spark_settings")
-    return None if settings is None else SparkSettings.of(settings)
+    return ledger.plan.spark_settings if ledger.plan else None
 
 
 def stopped_queries(ledger: Ledger) -> tuple[Stopped, ...]:
     """List the queries that could not be evaluated, and have not been defined anew since."""
-    return stopped_from_json(ledger.plan.get("stopped", ()))
+    return ledger.plan.stopped if ledger.plan else ()
 
 
 def standing_plan(ledger: Ledger) -> Plan | None:
@@ -238,7 +237,7 @@ def _is_mixed(group: Group, ledger: Ledger) -> bool:
     )
 
 
-Upgrades = Mapping[str, tuple[list[str], "list[Segment]"]]
+Upgrades = Mapping[str, "Replacement"]
 """By log: the segments that are replaced, and the same rows under the log's new layout."""
 
 
@@ -248,8 +247,9 @@ def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
     for log in new_layouts(plan, ledger):
         fresh = {ledger.layout(log.id) + 1: Layout(log.columns, log.predicates)}
         layouts[log.id] = {**layouts.get(log.id, {}), **fresh}
-    for name, (removed, added) in upgrades.items():
-        logs[name] = (*added, *(each for each in ledger.segments(name) if each.name not in set(removed)))
+    for name, new in upgrades.items():
+        rest = (each for each in ledger.segments(name) if each.name not in set(new.removed))
+        logs[name] = (*new.added, *rest)
     return replace(ledger, layouts=layouts, logs=logs)
 
 
@@ -260,8 +260,8 @@ def plan_commit(
     ledger: Ledger,
     upgrades: Upgrades | None = None,
     *,
-    release: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    release: Released | None = None,
+) -> PlanServed:
     """Write the commit that makes a plan true.
 
     `release` ends the sequences of queries that are defined anew.  It becomes true with the plan or not at all:
@@ -271,51 +271,49 @@ def plan_commit(
         _refuse_repeats(plan, before, change, ledger)
     ledger = ledger if release is None else fold(ledger, release)
     then = upgraded(ledger, plan, upgrades or {})
-    groups = {group.id: _group_state(group, ledger, before) for group in plan.groups}
     starts = {
         name: _start(group, member, before, change, then)
         for name in change.added + change.altered + change.moved + change.resumed
         for group, _, member in [plan.find(name)]
     }
-    lacking = [name for name, state in starts.items() if state["backfill"]]
+    lacking = [name for name, state in starts.items() if state.backfill]
     lacking += [each.name for each in plan.queries if ledger.query(each.name).backfill]
-    return {
-        "kind": "plan",
-        "reason": str(change) if before else "start",
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "plan": {
-            **workload_to_json(plan.streams, plan.queries),
-            "strategy": plan.strategy,
-            "cuts": {group: list(cuts) for group, cuts in plan.cuts.items()},
-            "stopped": stopped_to_json(plan.stopped),
-            "spark_settings": plan.spark_settings.as_options(),
-        },
-        "logs": [log.id for log in plan.logs],
-        "rolls": {stream: _after(stream, ledger) for stream in plan.counted},
-        "births": {log.id: _after(log.stream, ledger) for log in plan.logs if log.id not in ledger.layouts},
-        "layouts": {log.id: [list(log.columns), list(log.predicates)] for log in new_layouts(plan, ledger)},
-        "upgrades": {
-            log: [removed, [each.to_json() for each in added]]
-            for log, (removed, added) in (upgrades or {}).items()
-        },
-        "groups": groups,
-        "queries": starts,
-        **({} if release is None else {"release": release}),
-        "ordered": {
+    return PlanServed(
+        plan=served(plan),
+        reason=str(change) if before else "start",
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        logs=tuple(log.id for log in plan.logs),
+        rolls={stream: _after(stream, ledger) for stream in plan.counted},
+        births={log.id: _after(log.stream, ledger) for log in plan.logs if log.id not in ledger.layouts},
+        layouts={log.id: Layout(log.columns, log.predicates) for log in new_layouts(plan, ledger)},
+        upgrades=dict(upgrades or {}),
+        groups={group.id: _group_state(group, ledger, before) for group in plan.groups},
+        queries=starts,
+        release=release,
+        ordered={
             query.name: ledger.version + 1 if query.name in starts else ledger.hold(query.name).era
             for query in plan.queries
             if query.ordered
         },
-        "tables": {
-            group.id: [each.to_json() for each in _tables(group, plan, ledger, lacking)]
-            for group in plan.groups
-        },
-        "writes": {group.id: _written(group, plan, ledger) for group in plan.groups},
-        "adopted": before is None,
-    }
+        tables={group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
+        writes={group.id: _written(group, plan, ledger) for group in plan.groups},
+        adopted=before is None,
+    )
 
 
-def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> list[StoredTable]:
+def served(plan: Plan) -> ServedPlan:
+    """Say what a state serves by a plan, without the secrets of its sources."""
+    return ServedPlan(
+        streams=tuple(map(without_stream_secrets, plan.streams)),
+        queries=plan.queries,
+        strategy=plan.strategy,
+        cuts=plan.cuts,
+        stopped=plan.stopped,
+        spark_settings=plan.spark_settings,
+    )
+
+
+def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> tuple[StoredTable, ...]:
     """Say how to read the pairs that a group stores from now on: nothing new if it goes on as it was.
 
     Pairs that new queries get of the past are kept apart, and numbered by those queries alone.
@@ -324,7 +322,7 @@ def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) ->
     tables = [now] if _written(group, plan, ledger) == now.id else []
     if set(lacking) & {member.query.name for member in group.members}:
         tables.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
-    return [each for each in tables if each.members]
+    return tuple(each for each in tables if each.members)
 
 
 def _written(group: Group, plan: Plan, ledger: Ledger) -> str:
@@ -408,53 +406,50 @@ def _place(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:
     return place, state.watermarks[0] if group.signature.counted else None
 
 
-def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> dict[str, Any]:
+def _group_state(group: Group, ledger: Ledger, before: Plan | None) -> GroupState:
     """Put a group's chain where its forebears are; a new group begins with what is there now, as backfill."""
     known = [ledger.groups[each.id] for each in forebears(group, before)]
-    ends = [ledger.stream(group.log(side).stream) for side in SIDES]
-    cursor = known[0].cursors[0] if known else Cursor(*(each.batches for each in ends))
-    starts = _horizons(group, ledger) if group.signature.counted else [each.watermark for each in ends]
+    left, right = (ledger.stream(group.log(side).stream) for side in SIDES)
+    cursor = known[0].cursors[0] if known else Cursor(left.batches, right.batches)
+    starts = _horizons(group, ledger) if group.signature.counted else (left.watermark, right.watermark)
     own = ledger.groups.get(group.id)
-    return {
-        "cursors": [list(cursor) for _ in group.chain.readers],
-        "watermarks": list(known[0].watermarks) if known else starts,
-        "units": own.units if own else 0,
-        "pairs": own.pairs if own else 0,
-        "mixed": group.mixed,
-        "spans": spans_to_json(known[0].spans if known else ({}, {})),
-        "mode": known[0].mode if known else "",
-    }
+    return GroupState(
+        cursors=(cursor,) * len(group.chain.readers),
+        watermarks=known[0].watermarks if known else starts,
+        units=own.units if own else 0,
+        pairs=own.pairs if own else 0,
+        mixed=group.mixed,
+        spans=known[0].spans if known else ({}, {}),
+        mode=known[0].mode if known else "",
+    )
 
 
-def _horizons(group: Group, ledger: Ledger) -> list[int | None]:
+def _horizons(group: Group, ledger: Ledger) -> Watermarks:
     """Say up to where a new group that counts rows takes them as joined: both streams are sealed, or begin, there."""
     found = [
         ledger.rolls[log.stream].horizon if log.stream in ledger.rolls else _after(log.stream, ledger)
         for log in group.logs
     ]
     horizon = None if None in found else min(each for each in found if each is not None)
-    return [horizon, horizon]
+    return horizon, horizon
 
 
-def _start(
-    group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger
-) -> dict[str, Any]:
+def _start(group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger) -> QueryState:
     """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
-    floors = [_floor(group, member, side, before, ledger) if before else None for side in SIDES]
+    left, right = (_floor(group, member, side, before, ledger) if before else None for side in SIDES)
     if member.query.name in change.altered + change.moved + change.resumed:
         known = ledger.query(member.query.name)
         if before and member.query.name in change.altered and _is_as_before(group, member, before):
-            again = _go_on(group, list(known.floors), known, ledger)
-            return {**again, "complete_from": known.complete_from}
-        return _go_on(group, floors, known, ledger)
+            again = _go_on(group, known.floors, known, ledger)
+            return replace(again, complete_from=known.complete_from)
+        return _go_on(group, (left, right), known, ledger)
     held = before is not None and any(ledger.segments(group.log(side).id) for side in SIDES)
-    return {
-        "results": 0,
-        "backfill": _group_state(group, ledger, before)["cursors"][0] if held else None,
-        "floors": floors,
-        "complete_from": _later(floors),
-        "born": ledger.version + 1,
-    }
+    return QueryState(
+        backfill=_group_state(group, ledger, before).cursors[0] if held else None,
+        floors=(left, right),
+        complete_from=_later((left, right)),
+        born=ledger.version + 1,
+    )
 
 
 def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
@@ -464,19 +459,19 @@ def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
     return same and [log.id for log in then.logs] == [log.id for log in group.logs]
 
 
-def _go_on(group: Group, floors: list[int | None], known: QueryState, ledger: Ledger) -> dict[str, Any]:
+def _go_on(group: Group, floors: Watermarks, known: QueryState, ledger: Ledger) -> QueryState:
     """Say how an altered query goes on: by its new definition for rows to come, and for a past it has not got yet."""
     coming = [_after(group.log(side).stream, ledger) for side in SIDES]
-    return {
-        "results": known.results,
-        "backfill": list(known.backfill) if known.backfill else None,
-        "floors": floors,
-        "complete_from": _later(floors if known.backfill else coming),
-        "born": known.born,
-    }
+    return QueryState(
+        results=known.results,
+        backfill=known.backfill,
+        floors=floors,
+        complete_from=_later(floors if known.backfill else coming),
+        born=known.born,
+    )
 
 
-def _later(moments: list[int | None]) -> int | None:
+def _later(moments: Iterable[int | None]) -> int | None:
     """Give the latest of some moments; None if none is given."""
     return max((each for each in moments if each is not None), default=None)
 

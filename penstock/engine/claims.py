@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.log.keep import Horizon
-from penstock.log.ledger import Layout
 from penstock.log.relayout import Common
+from penstock.log.values import Layout
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, SIDES
 

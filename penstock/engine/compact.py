@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from penstock.engine.sinks import pairs_folder, results_folder
 from penstock.log import tables as bounds
+from penstock.log.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
 from penstock.log.tables import (
     Merge,
     bits_between,
@@ -185,24 +186,22 @@ def _order(file: StoredFile) -> str:
     return name[: len("released-000000000000")] if name.startswith("released-") else "part"
 
 
-def compact_commit(chosen: Steps, made: Sequence[StoredFile | str | None]) -> dict[str, Any]:
+def compact_commit(chosen: Steps, made: Sequence[StoredFile | str | None]) -> Compacted:
     """Say what takes the place of what; what could not be brought together stays."""
     done = [(step, file) for step, file in zip(chosen.steps, made, strict=True) if not isinstance(file, str)]
-    pairs: dict[str, dict[str, Any]] = {}
-    kept: dict[str, list[Any]] = {}
+    pairs: dict[str, FilesReplaced] = {}
+    kept: dict[str, tuple[NeighboursMerged, ...]] = {}
     for step, file in done:
-        added = [asdict(file)] if file is not None else []
+        added = (file,) if file is not None else ()
         if step.query:
-            kept.setdefault(step.query, []).append([step.names, added])
+            merged = NeighboursMerged(tuple(step.names), added)
+            kept[step.query] = (*kept.get(step.query, ()), merged)
         else:
-            change = pairs.setdefault(step.group, {"remove": [], "add": {}})
-            change["remove"] += step.names
-            change["add"].setdefault(step.table, []).extend(added)
-    tables = {
-        group: {"table": table.to_json(), "of": list(sources)}
-        for group, (table, sources) in chosen.begun.items()
-    }
-    return {"kind": "compact", "tables": tables, "pairs": pairs, "kept": kept}
+            before = pairs.get(step.group, FilesReplaced())
+            add = {**before.add, step.table: (*before.add.get(step.table, ()), *added)}
+            pairs[step.group] = FilesReplaced((*before.remove, *step.names), add)
+    begun = {group: TableBegun(table, tuple(sources)) for group, (table, sources) in chosen.begun.items()}
+    return Compacted(begun, pairs, kept)
 
 
 @dataclass

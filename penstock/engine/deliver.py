@@ -19,31 +19,30 @@ alone where that says it.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.reports import report
 from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
-from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, sort_by_time, write_hold
-from penstock.log.output_file import OutputFile
+from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, Held, sort_by_time, write_hold
+from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.spark_schema import SPARK_SCHEMA
 from penstock.log.tally import Delays, delays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
-
-    from penstock.log.hold import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +96,20 @@ class Delivery:
     """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
     """What waited for each query when the unit began."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReport:
+    """What one task of a unit has found and written."""
+
+    pairs: int
+    results: tuple[int, ...]
+    """Of each query of the group, by its number."""
+    arrivals: tuple[tuple[float, tuple[int, ...]], ...]
+    """The same, by when the later of a pair's rows arrived."""
+    files: tuple[WrittenFile, ...]
+    held: Mapping[str, tuple[Held, ...]]
+    """By query."""
 
 
 class _HoldRuns:
@@ -180,16 +193,15 @@ def run_delivery(
         file.close(_note_on(delivery, query, made))
     for runs in made.holds.values():
         runs.flush()
-    summary: dict[str, Any] = {
-        "pairs": made.pairs.total(),
-        "results": made.counts.tolist(),
-        "arrivals": [[arrived, counts.tolist()] for arrived, counts in made.arrivals.items()],
-        "files": [file.report(query) for query, file in made.files.items() if file.rows],
-        "held": {
-            query: [asdict(run) for run in runs.made] for query, runs in made.holds.items() if runs.made
-        },
-    }
-    yield pa.RecordBatch.from_pydict({"summary": [json.dumps(summary)]})
+    yield report(
+        UnitReport(
+            made.pairs.total(),
+            tuple(made.counts.tolist()),
+            tuple((arrived, tuple(counts.tolist())) for arrived, counts in made.arrivals.items()),
+            tuple(file.report(query) for query, file in made.files.items() if file.rows),
+            {query: tuple(runs.made) for query, runs in made.holds.items() if runs.made},
+        )
+    )
 
 
 def _note_on(delivery: Delivery, query: str, made: _Made) -> dict[str, object]:

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from penstock.engine.joiner import UnitDone
     from penstock.engine.sinks import Callback
     from penstock.engine.status import Status
-    from penstock.log.ledger import Publication
+    from penstock.log.values import Publication
     from penstock.plan.build import Plan
     from penstock.sql.query import Sink, Stream
     from penstock.sql.script import Script

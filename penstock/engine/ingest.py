@@ -14,21 +14,21 @@ The file names are unique per attempt, so a task may be run twice; only what the
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.reports import report
 from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.join.keys import mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
 from penstock.log.roll import write_times
-from penstock.log.segment import KEY, SegmentColumns, write_segment
+from penstock.log.segment import KEY, Segment, SegmentColumns, write_segment
 from penstock.log.tally import MOST_PATTERNS
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from penstock.join.sets import Words
     from penstock.log.files import Files
     from penstock.plan.stored import LogPlan
-
-SUMMARY = "summary string"
-"""Schema of what a task returns to the driver: one line of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +94,12 @@ class BatchPart:
     oldest: int | None = None
     nulls: bool = False
     """Whether some column had nulls: a file that lacks the column reads like that."""
-    segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
     patterns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """For each log with predicates, how many rows in time had each pattern of bits, also rows that nobody wants."""
     holds: dict[str, list[int]] = field(default_factory=dict)
     """For each log with predicates, how many of them satisfied each one."""
-    times: list[dict[str, Any]] = field(default_factory=list)
+    times: list[Segment] = field(default_factory=list)
     """The files of event times written for the stream's roll."""
 
 
@@ -110,12 +107,7 @@ def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     """Write the segments of one task's rows, a stretch of bounded bytes after the other, and report on each."""
     chunks = (each.rename_columns(task.columns()) for each in batches if each.num_rows)
     for stretch in gathered(chunks):
-        yield _report(_ingest(task, pa.Table.from_batches(stretch).combine_chunks()))
-
-
-def _report(part: BatchPart) -> pa.RecordBatch:
-    """Write one line for the driver."""
-    return pa.RecordBatch.from_pydict({"summary": [json.dumps(asdict(part))]})
+        yield report(_ingest(task, pa.Table.from_batches(stretch).combine_chunks()))
 
 
 def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
@@ -138,7 +130,7 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
         if task.roll and counted.any():
             name = f"log/{task.roll}/waiting-{task.batch:010d}-{uuid.uuid4().hex}.arrow"
             times = write_times(task.files, name, t[counted], first=task.batch, last=task.batch)
-            part.times.append(times.to_json())
+            part.times.append(times)
     return part
 
 
@@ -187,7 +179,7 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
     file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
     layout = task.logs[number].layout
     segment = write_segment(task.files, file, content, first=task.batch, last=task.batch, layout=layout)
-    part.segments.setdefault(log.id, []).append(segment.to_json())
+    part.segments.setdefault(log.id, []).append(segment)
 
 
 def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import fsspec
 import pyarrow.parquet as pq
@@ -34,19 +34,23 @@ from penstock.engine.sources import (
     with_ingest_columns,
 )
 from penstock.errors import PenstockError, RunError
+from penstock.log.commits import BatchIngested
 from penstock.log.locations import files_below
 from penstock.log.names import folder_of
 from penstock.log.roll import roll_folder
+from penstock.log.tally import BatchTraffic
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock.engine.ingest import BatchPart
     from penstock.engine.store import Store
-    from penstock.log.ledger import StreamState
+    from penstock.log.segment import Segment
+    from penstock.log.values import StreamState
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
@@ -212,22 +216,21 @@ class Ingester:
         after = _advanced(before, batch_id, parts, self.stream.lateness)
         if after.late + after.no_time > before.late + before.no_time:
             self._keep_aside(source, before)
-        segments: dict[str, list[Any]] = {}
+        segments: dict[str, tuple[Segment, ...]] = {}
         for part in parts:
-            for log, made in part["segments"].items():
-                segments.setdefault(log, []).extend(made)
+            for log, made in part.segments.items():
+                segments[log] = (*segments.get(log, ()), *made)
         self.store.commit(
-            {
-                "kind": "batch",
-                "stream": self.stream.name,
-                "origin": origin,
-                "state": _as_json(after),
-                "segments": segments,
-                "arrived": arrived,
-                "at": time.time(),
-                "traffic": {each.log.id: _traffic(each, before, after, parts) for each in self._logs},
-                "times": [each for part in parts for each in part["times"]],
-            }
+            BatchIngested(
+                stream=self.stream.name,
+                state=after,
+                segments=segments,
+                origin=origin,
+                arrived=arrived,
+                at=time.time(),
+                traffic={each.log.id: _traffic(each, before, after, parts) for each in self._logs},
+                times=tuple(each for part in parts for each in part.times),
+            )
         )
 
     def _prepare(self, spark: SparkSession) -> None:
@@ -269,9 +272,9 @@ class Ingester:
         path = self.store.files.path(f"{folder}/{before.batches:010d}")
         rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(path)
 
-    def _check_files(self, parts: list[dict[str, Any]]) -> None:
+    def _check_files(self, parts: Sequence[BatchPart]) -> None:
         """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""
-        if self.stream.format.lower() != "parquet" or not any(part["nulls"] for part in parts):
+        if self.stream.format.lower() != "parquet" or not any(part.nulls for part in parts):
             return
         for name in files_below(source_path(self.stream)) - self._checked:
             self._check_columns(name)
@@ -296,13 +299,13 @@ def _refuse(failures: Mapping[str, str]) -> None:
     raise QueriesFailedError(failures)
 
 
-def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], lateness: int) -> StreamState:
+def _advanced(before: StreamState, batch_id: int, parts: Sequence[BatchPart], lateness: int) -> StreamState:
     """Count a batch into its stream's state and move the watermark; it never goes back."""
-    seen = [part["newest"] for part in parts if part["newest"] is not None]
+    seen = [part.newest for part in parts if part.newest is not None]
     newest = max([*seen, *([before.newest] if before.newest is not None else [])], default=None)
 
     def total(name: str) -> int:
-        return int(getattr(before, name)) + sum(part[name] for part in parts)
+        return int(getattr(before, name)) + sum(getattr(part, name) for part in parts)
 
     return replace(
         before,
@@ -320,27 +323,22 @@ def _advanced(before: StreamState, batch_id: int, parts: list[dict[str, Any]], l
 
 
 def _traffic(
-    task: LogTask, before: StreamState, after: StreamState, parts: list[dict[str, Any]]
-) -> dict[str, Any]:
+    task: LogTask, before: StreamState, after: StreamState, parts: Sequence[BatchPart]
+) -> BatchTraffic:
     """Say what a batch was like for one log: rows in time, the event time they added, and their patterns of bits."""
     counts = Counter[int]()
     holds = [0] * len(task.log.predicates)
     for part in parts:
-        for bits, rows in part["patterns"].get(task.log.id, ()):
+        for bits, rows in part.patterns.get(task.log.id, ()):
             counts[bits] += rows
-        for bit, rows in enumerate(part["holds"].get(task.log.id, ())):
+        for bit, rows in enumerate(part.holds.get(task.log.id, ())):
             holds[bit] += rows
-    starts = [part["oldest"] for part in parts if part["oldest"] is not None]
+    starts = [part.oldest for part in parts if part.oldest is not None]
     since = min(starts, default=0) if before.newest is None else before.newest
-    return {
-        "layout": task.layout,
-        "rows": after.timely - before.timely,
-        "micros": max(0, (after.newest or 0) - since) if after.newest is not None else 0,
-        "patterns": [[bits, rows] for bits, rows in counts.most_common()],
-        "holds": holds,
-    }
-
-
-def _as_json(state: StreamState) -> dict[str, Any]:
-    """Write a stream's state for the commit."""
-    return {name: getattr(state, name) for name in state.__dataclass_fields__}
+    return BatchTraffic(
+        layout=task.layout,
+        rows=after.timely - before.timely,
+        micros=max(0, after.newest - since) if after.newest is not None else 0,
+        patterns=tuple(counts.most_common()),
+        holds=tuple(holds),
+    )

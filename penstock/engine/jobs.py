@@ -8,17 +8,18 @@ In:  frozen task descriptions.  Out: what the tasks report, for one commit.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from penstock.engine.deliver import run_delivery
-from penstock.engine.ingest import SUMMARY, run_ingest
-from penstock.engine.release import run_release
+from penstock.engine.deliver import UnitReport, run_delivery
+from penstock.engine.ingest import BatchPart, run_ingest
+from penstock.engine.release import ReleaseReport, run_release
+from penstock.engine.reports import SUMMARY, report
 from penstock.engine.unit import run_probe
-from penstock.engine.work import computed, computed_once, do_work, numbered, numbers, report, run_work
+from penstock.engine.work import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import seal
 from penstock.log.segment import Segment
@@ -42,14 +43,38 @@ if TYPE_CHECKING:
     from penstock.log.tables import Merge
 
 
-def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class MadeSegment:
+    """What one of some makers has made: a segment, or nothing where no row was left."""
+
+    number: int
+    segment: Segment | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """What one of some merges has come to: a file, nothing where no row was left, or why it cannot be done."""
+
+    number: int
+    file: StoredFile | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRelease:
+    """What one of some releases has written."""
+
+    number: int
+    report: ReleaseReport
+
+
+def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[BatchPart]:
     """Write a batch's segments: one per task and log, or several.  The rows have the columns that the task reads.
 
     On the way they have numbers for names: pyspark takes a dot in a name for the field of a struct.
     """
     numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
     rows = numbered_columns.coalesce(most_tasks).mapInArrow(do_work, SUMMARY)
-    return run_work(rows, partial(run_ingest, task))
+    return run_work(rows, partial(run_ingest, task), BatchPart)
 
 
 def unit_job(
@@ -60,7 +85,7 @@ def unit_job(
     outputs: Sequence[str],
     *,
     fleeting: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[UnitReport]:
     """Join and deliver.
 
     Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task.  Else the
@@ -68,10 +93,10 @@ def unit_job(
     to be computed by a plan of this unit's own: clocks and seeds stand still in a plan that is used again.
     """
     if not outputs:
-        return run_work(numbered(spark, task.parts), partial(_find_and_deliver, task, delivery))
+        return run_work(numbered(spark, task.parts), partial(_find_and_deliver, task, delivery), UnitReport)
     plan = computed_once if fleeting else computed
     rows = plan(spark, task.parts, schema, ("*", *outputs))
-    return run_work(rows, partial(_deliver, delivery), first=partial(_find, task))
+    return run_work(rows, partial(_deliver, delivery), UnitReport, first=partial(_find, task))
 
 
 def _find(task: UnitTask, batches: Batches) -> Batches:
@@ -113,41 +138,39 @@ def _segments_job(
     spark: SparkSession, makers: Sequence[Callable[[], Segment | None]]
 ) -> list[Segment | None]:
     """Make segments, one task each, and give them in the order of their makers."""
-    reports = run_work(numbered(spark, len(makers)), partial(_make, tuple(makers)))
-    made = [each["segment"] for each in sorted(reports, key=lambda each: int(each["number"]))]
-    return [Segment.from_json(each) if each else None for each in made]
+    reports = run_work(numbered(spark, len(makers)), partial(_make, tuple(makers)), MadeSegment)
+    return [each.segment for each in sorted(reports, key=lambda each: each.number)]
 
 
 def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
     """Make the segments of a task."""
     for number in numbers(batches):
-        made = makers[number]()
-        yield report({"number": number, "segment": made.to_json() if made else None})
+        yield report(MadeSegment(number, makers[number]()))
 
 
 def compact_job(spark: SparkSession, files: Files, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
     """Merge files of results, one task each; None where nothing was left, a word where that cannot be done."""
-    reports = run_work(numbered(spark, len(merges)), partial(_merge, files, tuple(merges)))
-    made = [each["file"] for each in sorted(reports, key=lambda each: int(each["number"]))]
-    return [StoredFile(**each) if isinstance(each, dict) else each for each in made]
+    reports = run_work(numbered(spark, len(merges)), partial(_merge, files, tuple(merges)), MergedFile)
+    return [each.file for each in sorted(reports, key=lambda each: each.number)]
 
 
 def _merge(files: Files, merges: Sequence[Merge], batches: Batches) -> Batches:
     """Merge the files of a task."""
     for number in numbers(batches):
-        made = merge_or_say(files, merges[number])
-        yield report({"number": number, "file": asdict(made) if isinstance(made, StoredFile) else made})
+        yield report(MergedFile(number, merge_or_say(files, merges[number])))
 
 
-def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[dict[str, Any]]:
+def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[ReleaseReport]:
     """Put the results that are due in order, query by query."""
     tasks = min(len(releases), spark.sparkContext.defaultParallelism)
-    reports = run_work(numbered(spark, tasks), partial(_release, files, tuple(releases), tasks))
-    return sorted(reports, key=lambda each: int(each["number"]))
+    reports = run_work(
+        numbered(spark, tasks), partial(_release, files, tuple(releases), tasks), NumberedRelease
+    )
+    return [each.report for each in sorted(reports, key=lambda each: each.number)]
 
 
 def _release(files: Files, releases: Sequence[Release], tasks: int, batches: Batches) -> Batches:
     """Release the results of every query that falls to a task: each gets one in so many."""
     for task in numbers(batches):
         for number in range(task, len(releases), tasks):
-            yield report({"number": number, **run_release(files, releases[number])})
+            yield report(NumberedRelease(number, run_release(files, releases[number])))

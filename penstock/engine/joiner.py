@@ -20,7 +20,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.engine.blame import QueriesFailedError, blame_for_unit
 from penstock.engine.claims import common_layout, passed, settled_alike
@@ -46,26 +46,29 @@ from penstock.engine.sinks import (
 )
 from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask, joined_before, joined_between
+from penstock.log.commits import Backfilled, NumberedLayout, Output, Published, Rewritten, UnitJoined
 from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
-from penstock.log.ledger import Cursor, publication_to_json, spans_to_json
 from penstock.log.table_merge import CONFLICT
 from penstock.log.tally import delays_of
+from penstock.log.values import Cursor
 from penstock.plan.group import subgroup
 from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import DEFAULT_SCHEDULER
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from penstock.engine.deliver import UnitReport
     from penstock.engine.store import Store
-    from penstock.log.ledger import Layout, Ledger, Publication, Station
+    from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.log.tables import StoredTable
+    from penstock.log.values import Layout, Publication, Station
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side, Stream
@@ -266,7 +269,7 @@ class Joiner(threading.Thread):
         made = seal_job(self.spark, self.store.files, sealings) if some else [None] * len(sealings)
         commit = seal_commit(sealings, made)
         self.store.commit(commit)
-        for name in commit["remove"]:
+        for name in commit.remove:
             self.store.let_go(name)
 
     def bring_up(self, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
@@ -288,9 +291,7 @@ class Joiner(threading.Thread):
         """Let a group's adaptive queries go by what was measured: the input waits, or the results."""
         if commit := switch_commit(self.plan, self.store.ledger, group):
             self.store.commit(commit)
-            _log.info(
-                "%s: %s from here on: %s", ", ".join(commit["groups"]), commit["mode"], commit["reason"]
-            )
+            _log.info("%s: %s from here on: %s", ", ".join(commit.groups), commit.mode, commit.reason)
 
     def _goal(self, ledger: Ledger, group: Group) -> Station:
         """Say how far a group may advance now."""
@@ -334,10 +335,12 @@ class Joiner(threading.Thread):
             if (names := self._lacking(ledger, group))
         ]
         if outputs:
-            names = [each.name for each in self.plan.queries if ledger.query(each.name).backfill is not None]
-            self.store.commit({"kind": "backfill", "queries": names, **_together(outputs)})
+            lacking = (
+                each.name for each in self.plan.queries if ledger.query(each.name).backfill is not None
+            )
+            self.store.commit(Backfilled(tuple(lacking), _together(outputs)))
 
-    def _past(self, ledger: Ledger, group: Group, names: list[str]) -> dict[str, Any]:
+    def _past(self, ledger: Ledger, group: Group, names: list[str]) -> Output:
         """Join, for some queries of a group, all that was there before them."""
         # where it was when they came: this is done before it advances
         until = ledger.groups[group.id].cursors[0]
@@ -349,7 +352,7 @@ class Joiner(threading.Thread):
         past = f"v{ledger.version}-past"
         table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
         reports = self._run(small, task, unit, table) if task.left.new else []
-        return _output_commit(small, unit, reports, self._without, table)
+        return _output(small, unit, reports, self._without, table)
 
     def _advance(self, group: Group) -> None:
         """Run one unit of the slices whose turn it is, and commit it."""
@@ -363,27 +366,27 @@ class Joiner(threading.Thread):
         task = replace(task, levels=advance.runs(group.chain))
         table = ledger.table(group.id)
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
-        output = _output_commit(group, unit, reports, self._without, table)
-        output["delays"] = _delays(group, reports)
+        left, right = (spans(group, side, ledger, self.store.files, horizon) for side in SIDES)
+        pairs = sum(each.pairs for each in reports)
         self.store.commit(
-            {
-                "kind": "unit",
-                "group": group.id,
-                "cursors": [list(cursor) for cursor in advance.cursors],
-                "watermarks": [horizon, horizon] if group.signature.counted else list(advance.watermarks),
-                "spans": spans_to_json(
-                    spans(group, side, ledger, self.store.files, horizon) for side in SIDES
+            UnitJoined(
+                group=group.id,
+                cursors=advance.cursors,
+                watermarks=(horizon, horizon) if group.signature.counted else advance.watermarks,
+                pairs=pairs,
+                output=replace(
+                    _output(group, unit, reports, self._without, table), delays=_delays(group, reports)
                 ),
-                "rows": sum(each.rows for side in (task.left, task.right) for each in side.new),
-                "seconds": time.monotonic() - started,
-                **({"stations": advance.stations} if len(set(advance.cursors)) > 1 else {}),
-                **output,
-            }
+                spans=(left, right),
+                rows=sum(each.rows for side in (task.left, task.right) for each in side.new),
+                seconds=time.monotonic() - started,
+                stations=advance.stations if len(set(advance.cursors)) > 1 else (),
+            )
         )
         rows = sum(ledger.stream(name).rows for name in {group.left.stream, group.right.stream})
         rows -= waiting_rows(group, ledger, advance.cursors)
         self._unit_seconds = time.monotonic() - started
-        done = UnitDone(group.id, unit, rows, output["pairs"], self._unit_seconds)
+        done = UnitDone(group.id, unit, rows, pairs, self._unit_seconds)
         for watcher in self.watchers:
             try:
                 watcher(done)
@@ -408,9 +411,7 @@ class Joiner(threading.Thread):
         self._overdue[group.id] = advance.overdue
         return advance
 
-    def _run(
-        self, group: Group, task: UnitTask, unit: str, table: StoredTable | None
-    ) -> list[dict[str, Any]]:
+    def _run(self, group: Group, task: UnitTask, unit: str, table: StoredTable | None) -> list[UnitReport]:
         """Run a unit's Spark job."""
         last = max((each.arrived for side in (task.left, task.right) for each in side.new), default=0.0)
         delivery = replace(self._delivery(group, unit, table), arrived=last)
@@ -422,7 +423,7 @@ class Joiner(threading.Thread):
                 raise QueriesFailedError(failures) from error
             raise
 
-    def _run_job(self, group: Group, task: UnitTask, delivery: Delivery) -> list[dict[str, Any]]:
+    def _run_job(self, group: Group, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
         """Join and deliver, computing what the targets need."""
         left, right = (self.plan.stream(group.log(side).stream) for side in SIDES)
         members = [(each, group.members[each.number]) for each in delivery.targets if each.computed]
@@ -548,8 +549,7 @@ class Joiner(threading.Thread):
             if publication.query:
                 self._hand_over(publication)
         if pending:
-            done = [[each.unit, each.query] for each in pending]
-            self.store.commit({"kind": "published", "units": done})
+            self.store.commit(Published(tuple((each.unit, each.query) for each in pending)))
         for publication in pending:
             if publication.query:
                 let_go(publication)
@@ -595,18 +595,17 @@ class Joiner(threading.Thread):
         gone = [*ended, *(each for run in runs for each in run)]
         if not gone:
             return
-        added = [each.to_json() for each in made if each]
+        added = tuple(each for each in made if each)
         fresh = added and common.layout not in ledger.layouts[log]
         self.store.commit(
-            {
-                "kind": "rewrite",
-                "log": log,
-                "remove": [each.name for each in gone],
-                "add": added,
-                "layouts": [[common.layout, shared.columns, shared.predicates]] if fresh else [],
-                "rows": sum(each.rows for run in runs for each in run),
-                "seconds": time.monotonic() - started,
-            }
+            Rewritten(
+                log=log,
+                remove=tuple(each.name for each in gone),
+                add=added,
+                layouts=(NumberedLayout(common.layout, shared),) if fresh else (),
+                rows=sum(each.rows for run in runs for each in run),
+                seconds=time.monotonic() - started,
+            )
         )
         for each in gone:
             self.store.let_go(each.name)
@@ -636,63 +635,62 @@ def _query_target(number: int, query: Query, levels: tuple[int, int], root: str,
     )
 
 
-def _output_commit(
+def _output(
     group: Group,
     unit: str,
-    reports: list[dict[str, Any]],
+    reports: Sequence[UnitReport],
     without: Container[str],
     table: StoredTable | None,
-) -> dict[str, Any]:
-    """Say what output a unit made: pairs, results, files to publish or to keep, and files of results that are held."""
+) -> Output:
+    """Say what output a unit made: results, files to publish or to keep, and files of results that are held."""
     spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
-    files = [file for report in reports for file in report["files"]]
+    written = [file for report in reports for file in report.files]
     results = {
         member.query.name: count
         for number, member in enumerate(group.members)
-        if (count := sum(report["results"][number] for report in reports))
-        and member.query.name not in without
+        if (count := sum(report.results[number] for report in reports)) and member.query.name not in without
     }
-    kept = kept_files(files)
-    stored = kept.pop("", [])
-    return {
-        "pairs": sum(report["pairs"] for report in reports),
-        "results": results,
-        "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],
-        "stored": {group.id: {table.id: stored}} if table and stored else {},
-        "kept": kept,
-        "held": _lists_together(report["held"] for report in reports),
-    }
+    kept = kept_files(written)
+    stored = kept.pop("", ())
+    return Output(
+        results=results,
+        publish=publications(unit, written, spooled),
+        stored={group.id: {table.id: stored}} if table and stored else {},
+        kept=kept,
+        held=_all_files(report.held for report in reports),
+    )
 
 
-def _delays(group: Group, reports: list[dict[str, Any]]) -> dict[str, list[tuple[float, int]]]:
+def _delays(group: Group, reports: Sequence[UnitReport]) -> dict[str, tuple[tuple[float, int], ...]]:
     """Say how long each query's results of a unit took; those that are held are counted when they are released."""
     now = time.time()
-    found: dict[str, list[tuple[float, int]]] = {}
+    delays = {}
     for number, member in enumerate(group.members):
-        arrivals = [(at, counts[number]) for report in reports for at, counts in report["arrivals"]]
-        if delays := delays_of(arrivals, now):
-            found[member.query.name] = delays
-    return found
+        arrivals = [(at, counts[number]) for report in reports for at, counts in report.arrivals]
+        if waited := delays_of(arrivals, now):
+            delays[member.query.name] = tuple(waited)
+    return delays
 
 
-def _together(outputs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _together(outputs: Sequence[Output]) -> Output:
     """Make one of the output of several units; a query may have got something from each."""
-    known = list(outputs)
-    results = sum((Counter(each["results"]) for each in known), Counter[str]())
-    return {
-        "pairs": sum(each["pairs"] for each in known),
-        "results": dict(results),
-        "publish": [file for each in known for file in each["publish"]],
-        "stored": {group: files for each in known for group, files in each["stored"].items()},
-        "kept": _lists_together(each["kept"] for each in known),
-        "held": _lists_together(each["held"] for each in known),
-    }
+    results = sum((Counter(each.results) for each in outputs), Counter[str]())
+    return Output(
+        results=dict(results),
+        publish=tuple(file for each in outputs for file in each.publish),
+        stored={group: files for each in outputs for group, files in each.stored.items()},
+        kept=_all_files(each.kept for each in outputs),
+        held=_all_files(each.held for each in outputs),
+    )
 
 
-def _lists_together(parts: Iterable[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
+F = TypeVar("F")
+
+
+def _all_files(parts: Iterable[Mapping[str, tuple[F, ...]]]) -> dict[str, tuple[F, ...]]:
     """Bring together the files of each query."""
-    together: dict[str, list[Any]] = {}
+    together: dict[str, tuple[F, ...]] = {}
     for part in parts:
         for query, files in part.items():
-            together.setdefault(query, []).extend(files)
+            together[query] = (*together.get(query, ()), *files)
     return together

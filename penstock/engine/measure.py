@@ -74,7 +74,7 @@ class Measured:
 
 def prices_of(ledger: Ledger) -> Prices:
     """Give the prices: calibrated or default, following what units and rewrites took since."""
-    return updated(Prices.from_json(ledger.prices), ledger.unit_fit, ledger.rewrite_fit)
+    return updated(ledger.prices or Prices(), ledger.unit_fit, ledger.rewrite_fit)
 
 
 def signatures(plan: Plan) -> dict[Signature, tuple[Query, ...]]:

@@ -30,10 +30,11 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.measure import ENOUGH, stream_rates
-from penstock.log.ledger import Cursor
+from penstock.log.commits import OrderSwitched
+from penstock.log.values import Cursor
 from penstock.plan.order import DEFAULT_ALPHA, HOLD, SYNC, Adaptive, Load, trigger
 from penstock.sql.interval import parse_duration
 from penstock.sql.query import SECOND, SIDES
@@ -41,7 +42,8 @@ from penstock.sql.query import SECOND, SIDES
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
-    from penstock.log.ledger import Ledger, Station, StreamState
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Station, StreamState
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query
@@ -150,7 +152,7 @@ def load_of(plan: Plan, ledger: Ledger, group: Group) -> Load | None:
     return Load(busy / steps, window, rates)
 
 
-def switch_commit(plan: Plan, ledger: Ledger, group: Group) -> dict[str, Any] | None:
+def switch_commit(plan: Plan, ledger: Ledger, group: Group) -> OrderSwitched | None:
     """Write the commit by which adaptive queries change what waits, if they do; the smallest alpha counts.
 
     Groups that divide the rows among themselves change together, when they are equally far.
@@ -170,13 +172,12 @@ def switch_commit(plan: Plan, ledger: Ledger, group: Group) -> dict[str, Any] | 
         return None
     held = sum(ledger.hold(name).rows for name in {query.name for query in family.queries})
     first = f"; {held:,} results that are held leave first" if held and switch.mode == SYNC else ""
-    return {
-        "kind": "order",
-        "groups": [each.id for each in family.groups],
-        "mode": switch.mode,
-        "reason": f"{switch.reason}{first}",
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    return OrderSwitched(
+        groups=tuple(each.id for each in family.groups),
+        mode=switch.mode,
+        reason=f"{switch.reason}{first}",
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def alpha_of(query: Query) -> float:

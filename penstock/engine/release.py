@@ -20,8 +20,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,10 +29,12 @@ import pyarrow.compute as pc
 from penstock.engine.deliver import Buffers, note
 from penstock.engine.ordering import lag_rows
 from penstock.engine.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
+from penstock.log.commits import Output, Released
 from penstock.log.hold import (
     ARRIVED,
     TIME,
     TIMES,
+    Held,
     choose_merges,
     hold_folder,
     in_order,
@@ -40,8 +42,7 @@ from penstock.log.hold import (
     rest_of,
     write_hold,
 )
-from penstock.log.ledger import publication_to_json
-from penstock.log.output_file import OutputFile
+from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.tally import delays_of
 from penstock.plan.order import trigger
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from penstock.engine.ordering import Silence
     from penstock.log.files import Files
-    from penstock.log.hold import Held
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -175,7 +175,22 @@ def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int)
     )
 
 
-def run_release(files: Files, release: Release) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ReleaseReport:
+    """What a task has released of one query, and what is held of it from here on."""
+
+    results: int
+    arrivals: tuple[tuple[float, int], ...]
+    """When the later of their rows had arrived, and how many results."""
+    files: tuple[WrittenFile, ...]
+    disordered: int
+    newest: int
+    """The time of the last result."""
+    gone: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
+
+
+def run_release(files: Files, release: Release) -> ReleaseReport:
     """Write a query's results whose turn it is, in order, and what is still held of the files they were in."""
     merged = [
         write_hold(
@@ -188,14 +203,14 @@ def run_release(files: Files, release: Release) -> dict[str, Any]:
     ]
     moved = {each.name for run in release.merges for each in run}
     kept = [rest_of(files, each, release.until) for each in release.due if each.name not in moved]
-    return {
-        **_write_due(files, release),
-        "gone": sorted({each.name for each in release.due} | moved),
-        "held": [asdict(each) for each in (*merged, *kept) if each],
-    }
+    return replace(
+        _write_due(files, release),
+        gone=tuple(sorted({each.name for each in release.due} | moved)),
+        held=tuple(each for each in (*merged, *kept) if each),
+    )
 
 
-def _write_due(files: Files, release: Release) -> dict[str, Any]:
+def _write_due(files: Files, release: Release) -> ReleaseReport:
     """Write what is due as one file in order, or only count it."""
     first = min((each.min_t for each in release.due), default=release.until)
     arrivals, disordered, newest = Counter[float](), 0, first
@@ -212,13 +227,8 @@ def _write_due(files: Files, release: Release) -> dict[str, Any]:
     buffers = replace(release.buffers, held=release.buffers.held - arrivals.total())
     if out is not None:
         out.close(note(release.query, release.unit, list(arrivals.items()), buffers))
-    return {
-        "results": arrivals.total(),
-        "arrivals": list(arrivals.items()),
-        "files": [out.report(release.query)] if out is not None and out.rows else [],
-        "disordered": disordered,
-        "newest": newest,
-    }
+    written = (out.report(release.query),) if out is not None and out.rows else ()
+    return ReleaseReport(arrivals.total(), tuple(arrivals.items()), written, disordered, newest)
 
 
 def _output_file(files: Files, release: Release) -> OutputFile | None:
@@ -240,21 +250,26 @@ def _arrivals(column: pa.Array | pa.ChunkedArray) -> dict[float, int]:
     return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}
 
 
-def release_commit(releases: Sequence[Release], reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def release_commit(releases: Sequence[Release], reports: Sequence[ReleaseReport]) -> Released:
     """Say what was released, what is still held, and what there is to publish."""
-    unit = releases[0].unit
-    output = [file for report in reports for file in report["files"]]
-    spooled = {each.query for each in releases if each.spooled}
-    ends = [None if each.last else report["newest"] for each, report in zip(releases, reports, strict=True)]
     done = [(each.query, report) for each, report in zip(releases, reports, strict=True)]
-    return {
-        "kind": "release",
-        "until": {each.query: end for each, end in zip(releases, ends, strict=True) if each.due},
-        "disordered": {query: report["disordered"] for query, report in done if report["disordered"]},
-        "results": {query: report["results"] for query, report in done if report["results"]},
-        "delays": {query: delays_of(report["arrivals"], time.time()) for query, report in done},
-        "gone": {query: report["gone"] for query, report in done},
-        "held": {query: report["held"] for query, report in done},
-        "publish": [publication_to_json(each) for each in publications(unit, output, spooled)],
-        "kept": kept_files(output),
-    }
+    ends = [None if each.last else report.newest for each, report in zip(releases, reports, strict=True)]
+    return Released(
+        gone={query: report.gone for query, report in done},
+        until={each.query: end for each, end in zip(releases, ends, strict=True) if each.due},
+        disordered={query: report.disordered for query, report in done if report.disordered},
+        output=_output(releases, done),
+    )
+
+
+def _output(releases: Sequence[Release], done: Sequence[tuple[str, ReleaseReport]]) -> Output:
+    """Say what is to be published, kept and held of what was released."""
+    written = [file for _, report in done for file in report.files]
+    spooled = {each.query for each in releases if each.spooled}
+    return Output(
+        results={query: report.results for query, report in done if report.results},
+        delays={query: tuple(delays_of(report.arrivals, time.time())) for query, report in done},
+        held={query: report.held for query, report in done},
+        publish=publications(releases[0].unit, written, spooled),
+        kept=kept_files(written),
+    )

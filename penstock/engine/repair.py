@@ -31,27 +31,26 @@ from fsspec.core import url_to_fs
 
 from penstock.engine.checkpoints import checkpoint_of
 from penstock.engine.sink_paths import file_sinks
-from penstock.engine.store import REPAIR_NOTE
+from penstock.engine.store import REPAIR_NOTE, fold_json, load_json, open_journal
 from penstock.engine.unit_files import unknown_results
 from penstock.errors import DamagedError, InputError, MissingError
-from penstock.log import ledger as books
 from penstock.log.agreement import FINE, judge, obstacle, read_again, set_back
 from penstock.log.checksum import map_whole
+from penstock.log.codec import decode, encode
+from penstock.log.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
 from penstock.log.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
 from penstock.log.files import open_files
-from penstock.log.journal import Journal
-from penstock.log.ledger import publication_from_json
+from penstock.log.ledger import Ledger
 from penstock.log.names import folder_of
 from penstock.log.survey import survey
-from penstock.plan.codec import stopped_from_json, workload_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.log.agreement import Verdict
     from penstock.log.files import Files
-    from penstock.log.ledger import Json, Ledger, Move, Publication
     from penstock.log.survey import Survey
+    from penstock.log.values import Move, Publication, ServedPlan
 
 
 @dataclass(frozen=True)
@@ -130,11 +129,11 @@ class Repair:
             if number <= goal:
                 _move_aside(self.files, commit_name(number), aside)
                 self.files.put(commit_name(number), wrap(number, copy.writer, copy.body))
-        done = [[each.unit, each.query] for each in _handed_over(self.ledger)]
+        done = tuple((each.unit, each.query) for each in _handed_over(self.ledger))
         if done:
-            journal = Journal(self.files, books.fold, books.Ledger(), dump=books.dump, load=_load)
+            journal = open_journal(self.files)
             journal.recover()
-            journal.commit({"kind": "published", "units": done})  # type: ignore[dict-item]  # JSON, as it will be read
+            journal.commit(encode(Published(done)))
 
 
 def examine(url: str) -> Repair:
@@ -142,7 +141,7 @@ def examine(url: str) -> Repair:
     files = open_files(url, private=True)
     if not files.list(DIRECTORY):
         raise InputError(f"{url} is not a state directory: give the one of a run (penstock run --state DIR)")
-    known = survey(files, books.fold, books.Ledger(), _load)
+    known = survey(files, fold_json, Ledger(), load_json)
     begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
     now = known.states.get(known.end)
     wrong = (*known.wrong, *(_troubles(files, known, now) if now is not None else ()))
@@ -164,11 +163,6 @@ def _in_short(reasons: list[str]) -> str:
     return (
         "; ".join(dict.fromkeys((reasons[0], reasons[-1]))) if reasons else "none of its commits can be read"
     )
-
-
-def _load(snapshot: object) -> Ledger:
-    """Read a snapshot."""
-    return books.load(cast("Json", snapshot))
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------
@@ -277,19 +271,18 @@ def _sinks(known: Survey[Ledger]) -> set[str]:
     roots: set[str] = set()
     for ledger in known.states.values():
         roots |= set(_plan_sinks(ledger.plan)) | {move.root for each in ledger.pending for move in each.moves}
-    for commit in cast("Iterable[Json]", known.commits.values()):
-        roots |= set(_plan_sinks(commit["plan"])) if commit.get("kind") == "plan" else set()
-        publications = [publication_from_json(each) for each in commit.get("publish", ())]
-        roots |= {move.root for each in publications if not each.query for move in each.moves}
+    for commit in map(decode, known.commits.values()):
+        roots |= set(_plan_sinks(commit.plan)) if isinstance(commit, PlanServed) else set()
+        output = commit.output if isinstance(commit, UnitJoined | Backfilled | Released) else Output()
+        roots |= {move.root for each in output.publish if not each.query for move in each.moves}
     return roots
 
 
-def _plan_sinks(plan: Json) -> Iterable[str]:
+def _plan_sinks(plan: ServedPlan | None) -> Iterable[str]:
     """List the directories that a plan's queries write to."""
-    if not plan:
+    if plan is None:
         return ()
-    stopped = (each.query for each in stopped_from_json(plan.get("stopped", ())))
-    return file_sinks([*workload_from_json(plan)[1], *stopped]).values()
+    return file_sinks([*plan.queries, *(each.query for each in plan.stopped)]).values()
 
 
 def _path(found: tuple[Files, str]) -> str:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from penstock.log.files import Files
-    from penstock.log.ledger import Ledger, Publication
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Publication
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Stream
 

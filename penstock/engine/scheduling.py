@@ -30,8 +30,9 @@ from penstock.sql.query import SIDES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.log.ledger import Cursor, GroupState, Ledger, Station
+    from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
+    from penstock.log.values import Cursor, GroupState, Station
     from penstock.plan.chain import Chain
     from penstock.plan.group import Group
     from penstock.plan.prices import Prices

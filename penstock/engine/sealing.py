@@ -9,9 +9,10 @@ In:  the plan and the ledger.  Out: what to seal (`penstock.log.roll.Sealing`), 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.claims import roll_claims
+from penstock.log.commits import Sealed, SealedRoll
 from penstock.log.keep import is_ended
 from penstock.log.roll import Sealing, plan_sealing
 
@@ -43,18 +44,15 @@ def _goal(plan: Plan, ledger: Ledger, stream: str, *, everything: bool) -> int |
     return max((each + 1 for each in newest if each is not None), default=None)
 
 
-def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> dict[str, Any]:
+def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> Sealed:
     """Write the commit that makes some streams' new horizons true."""
     gone: list[str] = []
     for sealing, piece in zip(sealings, made, strict=True):
         gone += [each.name for each in sealing.ended]
         gone += [each.name for each in sealing.absorbed if piece]
         gone += [each.name for each in sealing.waiting if each.max_t < sealing.until]
-    return {
-        "kind": "seal",
-        "rolls": {
-            sealing.stream: [sealing.until, [piece.to_json()] if piece else []]
-            for sealing, piece in zip(sealings, made, strict=True)
-        },
-        "remove": gone,
+    rolls = {
+        sealing.stream: SealedRoll(sealing.until, (piece,) if piece else ())
+        for sealing, piece in zip(sealings, made, strict=True)
     }
+    return Sealed(rolls, tuple(gone))

@@ -24,13 +24,13 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import RunError
 from penstock.log.files import open_files
-from penstock.log.ledger import Move, Publication
 from penstock.log.locations import absolute
 from penstock.log.names import safe_name
+from penstock.log.values import Move, Publication
 from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import check_value
 from penstock.sql.query import Sink
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.log.files import Files
+    from penstock.log.output_file import WrittenFile
+    from penstock.log.tables import StoredFile
     from penstock.sql.query import Query, Stream
 
     Handler = Callable[[DataFrame, str], object]
@@ -159,23 +161,22 @@ def clear_staging(roots: Iterable[str]) -> None:
         open_files(root).delete_tree("_staging")
 
 
-def publications(unit: str, files: Iterable[dict[str, Any]], spooled: set[str]) -> list[Publication]:
+def publications(unit: str, files: Iterable[WrittenFile], spooled: set[str]) -> tuple[Publication, ...]:
     """Turn what the tasks of a unit wrote for sinks into what is to be published.
 
     One entry is for all directories of the unit, and one for each query that gets a DataFrame.
     """
     moves: dict[str, list[Move]] = {}
     for file in files:
-        if "kept" not in file:
-            query = file["query"] if file["query"] in spooled else ""
-            moves.setdefault(query, []).append(Move(file["root"], file["staged"], file["final"]))
-    return [Publication(unit, tuple(mine), query) for query, mine in moves.items()]
+        if file.move is not None:
+            moves.setdefault(file.query if file.query in spooled else "", []).append(file.move)
+    return tuple(Publication(unit, tuple(mine), query) for query, mine in moves.items())
 
 
-def kept_files(files: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def kept_files(files: Iterable[WrittenFile]) -> dict[str, tuple[StoredFile, ...]]:
     """List what the tasks of a unit wrote that the state keeps, by query; pairs of a group have no query."""
-    kept: dict[str, list[dict[str, Any]]] = {}
+    kept: dict[str, tuple[StoredFile, ...]] = {}
     for file in files:
-        if "kept" in file:
-            kept.setdefault(file["query"], []).append(file["kept"])
+        if file.kept is not None:
+            kept[file.query] = (*kept.get(file.query, ()), file.kept)
     return kept

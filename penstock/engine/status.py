@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.log.files import Files
-    from penstock.log.ledger import Layout, Ledger
+    from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.log.tally import Delays
+    from penstock.log.values import Layout, PlanChange, Switch
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side
@@ -128,9 +129,9 @@ class Status:
     groups: tuple[GroupStatus, ...]
     queries: tuple[QueryStatus, ...]
     strategy: str = "mem-opt"
-    changes: tuple[dict[str, Any], ...] = ()
-    """The last changes of plan, the latest at the end: version, reason, and when."""
-    switches: tuple[dict[str, Any], ...] = ()
+    changes: tuple[PlanChange, ...] = ()
+    """The last changes of plan, the latest at the end."""
+    switches: tuple[Switch, ...] = ()
     """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
 
     def to_json(self) -> dict[str, Any]:

@@ -20,18 +20,22 @@ import threading
 import uuid
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.requests import refuse_waiting
 from penstock.errors import RunError
-from penstock.log import ledger as books
+from penstock.log.codec import decode, encode
+from penstock.log.commits import Opened
 from penstock.log.files import open_files
 from penstock.log.journal import Journal, read_only
+from penstock.log.ledger import Ledger, fold
+from penstock.log.snapshot import dump, load
 
 if TYPE_CHECKING:
-    from penstock.log.envelope import JSON
+    from collections.abc import Mapping
+
+    from penstock.log.commits import Commit
     from penstock.log.files import Files
-    from penstock.log.ledger import Json, Ledger
 
 
 REPAIR_NOTE = "journal/repair.json"
@@ -56,9 +60,7 @@ class Store:
         self._unneeded: list[str] = []
         try:
             self._refuse_half_repaired()
-            self.journal: Journal[Ledger] = Journal(
-                self.files, books.fold, books.Ledger(), dump=books.dump, load=_load
-            )
+            self.journal = open_journal(self.files)
             self.journal.recover()
             self._claim()
             for kind in (*KINDS, *(each for each in OF_BEFORE if self.files.list(each))):
@@ -81,11 +83,11 @@ class Store:
         """Give what is true now."""
         return self.journal.state
 
-    def commit(self, commit: Json) -> None:
+    def commit(self, commit: Commit) -> None:
         """Make something true; from then on nobody can want what was let go before."""
         with self._letting_go:
             unneeded, self._unneeded = self._unneeded, []
-        self.journal.commit(commit)
+        self.journal.commit(encode(commit))
         for name in unneeded:
             self.files.delete(name)
 
@@ -120,7 +122,7 @@ class Store:
         Its next commit finds the number taken; so it cannot commit a file that is removed from here on.
         """
         if not self._lock.excludes:
-            self.commit({"kind": "opened"})
+            self.commit(Opened())
 
     def _remove_leftovers(self) -> None:
         """Delete segments and hold files that no commit names: of tasks whose commit never came, or let go by the last.
@@ -131,16 +133,26 @@ class Store:
         kinds = ("log", "hold", "pairs", "results")
         stray = [name for kind in kinds for name in self.files.find(kind) if name not in known]
         if stray and self._lock.excludes:
-            self.commit({"kind": "opened"})
+            self.commit(Opened())
         for name in stray:
             self.files.delete(name)
 
 
-def _load(snapshot: JSON) -> Ledger:
+def open_journal(files: Files) -> Journal[Ledger]:
+    """Give the journal of a state, before it is read."""
+    return Journal(files, fold_json, Ledger(), dump=dump, load=load_json)
+
+
+def fold_json(ledger: Ledger, commit: Mapping[str, Any]) -> Ledger:
+    """Apply a commit as the journal has it."""
+    return fold(ledger, decode(commit))
+
+
+def load_json(snapshot: Any) -> Ledger:
     """Read a snapshot of the journal."""
-    return books.load(cast("Json", snapshot))
+    return load(snapshot)
 
 
 def peek(url: str) -> Ledger:
     """Read a state's ledger without owning it, also while an engine runs on it."""
-    return read_only(open_files(url), books.fold, books.Ledger(), load=_load)
+    return read_only(open_files(url), fold_json, Ledger(), load=load_json)

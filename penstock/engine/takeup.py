@@ -7,7 +7,7 @@ Called while no unit and no batch is on its way, so the ledger does not move und
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.change import (
     find_change,
@@ -23,7 +23,9 @@ from penstock.engine.release import last_releases, release_commit
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
-from penstock.plan.codec import stream_from_json, stream_to_json
+from penstock.log.commits import Declared
+from penstock.log.values import Replacement
+from penstock.sql.source_options import without_stream_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.engine.change import Change
     from penstock.engine.store import Store
+    from penstock.log.commits import Released
     from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
 
@@ -101,8 +103,7 @@ def _farewell(query: Query, ledger: Ledger) -> str:
 
 def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
     """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while."""
-    known = [stream_from_json(each) for each in ledger.declared.values()]
-    if (difference := stream_difference(known, plan.streams)) is not None:
+    if (difference := stream_difference(ledger.declared.values(), plan.streams)) is not None:
         raise InputError(
             f"state {state} was made by another script: {difference}. "
             "Declare the stream as it was, give it another name, or give a new directory (--state)"
@@ -112,14 +113,12 @@ def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
 def _declare(store: Store, plan: Plan) -> None:
     """Note the options that streams are read with from now on, if they are others than before."""
     known = store.ledger.declared
-    fresh = [each for each in map(stream_to_json, plan.streams) if known.get(each["name"]) != each]
+    fresh = tuple(each for each in map(without_stream_secrets, plan.streams) if known.get(each.name) != each)
     if fresh:
-        store.commit({"kind": "declared", "streams": fresh})
+        store.commit(Declared(fresh))
 
 
-def _last_release(
-    store: Store, spark: SparkSession, before: Plan | None, change: Change
-) -> dict[str, Any] | None:
+def _last_release(store: Store, spark: SparkSession, before: Plan | None, change: Change) -> Released | None:
     """Write out what is held of queries that are defined anew or stopped: their sequences end here."""
     ledger, files = store.ledger, store.files
     ended = (*change.altered, *change.failed)
@@ -127,17 +126,17 @@ def _last_release(
     return release_commit(last, release_job(spark, files, last)) if last else None
 
 
-def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:
+def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, Replacement]:
     """Evaluate new predicates over the rows held, wherever what is stored allows it."""
     ledger = store.ledger
-    upgrades: dict[str, tuple[list[str], list[Segment]]] = {}
+    upgrades: dict[str, Replacement] = {}
     for log in new_layouts(plan, ledger):
         stream, fresh = plan.stream(log.stream), ledger.layout(log.id) + 1
         for number, old in ledger.layouts.get(log.id, {}).items():
             mine = [each for each in ledger.segments(log.id) if each.layout == number]
             if mine and can_upgrade(spark, stream, log, old):
                 made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, fresh))
-                removed, added = upgrades.setdefault(log.id, ([], []))
-                removed += [each.name for each in mine]
-                added += made
+                before = upgrades.get(log.id, Replacement((), ()))
+                removed = (*before.removed, *(each.name for each in mine))
+                upgrades[log.id] = Replacement(removed, (*before.added, *made))
     return upgrades

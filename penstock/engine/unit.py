@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from penstock.join.keys import Ints
     from penstock.join.probe import Pairs, Rows
     from penstock.log.files import Files
-    from penstock.log.ledger import Cursor
     from penstock.log.segment import Segment
-    from penstock.sql.comparisons import Comparison
+    from penstock.log.values import Cursor
+    from penstock.sql.query import Comparison
 
 
 @dataclass(frozen=True, slots=True)

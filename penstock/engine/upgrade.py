@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 
+from penstock.engine.reports import report
 from penstock.engine.sources import answer, schema_ddl
-from penstock.engine.work import computed, numbers, report, run_work
+from penstock.engine.work import computed, numbers, run_work
 from penstock.join.width import bounded
 from penstock.log.relayout import Meaning, relayout_segment
 from penstock.log.segment import Segment, read_segment
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.work import Batches
     from penstock.log.files import Files
-    from penstock.log.ledger import Layout
+    from penstock.log.values import Layout
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
@@ -76,8 +77,7 @@ def upgrade_job(spark: SparkSession, files: Files, upgrade: Upgrade) -> list[Seg
         ),
     )
     upgrade = replace(upgrade, stream=replace(upgrade.stream, options=()))  # tasks need no secrets
-    reports = run_work(rows, partial(_write, files, upgrade), first=partial(_read, files, upgrade))
-    return [Segment.from_json(each) for each in reports]
+    return run_work(rows, partial(_write, files, upgrade), Segment, first=partial(_read, files, upgrade))
 
 
 def _read(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
@@ -100,7 +100,7 @@ def _write(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
     }
     meaning = Meaning(upgrade.old.predicates, upgrade.log.predicates, upgrade.layout)
     made = relayout_segment(files, upgrade.log.id, upgrade.segments[number], meaning, answers)
-    yield report(made.to_json())
+    yield report(made)
 
 
 def _new(log: LogPlan, old: Layout) -> list[str]:

@@ -13,25 +13,26 @@ from __future__ import annotations
 
 import base64
 import gc
-import json
 import pickle
 import zlib
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.engine.ingest import SUMMARY
+from penstock.engine.reports import SUMMARY, read_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     Batches = Iterator[pa.RecordBatch]
     Work = Callable[[Batches], Batches]
+
+R = TypeVar("R")
 
 _FIRST, _LAST = "penstock.work.first", "penstock.work"
 
@@ -81,10 +82,10 @@ class _Settling:
 _settling = _Settling()
 
 
-def run_work(rows: DataFrame, work: Work, first: Work | None = None) -> list[dict[str, Any]]:
-    """Run a job that ends in `do_work`, and give what its tasks report."""
+def run_work(rows: DataFrame, work: Work, kind: type[R], first: Work | None = None) -> list[R]:
+    """Run a job that ends in `do_work`, and give what its tasks report: values of one class."""
     with _carried(rows.sparkSession, {_LAST: work} | ({_FIRST: first} if first else {})):
-        return [json.loads(row.summary) for row in rows.collect()]
+        return [read_report(row.summary, kind) for row in rows.collect()]
 
 
 @contextmanager
@@ -128,8 +129,3 @@ def numbers(batches: Batches) -> Iterator[int]:
     """Read the numbers that a task was given."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-def report(content: Mapping[str, Any]) -> pa.RecordBatch:
-    """Write one line for the driver."""
-    return pa.RecordBatch.from_pydict({"summary": [json.dumps(content)]})

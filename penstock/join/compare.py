@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.join.probe import Pairs
-    from penstock.sql.comparisons import Comparison
+    from penstock.sql.query import Comparison
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

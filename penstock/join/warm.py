@@ -19,7 +19,7 @@ from penstock.join.ladder import Ladder, probe_ladder
 from penstock.join.order import merge_runs
 from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.sets import count_members
-from penstock.sql.comparisons import Comparison
+from penstock.sql.query import Comparison
 
 
 def warm_up() -> None:

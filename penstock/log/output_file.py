@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import ExitStack
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from penstock.log.checksum import summed_writer
 from penstock.log.files import open_files
 from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
 from penstock.log.tables import StoredFile
+from penstock.log.values import Move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,15 @@ NOTE = "penstock"
 
 ROWS_PER_WRITE = 1 << 17
 """Rows gathered before they are handed to a Parquet writer: the size of a row group, unless they are wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of a query's results, or of a group's pairs: where it has to go, or what the state keeps."""
+
+    query: str
+    move: Move | None = None
+    kept: StoredFile | None = None
 
 
 class OutputFile:
@@ -88,18 +98,12 @@ class OutputFile:
             self._writer.add_key_value_metadata({NOTE: json.dumps(about)})
         self._stack.close()
 
-    def report(self, query: str) -> dict[str, Any]:
-        """Say what was written, and for which query: where it has to go, or what the state keeps."""
+    def report(self, query: str) -> WrittenFile:
+        """Say what was written, and for which query."""
         if self.kept and self._sink is not None:
             file = StoredFile(self.final, self._sink.tell(), shape=self._shape, checksum=self._sink.checksum)
-            return {"query": query, "kept": asdict(file)}
-        return {
-            "root": self.root,
-            "staged": self.staged,
-            "final": self.final,
-            "query": query,
-            "rows": self.rows,
-        }
+            return WrittenFile(query, kept=file)
+        return WrittenFile(query, move=Move(self.root, self.staged, self.final))
 
 
 def shape_of(schema: pa.Schema) -> str:

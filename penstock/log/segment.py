@@ -19,8 +19,8 @@ In:  columns in any order of rows (`write_segment` sorts).  Out: `Segment`, what
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -88,16 +88,6 @@ class Segment:
             return self.rows
         share = (until - since + 1) / (self.max_t - self.min_t + 1)
         return max(1, round(self.rows * share)) if since <= until else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Write as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Segment:
-        """Read what `to_json` wrote."""
-        counts = tuple(PatternCount(**each) for each in data["patterns"])
-        return cls(**{**data, "patterns": counts})
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from penstock.join.sets import members
 from penstock.log.checksum import map_whole
 from penstock.log.output_file import OutputFile
 from penstock.log.spark_schema import described_together
-from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.log.files import Files
-    from penstock.log.tables import Bit, Merge
+    from penstock.log.tables import Bit, Merge, StoredFile
 
 
 CONFLICT = "conflict"
@@ -57,7 +56,8 @@ def merge_files(files: Files, merge: Merge) -> StoredFile | None:
     out.close()
     if not out.rows:
         return None
-    return replace(StoredFile(**out.report("")["kept"]), generation=merge.generation)
+    made = out.report("").kept
+    return replace(made, generation=merge.generation) if made else None
 
 
 def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:

@@ -18,15 +18,10 @@ In:  the ledger's tables and files.  Out: values, and what to merge next (`penst
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock.sql.spark_types import parse_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    Json = dict[str, Any]
 
 FAN = 8
 """Files of one generation that become one of the next."""
@@ -109,39 +104,6 @@ class StoredTable:
             return StoredTable("", 0, table.schema, table.selective, members)
 
         return plain(self) == plain(other)
-
-    def to_json(self) -> Json:
-        """Write as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StoredTable:
-        """Read what `to_json` wrote, also as an earlier version had it."""
-        listed = data.get("files")
-        return cls(
-            data["id"] if "id" in data else data["directory"],
-            data["version"],
-            data["schema"],
-            data["selective"],
-            {name: _definitions(each, data["version"]) for name, each in data["members"].items()},
-            None if listed is None else tuple(StoredFile(**each) for each in listed),
-            data.get("generation", 0),
-            data.get("into", ""),
-        )
-
-
-def _definitions(data: Any, version: int) -> tuple[Definition, ...]:
-    """Read how a query reads a table; an earlier version had one definition for each, without its version."""
-    return tuple(
-        Definition(
-            each["number"],
-            (each["levels"][0], each["levels"][1]),
-            tuple((name, expression) for name, expression in each["outputs"]),
-            each.get("version", version),
-            tuple(each["residual"]),
-        )
-        for each in (data if isinstance(data, list | tuple) else [data])
-    )
 
 
 def readable(table: StoredTable, born: Mapping[str, int]) -> StoredTable:

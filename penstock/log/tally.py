@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
 
 FADE = 0.9
 """How much an observation counts when the next one comes."""
 
 MOST_PATTERNS = 64
 """Patterns of predicate bits that are told apart; rarer ones are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTraffic:
+    """What a batch was like for one log: rows in time, event time added (µs), rows by pattern and by predicate."""
+
+    layout: int
+    rows: int
+    micros: int
+    patterns: tuple[tuple[int, int], ...] = ()
+    holds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +45,21 @@ class Traffic:
     patterns: tuple[tuple[int, float], ...] = ()
     holds: tuple[float, ...] = ()
 
-    def then(self, batch: Mapping[str, Any]) -> Traffic:
-        """Add a batch, given as in its commit: rows, micros, patterns, holds."""
-        if batch["layout"] != self.layout:
-            return Traffic(batch["layout"]).then(batch)
+    def then(self, batch: BatchTraffic) -> Traffic:
+        """Add a batch."""
+        if batch.layout != self.layout:
+            return Traffic(batch.layout).then(batch)
         counts = {bits: FADE * rows for bits, rows in self.patterns}
-        for bits, rows in batch["patterns"]:
+        for bits, rows in batch.patterns:
             counts[bits] = counts.get(bits, 0.0) + rows
-        before = self.holds or (0.0,) * len(batch["holds"])
+        before = self.holds or (0.0,) * len(batch.holds)
         often = sorted(counts.items(), key=lambda each: -each[1])[:MOST_PATTERNS]
         return replace(
             self,
-            rows=FADE * self.rows + batch["rows"],
-            micros=FADE * self.micros + batch["micros"],
+            rows=FADE * self.rows + batch.rows,
+            micros=FADE * self.micros + batch.micros,
             patterns=tuple(often),
-            holds=tuple(FADE * old + new for old, new in zip(before, batch["holds"], strict=True)),
+            holds=tuple(FADE * old + new for old, new in zip(before, batch.holds, strict=True)),
         )
 
 

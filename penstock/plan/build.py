@@ -16,12 +16,12 @@ from penstock.plan.group import Group, Member, group_id, plan_group
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
-from penstock.sql.query import SIDES
+from penstock.sql.query import SIDES, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.sql.query import Query, Side, Signature, Stream
+    from penstock.sql.query import Side, Signature, Stream
 
 LogKey = tuple[str, tuple[KeyPart, ...], str, bool]
 """Which log: its stream, its key, its owner, and whether windows count its rows."""

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from penstock.plan.chain import Slice
     from penstock.plan.share import Part
     from penstock.plan.stored import LogPlan
-    from penstock.sql.comparisons import Comparison
-    from penstock.sql.query import Query, Range, Side, Signature
+    from penstock.sql.query import Comparison, Query, Range, Side, Signature
 
 
 @dataclass(frozen=True, slots=True)

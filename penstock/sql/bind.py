@@ -17,12 +17,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError, did_you_mean
-from penstock.sql.comparisons import Comparison, read_comparison
+from penstock.sql.comparisons import read_comparison
 from penstock.sql.conditions import Conditions, classify
 from penstock.sql.names import Input, Scope
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
-from penstock.sql.query import FOREVER, Query, Range, Sink
+from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
 from penstock.sql.shape import Select, Table, read_select
 from penstock.sql.tokens import Source, span_of_tokens
 from penstock.sql.tree import COMPARISON, Name, binary, columns_of, show

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.canonical import MIRROR
 from penstock.sql.deep import run
+from penstock.sql.query import Comparison
 from penstock.sql.tree import Column, Constant, Form
 
 if TYPE_CHECKING:
@@ -41,24 +42,6 @@ _PLAIN_NUMBER = re.compile(r"-?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})")
 
 _ROUNDING = {True: 2.0**-19, False: 2.0**-48}
 """The share of the values' size that a few roundings cannot exceed, where a FLOAT is among them and where not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``least <= l.left - r.right <= most``; None where there is no bound.
-
-    A value beyond `limit` (of its side) may overflow in Spark's own arithmetic, so such a pair passes.  `slack` is
-    None for whole numbers, which are compared exactly; else it is the share of the values' size by which two ways of
-    rounding may differ, and `size` is the size of the constants.
-    """
-
-    left: str
-    right: str
-    least: float | None
-    most: float | None
-    limits: tuple[int | None, int | None]
-    slack: float | None = None
-    size: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,9 @@ Out: `penstock.plan` groups queries by `Query.signature` and shares what they sh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from penstock.errors import InputError
-
-if TYPE_CHECKING:
-    from penstock.sql.comparisons import Comparison
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -160,6 +157,24 @@ class Output:
     name: str
     expression: str
     column: tuple[Side, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``least <= l.left - r.right <= most``; None where there is no bound.
+
+    A value beyond `limit` (of its side) may overflow in Spark's own arithmetic, so such a pair passes.  `slack` is
+    None for whole numbers, which are compared exactly; else it is the share of the values' size by which two ways of
+    rounding may differ, and `size` is the size of the constants.
+    """
+
+    left: str
+    right: str
+    least: float | None
+    most: float | None
+    limits: tuple[int | None, int | None]
+    slack: float | None = None
+    size: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

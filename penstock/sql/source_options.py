@@ -13,10 +13,13 @@ In:  options as a script gives them, or its text.  Out: the same without secrets
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from penstock.sql.query import Stream
 
 Options = tuple[tuple[str, str], ...]
 
@@ -92,6 +95,11 @@ def without_secrets(options: Iterable[Iterable[str]]) -> Options:
     (('kafka.ssl.key.password', '*********(redacted)'), ('url', 'db://*********(redacted)@host/x?token=*********(redacted)'))
     """
     return tuple((name, REDACTED if is_secret(name) else _cleaned(value)) for name, value in options)
+
+
+def without_stream_secrets(stream: Stream) -> Stream:
+    """Give a stream as a state may know it."""
+    return replace(stream, options=without_secrets(stream.options))
 
 
 def redacted(options: Iterable[tuple[str, str]]) -> list[str]:

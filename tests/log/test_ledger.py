@@ -7,18 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RunError
-from penstock.log.ledger import (
-    Cursor,
-    Ledger,
-    Move,
-    Publication,
-    StreamState,
-    dump,
-    fold,
-    load,
-    publication_from_json,
-    publication_to_json,
-)
+from penstock.log.ledger import Ledger, fold
+from penstock.log.snapshot import dump, load
+from penstock.log.values import Cursor, Move, Publication, StreamState
 from penstock.log.segment import PatternCount, Segment
 
 PLAN = {

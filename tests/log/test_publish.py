@@ -11,7 +11,7 @@ import pytest
 from penstock.engine.sinks import publish
 from penstock.errors import RunError
 from penstock.log.files import Files, open_files
-from penstock.log.ledger import Move, Publication
+from penstock.log.values import Move, Publication
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from penstock.engine.change import find_change, is_in_step, losses, next_plan
 from penstock.engine.status import take_status
 from penstock.errors import InputError
 from penstock.plan.share import MOST_SHARES, RIVALS, divide
-from penstock.sql.comparisons import Comparison
+from penstock.sql.query import Comparison
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.join.drawn import examples, ranges

@@ -39,7 +39,8 @@ from penstock.log.census import rows_per_slice
 from penstock.log.files import open_files
 from penstock.log.hold import read_hold
 from penstock.log.keep import live_rows
-from penstock.log.ledger import LONG_AGO, Cursor
+from penstock.log.roll import LONG_AGO
+from penstock.log.values import Cursor
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import roll_folder, seal
 from penstock.log.segment import read_segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from penstock.sql.comparisons import Comparison
+from penstock.sql.query import Comparison
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
 COLUMNS = (

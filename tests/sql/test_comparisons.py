@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.sql.comparisons import Comparison
+from penstock.sql.query import Comparison
 from tests.sql.streams import bind, where
 
 LONG = (1 << 62) - 1

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
-from penstock.log.ledger import Ledger, dump, fold, load
+from penstock.log.ledger import Ledger, fold
+from penstock.log.snapshot import dump, load
 from penstock.plan.codec import stream_from_json, stream_to_json, workload_to_json
 from penstock.sql.query import Column, Stream
 from penstock.sql.script import parse_script

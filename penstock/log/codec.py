@@ -1,0 +1,60 @@
+"""Frozen values as JSON and back: one codec for commits, snapshots and the reports of tasks.
+
+A value is written field by field, in the order of its class; fields that have their default are written too, so that a
+journal can be read without the code.  What is read is checked: a field that is missing and has no default, one that is
+of another type, or one that nobody knows is an error that names it, not a surprise later.
+
+    {"kind": "published", "format": 2, "units": [["6f2a81c0-000001-00000003", ""]]}
+
+In:  dataclasses of plain fields.  Out: JSON, and equal values again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import msgspec
+
+from penstock.errors import RunError
+from penstock.log.commits import Commit
+from penstock.log.old_formats import upgraded_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Json = dict[str, Any]
+
+FORMAT = 2
+"""Of commits and snapshots; 1 is that of version 0.1, which had none."""
+
+V = TypeVar("V")
+
+_KINDS: dict[str, type] = {each.KIND: each for each in get_args(Commit)}
+
+
+def to_json(value: object) -> Any:
+    """Write a value; keys of mappings become text."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def from_json(data: Any, kind: type[V]) -> V:
+    """Read a value of a class."""
+    return msgspec.convert(data, kind, str_keys=True, strict=True)
+
+
+def encode(commit: Commit) -> Json:
+    """Write a commit."""
+    return {"kind": commit.KIND, "format": FORMAT, **to_json(commit)}
+
+
+def decode(data: Mapping[str, Any]) -> Commit:
+    """Read a commit, also one of an earlier format."""
+    kind = _KINDS.get(str(data.get("kind")))
+    if kind is None or data.get("format", 1) > FORMAT:
+        raise RunError(f"the journal has a commit of kind {data.get('kind')!r}: it is from a newer version")
+    current = data if data.get("format", 1) == FORMAT else upgraded_commit(data)
+    fields = {name: value for name, value in current.items() if name not in {"kind", "format"}}
+    try:
+        return from_json(fields, kind)
+    except msgspec.ValidationError as error:
+        raise RunError(f"a commit of kind {data['kind']!r} cannot be read: {error}") from error

@@ -1,0 +1,321 @@
+"""The kinds of commit: each makes one thing true.
+
+A commit is a frozen value.  `penstock.log.codec` writes it to the journal and reads it again, also as an earlier
+version wrote it; `penstock.log.ledger` folds it.  ``docs/journal.md`` is made from the classes here: the first line of
+a class says what becomes true, ``KIND`` is how the journal calls it, ``BY`` who commits it.
+
+In:  what ingest, join, release and changes of plan have done.  Out: commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from penstock.log.hold import Held
+from penstock.log.segment import Segment
+from penstock.log.tables import StoredFile, StoredTable
+from penstock.log.tally import BatchTraffic
+from penstock.log.values import (
+    Cursor,
+    GroupState,
+    Layout,
+    Publication,
+    QueryState,
+    Replacement,
+    ServedPlan,
+    Station,
+    StreamState,
+    Watermarks,
+)
+from penstock.plan.prices import Prices
+from penstock.sql.query import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Another engine took over this state."""
+
+    KIND: ClassVar = "opened"
+    BY: ClassVar = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a unit, a backfill or a release has found: part of their commits.
+
+    A reader reads the files that are named in `stored` and `kept`, and no others.
+    """
+
+    results: Mapping[str, int] = field(default_factory=dict)
+    """How many results each query has got."""
+    publish: tuple[Publication, ...] = ()
+    """Files that must still reach their sinks."""
+    stored: Mapping[str, Mapping[str, tuple[StoredFile, ...]]] = field(default_factory=dict)
+    """Files of pairs that the state keeps, by group and table."""
+    kept: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
+    """Files of results that the state keeps for one query, by its name."""
+    held: Mapping[str, tuple[Held, ...]] = field(default_factory=dict)
+    """Files of results that wait for their turn, by query."""
+    delays: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    """By query: seconds from arrival to here, and how many results took so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIngested:
+    """A stream's batch, of this origin, is in the logs; its watermark rose."""
+
+    KIND: ClassVar = "batch"
+    BY: ClassVar = "ingest"
+
+    stream: str
+    state: StreamState
+    segments: Mapping[str, tuple[Segment, ...]]
+    """By log."""
+    origin: dict[str, Any] | None = None
+    """Where it came from (`penstock.log.origin`)."""
+    arrived: float = 0.0
+    """When Spark handed it over, in seconds since the epoch."""
+    at: float = 0.0
+    """When it was committed."""
+    traffic: Mapping[str, BatchTraffic] = field(default_factory=dict)
+    """By log: what it was like."""
+    times: tuple[Segment, ...] = ()
+    """Event times of its rows, where windows count rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRoll:
+    """How far a stream is counted now, and the pieces of event times that this adds."""
+
+    horizon: int
+    pieces: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Rows below a horizon have their final positions."""
+
+    KIND: ClassVar = "seal"
+    BY: ClassVar = "join, where windows count rows"
+
+    rolls: Mapping[str, SealedRoll]
+    """By stream."""
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitJoined:
+    """Slices of a group advanced; this output is committed."""
+
+    KIND: ClassVar = "unit"
+    BY: ClassVar = "join"
+
+    group: str
+    cursors: tuple[Cursor, ...]
+    watermarks: Watermarks
+    pairs: int
+    output: Output
+    spans: tuple[Mapping[int, int], Mapping[int, int]] = field(default_factory=lambda: ({}, {}))
+    rows: int = 0
+    seconds: float = 0.0
+    stations: tuple[Station, ...] = ()
+    """Where slices are apart: the cursors they are at, from the slowest on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """Some queries have got the pairs that were there before them."""
+
+    KIND: ClassVar = "backfill"
+    BY: ClassVar = "join, after a change of plan"
+
+    queries: tuple[str, ...]
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """These results were held, and it was their turn."""
+
+    KIND: ClassVar = "release"
+    BY: ClassVar = "join, where order was asked for"
+
+    gone: Mapping[str, tuple[str, ...]]
+    """By query: the hold files that are not needed any more."""
+    output: Output
+    until: Mapping[str, int | None] = field(default_factory=dict)
+    """By query: the time of the last result of its sequence; null where the sequence has ended."""
+    disordered: Mapping[str, int] = field(default_factory=dict)
+    """By query: results that came after later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanServed:
+    """From here on this state serves these streams and queries: the first commit, and every change of plan."""
+
+    KIND: ClassVar = "plan"
+    BY: ClassVar = "start, and every change of plan"
+
+    plan: ServedPlan
+    reason: str
+    at: str = ""
+    logs: tuple[str, ...] = ()
+    births: Mapping[str, int | None] = field(default_factory=dict)
+    """For each log that begins: the event time of its stream; null: with the stream."""
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    """For each log that stores something else from here on, what."""
+    upgrades: Mapping[str, Replacement] = field(default_factory=dict)
+    groups: Mapping[str, GroupState] = field(default_factory=dict)
+    queries: Mapping[str, QueryState] = field(default_factory=dict)
+    """What each query that begins, or is defined anew, starts with."""
+    tables: Mapping[str, tuple[StoredTable, ...]] = field(default_factory=dict)
+    """For each group, the tables that begin."""
+    writes: Mapping[str, str] | None = None
+    """For each group whose pairs are stored, the table they go to; null of version 0.1: the last that was begun."""
+    rolls: Mapping[str, int | None] = field(default_factory=dict)
+    """For each stream whose rows are counted, from when on."""
+    ordered: Mapping[str, int] = field(default_factory=dict)
+    """For each query that wants its results in order, the version of the plan that brought its definition."""
+    release: Released | None = None
+    """What ends the sequences of queries that are defined anew or stopped."""
+    adopted: bool = False
+    """Whether the state is new, so that no earlier version has left results in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """These streams have other options from here on, but their rows mean the same."""
+
+    KIND: ClassVar = "declared"
+    BY: ClassVar = "start"
+
+    streams: tuple[Stream, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSwitched:
+    """From here on something else waits in some groups: their input, or their results."""
+
+    KIND: ClassVar = "order"
+    BY: ClassVar = "join, where order is adaptive"
+
+    groups: tuple[str, ...]
+    mode: str
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLayout:
+    """A layout of a log, and its number."""
+
+    number: int
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """These segments of a log are replaced by those, or gone."""
+
+    KIND: ClassVar = "rewrite"
+    BY: ClassVar = "merge and retention"
+
+    log: str
+    remove: tuple[str, ...]
+    add: tuple[Segment, ...] = ()
+    layouts: tuple[NumberedLayout, ...] = ()
+    """Layouts that the added segments have and nothing had before."""
+    rows: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Output of these units has reached its sinks."""
+
+    KIND: ClassVar = "published"
+    BY: ClassVar = "join"
+
+    units: tuple[tuple[str, str], ...]
+    """Units, and the query where the output was for one console or callback."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableBegun:
+    """A table that others are merged into."""
+
+    table: StoredTable
+    of: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilesReplaced:
+    """Files of pairs that others of the same group take the place of."""
+
+    remove: tuple[str, ...] = ()
+    add: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
+    """By table."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighboursMerged:
+    """Neighbours among the files of one query's results, and what takes their place."""
+
+    remove: tuple[str, ...]
+    add: tuple[StoredFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """These files of results are replaced by those."""
+
+    KIND: ClassVar = "compact"
+    BY: ClassVar = "join, after its other work"
+
+    tables: Mapping[str, TableBegun] = field(default_factory=dict)
+    """By group."""
+    pairs: Mapping[str, FilesReplaced] = field(default_factory=dict)
+    """By group."""
+    kept: Mapping[str, tuple[NeighboursMerged, ...]] = field(default_factory=dict)
+    """By query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """These are the files of results that an earlier version left in directories."""
+
+    KIND: ClassVar = "adopt"
+    BY: ClassVar = "start"
+
+    stored: Mapping[str, Mapping[str, tuple[StoredFile, ...]]] = field(default_factory=dict)
+    kept: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """This is what the engine's work costs here."""
+
+    KIND: ClassVar = "prices"
+    BY: ClassVar = "calibrate"
+
+    prices: Prices
+
+
+Commit = (
+    Opened
+    | PlanServed
+    | Declared
+    | BatchIngested
+    | Sealed
+    | UnitJoined
+    | Backfilled
+    | Released
+    | OrderSwitched
+    | Rewritten
+    | Published
+    | Compacted
+    | Adopted
+    | Priced
+)

@@ -1,0 +1,192 @@
+"""Commits and snapshots of format 1, which version 0.1 wrote, as format 2 has them.
+
+Format 1 had no number.  Its commits were written and read field by field; some fields came later than others, so what
+is missing gets the meaning it had then.  Only what differs is changed here; `penstock.log.codec` reads the rest.
+
+In:  JSON of format 1.  Out: JSON of format 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.plan.spark_settings import SparkSettings
+from penstock.sql.source_options import without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Json = dict[str, Any]
+
+
+def upgraded_commit(data: Mapping[str, Any]) -> Json:
+    """Write a commit of format 1 as one of format 2."""
+    change = _COMMITS.get(str(data["kind"]))
+    return {**data, **(change(data) if change else {})}
+
+
+def upgraded_snapshot(data: Mapping[str, Any]) -> Json:
+    """Write a snapshot of format 1 as one of format 2."""
+    plan = _plan(data["plan"]) if data["plan"] else None
+    streams = plan["streams"] if plan else ()
+    return {
+        **data,
+        "plan": plan,
+        "layouts": {log: _numbered(each) for log, each in data["layouts"].items()},
+        "tables": _tables(data["tables"]),
+        "writes": data.get("writes"),
+        "groups": {name: _group(each) for name, each in data["groups"].items()},
+        "pending": [_publication(each) for each in data["pending"]],
+        "prices": data.get("prices") or None,
+        "declared": {name: _stream(each) for name, each in data.get("declared", {}).items()}
+        or {each["name"]: each for each in streams},
+    }
+
+
+# --- commits ----------------------------------------------------------------------------------------------------
+
+
+def _plan_commit(data: Mapping[str, Any]) -> Json:
+    return {
+        "plan": _plan(data["plan"]),
+        "layouts": {log: _layout(*each) for log, each in data["layouts"].items()},
+        "upgrades": {
+            log: {"removed": removed, "added": added} for log, (removed, added) in data["upgrades"].items()
+        },
+        "groups": {name: _group(each) for name, each in data["groups"].items()},
+        "tables": _tables(data["tables"]),
+        "writes": data.get("writes"),
+        "release": _release(data["release"]) if "release" in data else None,
+    }
+
+
+def _declared(data: Mapping[str, Any]) -> Json:
+    return {"streams": [_stream(each) for each in data["streams"]]}
+
+
+def _seal(data: Mapping[str, Any]) -> Json:
+    rolls = {stream: {"horizon": until, "pieces": added} for stream, (until, added) in data["rolls"].items()}
+    return {"rolls": rolls}
+
+
+def _unit(data: Mapping[str, Any]) -> Json:
+    return {"spans": _spans(data), "output": _output(data)}
+
+
+def _backfill(data: Mapping[str, Any]) -> Json:
+    return {"output": _output(data)}
+
+
+def _release(data: Mapping[str, Any]) -> Json:
+    # before disorder was counted, `until` was not the end of a sequence
+    until = data["until"] if "disordered" in data else {}
+    return {
+        "gone": data["gone"],
+        "until": until,
+        "disordered": data.get("disordered", {}),
+        "output": _output(data),
+    }
+
+
+def _rewrite(data: Mapping[str, Any]) -> Json:
+    layouts = data.get("layouts", ())
+    return {"layouts": [{"number": number, "layout": _layout(*rest)} for number, *rest in layouts]}
+
+
+def _compact(data: Mapping[str, Any]) -> Json:
+    kept = {
+        query: [{"remove": gone, "add": added} for gone, added in changes]
+        for query, changes in data["kept"].items()
+    }
+    tables = {group: {**each, "table": _table(each["table"])} for group, each in data["tables"].items()}
+    return {"tables": tables, "kept": kept}
+
+
+_COMMITS: dict[str, Callable[[Mapping[str, Any]], Json]] = {
+    "plan": _plan_commit,
+    "declared": _declared,
+    "seal": _seal,
+    "unit": _unit,
+    "backfill": _backfill,
+    "release": _release,
+    "rewrite": _rewrite,
+    "compact": _compact,
+}
+
+
+# --- what they are made of --------------------------------------------------------------------------------------
+
+
+def _plan(data: Mapping[str, Any]) -> Json:
+    settings = data.get("spark_settings")
+    return {
+        **data,
+        "streams": [_stream(each) for each in data.get("streams", ())],
+        "spark_settings": None if settings is None else _settings(settings),
+    }
+
+
+def _settings(options: Mapping[str, str]) -> Json:
+    settings = SparkSettings.of(options)
+    return {"zone": settings.zone, "ansi": settings.ansi}
+
+
+def _stream(data: Mapping[str, Any]) -> Json:
+    """Take out the secrets that version 0.1 wrote with a stream."""
+    return {**data, "options": without_secrets((name, value) for name, value in data["options"])}
+
+
+def _output(data: Mapping[str, Any]) -> Json:
+    return {
+        **{name: data[name] for name in ("stored", "kept", "held", "delays") if name in data},
+        "results": data["results"],
+        "publish": [_publication(each) for each in data["publish"]],
+    }
+
+
+def _publication(data: Mapping[str, Any]) -> Json:
+    moves = [dict(zip(("root", "staged", "final"), move, strict=True)) for move in data["moves"]]
+    return {**data, "moves": moves}
+
+
+def _layout(columns: Iterable[str], predicates: Iterable[str]) -> Json:
+    return {"columns": list(columns), "predicates": list(predicates)}
+
+
+def _numbered(layouts: Any) -> Json:
+    """Give the layouts of a log by their numbers: version 0.1 kept all of them, in a list."""
+    return (
+        layouts if isinstance(layouts, dict) else {str(number): each for number, each in enumerate(layouts)}
+    )
+
+
+def _group(data: Mapping[str, Any]) -> Json:
+    return {**data, "spans": _spans(data)}
+
+
+def _spans(data: Mapping[str, Any]) -> list[Json]:
+    """Read what windows that count rows reach, which was a list of pairs for each side."""
+    return [{str(rows): span for rows, span in side} for side in data.get("spans", ((), ()))]
+
+
+def _tables(tables: Mapping[str, Any]) -> Json:
+    return {group: [_table(each) for each in mine] for group, mine in tables.items()}
+
+
+def _table(data: Mapping[str, Any]) -> Json:
+    """Read a table; in version 0.1 it had a directory, and one definition for each query, without its version."""
+    return {
+        **{
+            name: data[name]
+            for name in ("version", "schema", "selective", "generation", "into")
+            if name in data
+        },
+        "id": data["id"] if "id" in data else data["directory"],
+        "members": {name: _definitions(each, data["version"]) for name, each in data["members"].items()},
+        "files": data.get("files"),
+    }
+
+
+def _definitions(data: Any, version: int) -> list[Json]:
+    listed = [data] if isinstance(data, dict) else data
+    return [{**each, "version": each.get("version", version)} for each in listed]

@@ -1,0 +1,35 @@
+"""The ledger as a snapshot of the journal, and back.
+
+In:  a ledger.  Out: JSON; and an equal ledger again, also of a snapshot that an earlier version wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import RunError
+from penstock.log.codec import FORMAT, from_json, to_json
+from penstock.log.ledger import Ledger, last_written
+from penstock.log.old_formats import upgraded_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def dump(ledger: Ledger) -> dict[str, Any]:
+    """Write the ledger as a snapshot."""
+    return {"format": FORMAT, **to_json(ledger)}
+
+
+def load(data: Mapping[str, Any]) -> Ledger:
+    """Read a snapshot."""
+    form = data.get("format", 1)
+    if form > FORMAT:
+        raise RunError(
+            f"the journal has a snapshot of format {form}, and this Penstock reads {FORMAT}: run a newer one"
+        )
+    current = dict(data if form == FORMAT else upgraded_snapshot(data))
+    writes = current.pop("writes")
+    ledger = from_json(current, Ledger)
+    return replace(ledger, writes=last_written(writes, ledger.tables))
