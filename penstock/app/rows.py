@@ -61,21 +61,12 @@ def as_text(value: Any) -> str:
     >>> as_text(None), as_text(True), as_text(datetime(2024, 5, 1, 12, 0, 0, 500000))
     ('NULL', 'true', '2024-05-01 12:00:00.5')
     """
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return as_interval(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict | list):
-        return _nested_text(value)
-    return str(value)
+    return next((write for kind, write in _WRITERS if isinstance(value, kind)), str)(value)
+
+
+def _moment_text(value: datetime) -> str:
+    """Write a time, to the microsecond where it has some."""
+    return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
 
 
 def _nested_text(value: dict[str, Any] | list[Any]) -> str:
@@ -105,6 +96,18 @@ def as_interval(value: timedelta) -> str:
     sign = "-" * (value < timedelta())
     fraction = f".{rest:06d}".rstrip("0") if rest else ""
     return f"INTERVAL '{sign}{days} {hours:02d}:{minutes:02d}:{seconds:02d}{fraction}' DAY TO SECOND"
+
+
+_WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (type(None), lambda _: "NULL"),
+    (bool, lambda value: str(value).lower()),
+    (datetime, _moment_text),  # which is a date, too
+    (date, date.isoformat),
+    (timedelta, as_interval),
+    (bytes, bytes.hex),
+    (dict, _nested_text),
+    (list, _nested_text),
+)
 
 
 def as_json(value: Any) -> str:

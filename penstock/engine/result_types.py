@@ -43,7 +43,7 @@ class ResultTypes:
                 continue  # columns of streams, which are stored already
             result = results[query.name]
             for field in result.schema.fields:
-                _refuse_unstorable(query, field.name, type_text(field.dataType), viewed=viewed)
+                _refuse_unstorable(query, field.name, type_text(field.dataType), shared=viewed)
             if not viewed:
                 self._note(group, query, result)
 
@@ -63,10 +63,11 @@ class ResultTypes:
         return text
 
 
-def _refuse_unstorable(query: Query, column: str, kind: str, *, viewed: bool) -> None:
-    """Refuse a column that cannot be stored; VARIANT can be only where a query is a view over its group's pairs."""
+def _refuse_unstorable(query: Query, column: str, kind: str, *, shared: bool) -> None:
+    """Refuse a column that cannot be stored; a VARIANT can be among its group's pairs, and where nothing is kept."""
     refusal = refusal_to_store(kind)
-    if not refusal and not viewed and parse_type(kind).holds("variant"):
+    in_file = not shared and query.sink.kind != "noop"
+    if not refusal and in_file and parse_type(kind).holds("variant"):
         refusal = (
             "No other program could read a VARIANT in a file: extract what you need, as in v:price::double"
         )

@@ -17,10 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.adopt import with_all_named
 from penstock.engine.key_types import type_text
+from penstock.engine.malformed import SHOWN, keeps_text
 from penstock.engine.pairs import empty_result, output_columns, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
-from penstock.engine.sources import empty_rows, schema_ddl
+from penstock.engine.sources import schema_ddl
 from penstock.errors import InputError, MissingError
 from penstock.log.checksum import complaint
 from penstock.log.files import open_files
@@ -147,13 +148,14 @@ def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
-    """Read the rows of a stream that came too late, or had no event time."""
+    """Read the rows of a stream that came too late, or had no event time, with the text of lines that are none."""
     folder = folder_of(files, "late", stream.name)
     batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
     if not batches:
-        return empty_rows(spark, stream)
+        return spark.createDataFrame([], schema)
     # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
-    return _reader(spark).schema(schema_ddl(stream)).parquet(*batches)
+    return _reader(spark).schema(schema).parquet(*batches)
 
 
 def _reader(spark: SparkSession) -> DataFrameReader:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from penstock.join import width
 from penstock.log.checksum import map_whole, summed_writer
 from penstock.log.names import safe_name
-from penstock.log.spark_schema import loosened
+from penstock.log.spark_schema import is_described, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -151,7 +151,7 @@ def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Ite
     runs = [run for each in holds for run in read_hold(files, each, since, until)]
     if not runs:
         return
-    schema = runs[0].schema
+    schema = max((run.schema for run in runs), key=is_described)  # one of an earlier version may not be
     keys = [(each.name, "ascending") for each in schema if _has_order(each.type)]
     for parts in _stretches(runs):
         # A session with another time zone writes the same times under another type.
@@ -159,8 +159,9 @@ def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Ite
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give results the types of a schema."""
-    return batch if batch.schema.equals(schema) else batch.cast(schema)
+    """Give results the types of a schema, and what Spark has to know of them."""
+    same = batch if batch.schema.equals(schema) else batch.cast(schema)
+    return same.replace_schema_metadata(schema.metadata)
 
 
 def _sorted(parts: Sequence[pa.RecordBatch], keys: Sequence[tuple[str, str]]) -> Iterator[pa.Table]:

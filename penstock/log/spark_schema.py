@@ -24,6 +24,11 @@ SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """The key of a file's metadata under which Spark looks for its own description of the columns."""
 
 
+def is_described(schema: pa.Schema) -> bool:
+    """Say whether a schema has Spark's description."""
+    return SPARK_SCHEMA in (schema.metadata or {})
+
+
 def described(schema: pa.Schema) -> pa.Schema:
     """Keep of a schema's metadata only what Spark has to know."""
     text = (schema.metadata or {}).get(SPARK_SCHEMA)
