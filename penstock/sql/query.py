@@ -170,8 +170,8 @@ class Comparison:
 
     left: str
     right: str
-    least: float | None
-    most: float | None
+    least: int | float | None
+    most: int | float | None
     limits: tuple[int | None, int | None]
     slack: float | None = None
     size: float = 0.0

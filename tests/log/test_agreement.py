@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from penstock.errors import RunError
 from penstock.log import origin as origin_module
 from penstock.log.agreement import judge, set_back
 from penstock.log.checkpoint import read_offsets
+from penstock.log.commits import BatchIngested
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger, fold
 from penstock.log.origin import origin_of
@@ -57,8 +58,7 @@ class World:
         if batch <= state.source_batch:
             return
         after = replace(state, source_batch=batch, batches=state.batches + 1, rows=state.rows + len(paths))
-        commit = {"kind": "batch", "stream": STREAM, "origin": origin, "state": asdict(after), "segments": {}}
-        self.store.ledger = fold(self.store.ledger, commit)
+        self.store.ledger = fold(self.store.ledger, BatchIngested(STREAM, after, {}, origin=origin))
         self.read += paths
 
     def run(self, *, steps: int = 1 << 30) -> None:

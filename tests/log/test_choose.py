@@ -8,6 +8,7 @@ from penstock.engine.change import next_plan
 from penstock.engine.choose import PATIENCE, Chooser, starting_cuts
 from penstock.engine.explain import costs
 from penstock.engine.measure import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
+from penstock.log.commits import Priced
 from penstock.log.tally import FADE, Effort, Fit, Traffic
 from penstock.plan.prices import Pace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, Range
@@ -89,7 +90,7 @@ def reconsidered(world, chooser, looks):
 
 
 def set_prices(world, **prices):
-    world._commit({"kind": "prices", "prices": Prices(**prices).to_json()})
+    world._commit(Priced(Prices(**prices)))
 
 
 CHOOSY = [query("short", seconds(2)), query("long", seconds(8), left=["p0"], right=["p0"])]

@@ -23,6 +23,8 @@ from penstock.engine.release import horizon
 from penstock.engine.status import take_status
 from penstock.log import hold
 from penstock.log import ledger as books
+from penstock.log.codec import decode
+from penstock.log.snapshot import dump, load
 from penstock.plan.order import HOLD, SYNC, Load
 from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS
@@ -239,7 +241,7 @@ def test_adaptive_switches_at_alpha_both_ways_and_drains_what_is_held_first(tmp_
         assert world.ledger.hold("q").rows == 0
         assert status(world).order == "adaptive: sync-filter"
         assert world.sequence(one) == up_to(world, one, 40)
-        again = books.load(json.loads(json.dumps(books.dump(world.ledger))))
+        again = load(json.loads(json.dumps(dump(world.ledger))))
         assert again.switches == world.ledger.switches, "they survive a restart"
         assert again.groups == world.ledger.groups
 
@@ -474,8 +476,8 @@ def test_where_a_sequence_ended_is_not_known_from_journals_of_an_earlier_version
         "held": {},
         "publish": [],
     }
-    assert books.fold(ledger, release).hold("q").until is None
-    assert books.fold(ledger, {**release, "disordered": {}}).hold("q").until == 50
+    assert books.fold(ledger, decode(release)).hold("q").until is None
+    assert books.fold(ledger, decode({**release, "disordered": {}})).hold("q").until == 50
 
 
 def test_who_only_wants_another_order_has_missed_nothing(tmp_path):

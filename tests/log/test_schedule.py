@@ -20,7 +20,7 @@ from penstock.engine import scheduling
 from penstock.engine.change import is_in_step, next_plan
 from penstock.engine.ordering import goal_of
 from penstock.engine.scheduling import next_advance, rings_of
-from penstock.log import ledger as books
+from penstock.log.snapshot import dump, load
 from penstock.plan.prices import Prices
 from penstock.plan.schedule import POLICIES, Rings, Scheduler, Step
 from penstock.sql.options import STRATEGIES
@@ -250,7 +250,7 @@ def test_response_times_tell_who_waited(order):
             )
             assert report.within(0.5) == pytest.approx(10.0, rel=0.2)
         assert report.longest == 10.0
-        again = books.load(json.loads(json.dumps(books.dump(world.ledger))))
+        again = load(json.loads(json.dumps(dump(world.ledger))))
         assert again.query("alert").delays == alert, "they survive a restart"
 
 

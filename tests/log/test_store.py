@@ -12,6 +12,7 @@ from penstock.engine import requests as requests_module
 from penstock.engine.requests import Listener, ask
 from penstock.engine.store import Store
 from penstock.errors import InputError, RunError, StateBusyError
+from penstock.log.commits import Opened
 from penstock.log.files import FsspecFiles, LocalFiles, open_files
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def test_the_engine_before_is_shut_out_by_the_one_after(remote: str) -> None:
     first = Store(remote)
     second = Store(remote)
     with pytest.raises(StateBusyError):
-        first.commit({"kind": "opened"})
-    second.commit({"kind": "opened"})
+        first.commit(Opened())
+    second.commit(Opened())
 
 
 def test_with_a_lock_a_start_makes_no_commit(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_file_that_a_commit_does_without_goes_with_the_next_one(tmp_path: Path
     store.files.put("log/l/x.arrow", b"")
     store.let_go("log/l/x.arrow")
     assert store.files.exists("log/l/x.arrow")
-    store.commit({"kind": "opened"})
+    store.commit(Opened())
     assert not store.files.exists("log/l/x.arrow")
     store.close()
 
@@ -121,7 +122,7 @@ def test_a_file_that_a_commit_does_without_goes_with_the_next_one(tmp_path: Path
 def test_a_start_removes_what_the_last_commit_let_go_only_after_one_of_its_own(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store.files.put("log/l/x.arrow", b"")
-    store.commit({"kind": "opened"})
+    store.commit(Opened())
     store.let_go("log/l/x.arrow")
     store.close()
     again = Store(str(tmp_path))

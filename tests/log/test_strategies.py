@@ -11,9 +11,8 @@ from penstock.engine.change import find_change, is_in_step, losses, next_plan
 from penstock.engine.status import take_status
 from penstock.errors import InputError
 from penstock.plan.share import MOST_SHARES, RIVALS, divide
-from penstock.sql.query import Comparison
 from penstock.sql.options import STRATEGIES
-from penstock.sql.query import Range, Sink
+from penstock.sql.query import Comparison, Range, Sink
 from tests.join.drawn import examples, ranges
 from tests.log.test_simulation import PREDICATES, folders, in_folder, random_row, run
 from tests.log.world import NONE, WHOLE, Row, World, query

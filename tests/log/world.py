@@ -16,7 +16,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 from zlib import crc32
 
@@ -26,25 +26,28 @@ import pyarrow.parquet as pq
 from penstock.engine import joiner as joiner_module
 from penstock.engine.change import current_plan, find_change, is_in_step, next_plan, plan_commit
 from penstock.engine.claims import claim, in_time, masks_at_the_door
-from penstock.engine.deliver import run_delivery
-from penstock.engine.ingest import BatchTask, LogTask, run_ingest
-from penstock.engine.ingester import _advanced, _as_json, _traffic
+from penstock.engine.deliver import UnitReport, run_delivery
+from penstock.engine.ingest import BatchPart, BatchTask, LogTask, run_ingest
+from penstock.engine.ingester import _advanced, _traffic
 from penstock.engine.joiner import Joiner
 from penstock.engine.release import horizon, last_releases, release_commit, run_release
+from penstock.engine.reports import read_report
 from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.engine.unit import run_probe
 from penstock.join.reference import Event, nested_loop_join
 from penstock.log import ledger as books
 from penstock.log.census import rows_per_slice
+from penstock.log.codec import decode, encode
+from penstock.log.commits import BatchIngested
 from penstock.log.files import open_files
 from penstock.log.hold import read_hold
 from penstock.log.keep import live_rows
-from penstock.log.roll import LONG_AGO
-from penstock.log.values import Cursor
 from penstock.log.rewrite import rewrite_segments
-from penstock.log.roll import roll_folder, seal
+from penstock.log.roll import LONG_AGO, roll_folder, seal
 from penstock.log.segment import read_segment
+from penstock.log.snapshot import dump, load
 from penstock.log.table_merge import merge_or_say
+from penstock.log.values import Cursor
 from penstock.plan.share import Part
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from random import Random
 
+    from penstock.log.commits import Commit
+    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
 
@@ -255,9 +260,9 @@ class World:
 
         return Store()
 
-    def _commit(self, commit: dict[str, Any]) -> None:
+    def _commit(self, commit: Commit) -> None:
         """Fold a commit as the journal would: after it was text."""
-        self.ledger = books.fold(self.ledger, json.loads(json.dumps(commit)))
+        self.ledger = books.fold(self.ledger, decode(json.loads(json.dumps(encode(commit)))))
 
     # --- what happens ---------------------------------------------------------------------------------
 
@@ -284,25 +289,26 @@ class World:
         )
         dealt = [self._columns(stream, rows[place::tasks]) for place in range(tasks)]
         parts = [
-            part for each in dealt for part in _summaries(run_ingest(task, [each.select(task.columns())]))
+            part
+            for each in dealt
+            for part in _reports(run_ingest(task, [each.select(task.columns())]), BatchPart)
         ]
-        segments: dict[str, list[Any]] = {}
+        segments: dict[str, tuple[Segment, ...]] = {}
         for part in parts:
-            for log, made in part["segments"].items():
-                segments.setdefault(log, []).extend(made)
+            for log, made in part.segments.items():
+                segments[log] = (*segments.get(log, ()), *made)
         after = _advanced(before, before.source_batch + 1, parts, self.plan.stream(stream).lateness)
         traffic = {each.log.id: _traffic(each, before, after, parts) for each in task.logs}
         self._commit(
-            {
-                "kind": "batch",
-                "stream": stream,
-                "state": _as_json(after),
-                "segments": segments,
-                "traffic": traffic,
-                "times": [each for part in parts for each in part["times"]],
-                "arrived": self.now,
-                "at": self.now,
-            }
+            BatchIngested(
+                stream,
+                after,
+                segments,
+                traffic=traffic,
+                times=tuple(each for part in parts for each in part.times),
+                arrived=self.now,
+                at=self.now,
+            )
         )
         self.sources[stream].take(rows, horizon)
         self.row_times |= {row.id: row.time for row in rows}
@@ -387,7 +393,7 @@ class World:
 
     def restart(self) -> None:
         """Forget everything but a snapshot, and register the same queries in another order."""
-        self.ledger = books.load(json.loads(json.dumps(books.dump(self.ledger))))
+        self.ledger = load(json.loads(json.dumps(dump(self.ledger))))
         self.change(list(reversed(self.plan.queries)))
 
     def _rewrite_job(
@@ -603,7 +609,11 @@ def _unit_job(
     """Probe and deliver, one range of hashes after the other."""
     assert not computed, "an expression needs Spark"
     assert not fleeting
-    return [_summary(run_delivery(delivery, part, run_probe(task, [part]))) for part in range(task.parts)]
+    return [
+        report
+        for part in range(task.parts)
+        for report in _reports(run_delivery(delivery, part, run_probe(task, [part])), UnitReport)
+    ]
 
 
 def _seal_job(_spark: Any, files: Any, sealings: Any) -> list[Any]:
@@ -621,15 +631,12 @@ def _compact_job(_spark: Any, files: Any, merges: Any) -> list[Any]:
     return [merge_or_say(files, each) for each in merges]
 
 
-def _summary(batches: Iterable[pa.RecordBatch]) -> Any:
-    """Read a task's one line of JSON."""
-    (summary,) = _summaries(batches)
-    return summary
+def _reports(batches: Iterable[pa.RecordBatch], kind: type[R]) -> list[R]:
+    """Read what a task reports."""
+    return [read_report(batch.column(0)[0].as_py(), kind) for batch in batches]
 
 
-def _summaries(batches: Iterable[pa.RecordBatch]) -> list[Any]:
-    """Read a task's lines of JSON."""
-    return [json.loads(batch.column(0)[0].as_py()) for batch in batches]
+R = TypeVar("R")
 
 
 def _parquet(folder: str) -> list[dict[str, Any]]:

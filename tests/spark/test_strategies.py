@@ -11,6 +11,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.measure import prices_of
 from penstock.engine.store import Store, peek
 from penstock.errors import InputError
+from penstock.log.commits import Priced
 from penstock.plan.prices import Prices
 from penstock.sql.options import STRATEGIES
 from tests.oracle import answer, same_bag
@@ -83,7 +84,7 @@ def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark,
     streams = Streams(tmp_path)
     specs = [streams.spec("short", 4), streams.spec("long", 12, "a.v > 80", "b.v > 80")]
     store = Store(str(tmp_path / "state"))
-    store.commit({"kind": "prices", "prices": Prices(rewrite=100.0, unit=0.0, row=0.0).to_json()})
+    store.commit(Priced(Prices(rewrite=100.0, unit=0.0, row=0.0)))
     store.close()
     with Engine(tmp_path / "state", spark, settings={"strategy": "cpu-opt"}) as engine:
         engine.script(streams.script(*specs))
@@ -111,7 +112,7 @@ def test_prices_are_measured_by_the_engines_own_jobs_and_kept_with_the_state(spa
     told = []
     state = Store(str(tmp_path / "state"))
     prices = calibrate.Bench(spark, state.files, told.append).prices()
-    state.commit({"kind": "prices", "prices": prices.to_json()})
+    state.commit(Priced(prices))
     assert prices_of(state.ledger) == prices
     state.close()
     assert prices.unit > 0
