@@ -18,11 +18,12 @@ from penstock.engine.change import (
     standing_plan,
     upgraded,
 )
+from penstock.engine.complaints import short_message
 from penstock.engine.jobs import release_job
 from penstock.engine.release import last_releases, release_commit
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
-from penstock.errors import InputError
+from penstock.errors import InputError, PenstockError
 from penstock.plan.codec import stream_from_json, stream_to_json
 
 if TYPE_CHECKING:
@@ -127,6 +128,20 @@ def _last_release(
     return release_commit(last, release_job(spark, files, last)) if last else None
 
 
+def _upgraded(spark: SparkSession, store: Store, upgrade: Upgrade) -> list[Segment]:
+    """Write segments again for a new plan; a predicate that fails on rows that are held is refused with the plan."""
+    try:
+        return upgrade_job(spark, store.files, upgrade)
+    except PenstockError:
+        raise
+    except Exception as error:
+        asked = [each for each in upgrade.log.predicates if each not in upgrade.old.predicates]
+        raise InputError(
+            f"the change cannot be made: {' or '.join(asked)} cannot be evaluated on rows of stream "
+            f"{upgrade.stream.name} that are held: {short_message(error)}. Guard it, or mend the query"
+        ) from error
+
+
 def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[list[str], list[Segment]]]:
     """Evaluate new predicates over the rows held, wherever what is stored allows it."""
     ledger = store.ledger
@@ -136,7 +151,7 @@ def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[l
         for number, old in ledger.layouts.get(log.id, {}).items():
             mine = [each for each in ledger.segments(log.id) if each.layout == number]
             if mine and can_upgrade(spark, stream, log, old):
-                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, fresh))
+                made = _upgraded(spark, store, Upgrade(stream, log, old, mine, fresh))
                 removed, added = upgrades.setdefault(log.id, ([], []))
                 removed += [each.name for each in mine]
                 added += made
