@@ -41,9 +41,9 @@ from penstock.engine.joiner import Joiner
 from penstock.engine.ordering import Silence
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
-from penstock.engine.result_types import ResultTypes
+from penstock.engine.result_types import ResultTypes, refuse_other_types
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
-from penstock.engine.session import embedded_session, settings_of, use_plain_files
+from penstock.engine.session import embedded_session, refuse_other_dialects, settings_of, use_plain_files
 from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, file_sinks, undo_claims
 from penstock.engine.sinks import clear_staging, sink_root
 from penstock.engine.sources import arrow_types, empty_rows, open_source, with_ingest_columns
@@ -123,7 +123,10 @@ class Engine:
         self._store = Store(os.fspath(state))
         self._spark = spark
         self._workload = Workload(
-            settings=dict(settings or {}), spark=lambda: self.spark, session_zone=self._session_zone
+            settings=dict(settings or {}),
+            spark=lambda: self.spark,
+            session_zone=lambda: settings_of(self._spark).zone if self._spark is not None else None,
+            session_ansi=lambda: settings_of(self._spark).ansi if self._spark is not None else None,
         )
         self._plan: Plan | None = None
         self._ingesters: list[Ingester] = []
@@ -149,10 +152,6 @@ class Engine:
             if isinstance(self._store.files, LocalFiles):
                 use_plain_files(self._spark)
         return self._spark
-
-    def _session_zone(self) -> str | None:
-        """Give the time zone of the Spark session, if there is one."""
-        return settings_of(self._spark).zone if self._spark is not None else None
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it."""
@@ -253,6 +252,7 @@ class Engine:
             before = standing_plan(ledger)
             lost = losses(find_change(before, plan), before, plan, ledger)
             refuse_loss(lost, self._store.files.root)
+        refuse_other_dialects(self.spark)
         self._workload.refuse_other_zone(settings_of(self.spark).zone)
         made = made_under(self._store.ledger)
         if made is not None:
@@ -264,6 +264,7 @@ class Engine:
         sources, empty = self._check(plan)
         sinks = file_sinks(plan.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
+        self._refuse_other_types(plan, empty)
         kernels.join()
         adopt(self._store)
         plan = self._plan = self._take_up(plan)
@@ -362,6 +363,7 @@ class Engine:
             plan = self._workload.plan(self._store.ledger)
             refuse_move(plan, self._store.ledger)
             sources, empty = self._check(plan)
+            self._refuse_other_types(plan, empty)
             plan = self._plan = joiner.plan = self._take_up(plan)
             joiner.scheduler = scheduler_of(self._workload.settings)
             self._chooser.budget = self._workload.budget
@@ -369,6 +371,16 @@ class Engine:
                 ingester.follow(plan)
         write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
+
+    def _refuse_other_types(self, plan: Plan, empty: Mapping[str, DataFrame]) -> None:
+        """Refuse a query that is defined anew with other types than its results have."""
+        before = standing_plan(self._store.ledger)
+        altered = find_change(before, plan).altered if before else ()
+        for name in altered:
+            query = before.query(name) if before else None
+            if before is not None and query is not None and query.sink.kind in {"table", "parquet"}:
+                was = read_results(self.spark, self._store.files, before, lambda: self._store.ledger, name)
+                refuse_other_types(name, was.schema, empty[name].schema)
 
     def _take_up(self, plan: Plan) -> Plan:
         """Make the sinks of a plan this state's own, and the plan true; or neither."""

@@ -29,13 +29,17 @@ if TYPE_CHECKING:
     from penstock.sql.query import Key, Query, Stream
 
 
-def with_key_types(query: Query, left: Stream, right: Stream, spark: Callable[[], SparkSession]) -> Query:
-    """Fill in the types left open; Spark is asked, and so started, only if there are any."""
-    if not any(_is_open(key, left, right) for key in query.keys):
+def with_key_types(
+    query: Query, left: Stream, right: Stream, spark: Callable[[], SparkSession], *, ansi: bool = True
+) -> Query:
+    """Fill in the types left open; Spark is asked, and so started, only if there are any.
+
+    Types that follow from declarations are those of ANSI mode; in a session without it Spark is asked for them too.
+    """
+    asked = [key for key in query.keys if _is_open(key, left, right) or (key.type and not ansi)]
+    if not asked:
         return query
-    keys = (
-        _typed(key, query, left, right, spark()) if _is_open(key, left, right) else key for key in query.keys
-    )
+    keys = (_typed(key, query, left, right, spark()) if key in asked else key for key in query.keys)
     return replace(query, keys=tuple(sorted(keys)))
 
 

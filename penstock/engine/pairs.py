@@ -65,8 +65,13 @@ def _outputs(query: Query) -> list[tuple[str, str]]:
 
 
 def wanted_column(group: Group, number: int, member: Member) -> str:
-    """Decide, in Spark SQL, whether a pair is one of a query's results; null where it is not."""
-    return f"CASE WHEN {wants(group, number, member)} THEN TRUE END AS o{number}"
+    """Decide, in Spark SQL, whether a pair is one of a query's results; null where it is not.
+
+    As in `computed_column`, what may fail stands in a branch.
+    """
+    decided = f"CASE WHEN {_all_of(member.query.residual)} THEN TRUE END" if member.query.residual else "TRUE"
+    met = met_pairs(number, member.levels, selective=group.selective)
+    return f"CASE WHEN {met} THEN {decided} END AS o{number}"
 
 
 def computed_column(group: Group, number: int, member: Member) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Stream
@@ -61,6 +62,19 @@ class ResultTypes:
         text = result.schema.json() if any(map(_says_too_little, kinds)) else ""
         self._known[group.id, query.name] = (query, text)
         return text
+
+
+def refuse_other_types(query: str, was: StructType, now: StructType) -> None:
+    """Refuse to let a column of a query's results become another type: those that are there could not be read so."""
+    before = {each.name.lower(): type_text(each.dataType) for each in was.fields}
+    for field in now.fields:
+        kind = before.get(field.name.lower())
+        if kind is not None and kind != type_text(field.dataType):
+            raise InputError(
+                f"column {field.name} of query {query} was {kind} and would be {type_text(field.dataType)}: results "
+                "that are there could not be read together with those to come. Call it otherwise, CAST it to "
+                f"{kind}, or drop the query and create it anew"
+            )
 
 
 def _refuse_unstorable(query: Query, column: str, kind: str, *, shared: bool) -> None:

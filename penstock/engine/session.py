@@ -18,7 +18,7 @@ import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.errors import RunError
+from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
 from penstock.sql.zones import ZONE
 
@@ -132,6 +132,24 @@ def _checkpoint_manager() -> str | None:
 def settings_of(spark: SparkSession) -> SparkSettings:
     """Read the settings of a session that decide what an expression means."""
     return SparkSettings.of({name: str(spark.conf.get(name)) for name in (ZONE, ANSI)})
+
+
+_DIALECT = {
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+"""Settings under which the same text is read as another one, and the value under which scripts are read here."""
+
+
+def refuse_other_dialects(spark: SparkSession) -> None:
+    """Refuse a session that would read quotes, backslashes or the word TIMESTAMP otherwise than they are read here."""
+    for name, value in _DIALECT.items():
+        now = str(spark.conf.get(name, value))
+        if now.lower() != value.lower():
+            raise InputError(
+                f"this session has {name} = {now!r}, and queries are read with {value!r}: set it so"
+            )
 
 
 def _first_line(error: BaseException) -> str:

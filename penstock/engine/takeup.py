@@ -18,11 +18,12 @@ from penstock.engine.change import (
     standing_plan,
     upgraded,
 )
+from penstock.engine.complaints import short_message
 from penstock.engine.jobs import release_job
 from penstock.engine.release import last_releases, release_commit
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
-from penstock.errors import InputError
+from penstock.errors import InputError, PenstockError
 from penstock.log.commits import Declared
 from penstock.log.values import Replacement
 from penstock.sql.source_options import without_stream_secrets
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.engine.store import Store
     from penstock.log.commits import Released
     from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
 
@@ -126,6 +128,20 @@ def _last_release(store: Store, spark: SparkSession, before: Plan | None, change
     return release_commit(last, release_job(spark, files, last)) if last else None
 
 
+def _upgraded(spark: SparkSession, store: Store, upgrade: Upgrade) -> list[Segment]:
+    """Write segments again for a new plan; a predicate that fails on rows that are held is refused with the plan."""
+    try:
+        return upgrade_job(spark, store.files, upgrade)
+    except PenstockError:
+        raise
+    except Exception as error:
+        asked = [each for each in upgrade.log.predicates if each not in upgrade.old.predicates]
+        raise InputError(
+            f"the change cannot be made: {' or '.join(asked)} cannot be evaluated on rows of stream "
+            f"{upgrade.stream.name} that are held: {short_message(error)}. Guard it, or mend the query"
+        ) from error
+
+
 def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, Replacement]:
     """Evaluate new predicates over the rows held, wherever what is stored allows it."""
     ledger = store.ledger
@@ -135,7 +151,7 @@ def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, Replace
         for number, old in ledger.layouts.get(log.id, {}).items():
             mine = [each for each in ledger.segments(log.id) if each.layout == number]
             if mine and can_upgrade(spark, stream, log, old):
-                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, fresh))
+                made = _upgraded(spark, store, Upgrade(stream, log, old, mine, fresh))
                 before = upgrades.get(log.id, Replacement((), ()))
                 removed = (*before.removed, *(each.name for each in mine))
                 upgrades[log.id] = Replacement(removed, (*before.added, *made))

@@ -14,6 +14,7 @@ from penstock.engine.key_types import type_text, with_key_types
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
+from penstock.plan.spark_settings import ANSI
 from penstock.sql.bind import bind_query
 from penstock.sql.options import budget_of, check_duration
 from penstock.sql.query import RESERVED_NAMES, SECOND, Column, Query, Sink, Stream, is_reserved
@@ -57,6 +58,8 @@ class Workload:
     """How to get Spark, for what only Spark can tell: the type of a computed key."""
     session_zone: Callable[[], str | None] = lambda: None
     """How to get the time zone of the session, if there is one yet."""
+    session_ansi: Callable[[], bool | None] = lambda: None
+    """How to get whether the session is in ANSI mode, if there is one yet."""
     zone: str = ""
     """The time zone for which queries are read; empty before the first."""
 
@@ -201,7 +204,11 @@ class Workload:
 
     def _typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
-        return with_key_types(query, self.streams[query.left], self.streams[query.right], self.spark)
+        ansi = self.session_ansi()
+        ansi = self.settings.get(ANSI, "true").lower() == "true" if ansi is None else ansi
+        return with_key_types(
+            query, self.streams[query.left], self.streams[query.right], self.spark, ansi=ansi
+        )
 
     def plan(self, ledger: Ledger) -> Plan:
         """Share what the queries share, over what the state stores already; those that have failed stay stopped."""

@@ -93,7 +93,8 @@ def bind_tokens(
     outputs, trees = make_outputs(scope, select.items)
     window, rows = _window(scope, clauses, conditions, name)
     if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
-        conditions.residual += [each for bound, each in conditions.bounds if bound.exact]
+        exact = [each for bound, each in conditions.bounds if bound.exact]
+        conditions.residual = exact + conditions.residual  # before what they may be there to guard
     left, right = scope.side("l"), scope.side("r")
     _refuse_idle_rows(source, tokens, name, counted=any(rows), options=dict(options))
     return Query(

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 MIRROR = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """Each comparison and what it becomes when its sides are exchanged."""
 
+_QUANTIFIERS = (" ALL", " ANY", " SOME")
+"""What NOT stands before in ``s NOT LIKE ALL (...)``: each of the tests, and not all of them together."""
 _SPELLINGS = {"==": "=", "!=": "<>", "!>": "<=", "!<": ">="}
 
 
@@ -77,7 +79,7 @@ def _tidied(node: Tree, type_of: Types) -> Tree:
         return node
     if node.head in _SPELLINGS:
         node = replace(binary(_SPELLINGS[node.head], COMPARISON, *node.trees), span=node.span)
-    if node.head.startswith(("NOT ", "IS NOT ")):
+    if node.head.startswith(("NOT ", "IS NOT ")) and not node.head.endswith(_QUANTIFIERS):
         return Form("NOT", ("NOT ", _tidied(_affirmed(node), type_of)), NOT, (NOT,), node.span)
     rule = _RULES.get(node.head)
     return rule(node, type_of) if rule else node

@@ -135,10 +135,18 @@ def _sum(_: Form, kinds: list[str]) -> str:
 def _quotient(tree: Form, kinds: list[str]) -> str:
     """Divide by a number that is not zero."""
     divisor = unwrapped(tree.trees[1])
-    divides = isinstance(divisor, Constant) and divisor.kind == "number" and divisor.text.strip("-0.") != ""
+    divides = isinstance(divisor, Constant) and divisor.kind == "number" and _is_not_zero(divisor.text)
     if not divides or not _are_numbers(kinds):
         return ""
     return "double" if tree.head == "/" or any(kind in _FLOATING for kind in kinds) else "bigint"
+
+
+def _is_not_zero(number: str) -> bool:
+    """Say whether a literal is another number than zero, also after rounding: ``1e-400`` is not."""
+    try:
+        return float(number.rstrip("LlSsYyDdFfBb")) != 0
+    except ValueError:
+        return False
 
 
 def _are_numbers(kinds: list[str]) -> bool:

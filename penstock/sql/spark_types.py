@@ -322,8 +322,10 @@ def _common_number(left: SparkType, right: SparkType) -> SparkType | None:
     if {left.name, right.name} & {"float", "double"}:
         return SparkType("double")
     (p, s), (q, t) = left.digits, right.digits
-    scale = max(s, t)
-    return SparkType("decimal", (min(max(p - s, q - t) + scale, _MOST_DIGITS), scale))
+    scale, whole = max(s, t), max(p - s, q - t)
+    if whole + scale > _MOST_DIGITS:  # digits before the point are kept rather than those after it
+        scale = max(0, _MOST_DIGITS - whole)
+    return SparkType("decimal", (min(whole + scale, _MOST_DIGITS), scale))
 
 
 def always_widens(source: SparkType, target: SparkType) -> bool:

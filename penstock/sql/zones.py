@@ -25,7 +25,7 @@ _UTC_NAMES = """
 _UTC = frozenset(_UTC_NAMES.split())
 """Ways to write the time zone whose wall clock is the time itself."""
 
-_FIRST, _LAST, _STEP = datetime(1850, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), timedelta(days=5)
+_FIRST, _LAST, _STEP = datetime(1800, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), timedelta(days=5)
 _MARGIN = timedelta(hours=2)
 _WIDEST = timedelta(hours=36)
 """How far clocks of one zone can be apart where nothing is known of it: Java has zones from -18:00 to +18:00."""

@@ -216,3 +216,23 @@ def test_a_file_without_a_column_is_found_among_good_ones_of_the_same_batch(spar
     put_file(a.table(rows(1)), path, 1)
     run.once()
     run.check("mended")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.sql.ansi.doubleQuotedIdentifiers", "true"),
+        ("spark.sql.parser.escapedStringLiterals", "true"),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
+    ],
+)
+def test_a_session_that_reads_the_same_text_otherwise_is_refused(spark, tmp_path, name, value):
+    before = spark.conf.get(name)
+    script = "".join(feed.declare() for feed in feeds(tmp_path))
+    try:
+        spark.conf.set(name, value)
+        with pytest.raises(InputError, match=name):
+            run_script(spark, tmp_path / "state", f"{script} CREATE QUERY q AS {ASK};")
+    finally:
+        spark.conf.set(name, before)
+    assert not any((tmp_path / "state" / "checkpoint").rglob("*"))

@@ -156,3 +156,23 @@ def test_slices_that_are_apart_catch_up_without_the_query_that_failed(spark, tmp
     right = {each.name: answer(each).total() for each in good}
     with run.engine() as engine:
         assert {each.name: each.results for each in engine.status().queries if not each.failed} == right
+
+
+@pytest.mark.parametrize("where", ["10 / (a.v - 1) > 1", "cast(a.s AS INT) = 7"])
+def test_a_query_that_fails_on_rows_that_are_held_is_refused_or_stopped_when_it_comes(spark, tmp_path, where):
+    a, b = feeds(tmp_path)
+    good = spec(
+        a, b, "good", where=["a.v >= -9"], select=[("a.v", "x"), ("a.s", "s"), ("b.v", "y")], sink="table"
+    )
+    run = Run(spark, tmp_path, [good])
+    for feed in (a, b):
+        feed.append(rows(1, 2, -5))
+    with run.engine() as engine:
+        engine.start()
+        engine.process_available()
+        with pytest.raises(InputError, match="Guard it"):
+            engine.query("bad", f"SELECT a.v FROM a, b WHERE a.k = b.k AND {where} WINDOW 3 s")
+        for feed in (a, b):
+            feed.append(rows(3, 4, start=3))
+        engine.process_available()
+        same_bag(run.result(engine, good), answer(good), "good")

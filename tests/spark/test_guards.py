@@ -140,3 +140,32 @@ def test_what_cannot_fail_does_not_fail_on_the_most_extreme_values(spark):
         .selectExpr(*(f"({text}) AS c{number}" for number, text in enumerate(SURE)))
         .collect()
     )
+
+
+TWICE = [
+    "a.k <> b.k AND 10 / (a.k - b.k) BETWEEN -99 AND 99",
+    "a.k <> b.k AND 10 / (a.k - b.k) > 1 AND 10 / (a.k - b.k) < 9",
+    "a.k <> b.k AND 10 / (a.k - b.k) > 2",
+    "a.k > b.k AND 10 / (a.k - b.k) > 0 OR a.k < b.k",
+]
+
+
+def test_conditions_on_both_rows_that_share_what_may_fail_are_guarded_in_every_sink(spark, tmp_path):
+    """What several of them compute, Spark would compute first and for all pairs, if it could."""
+    feeds = [Feed(name, tmp_path / name, {"k": "bigint", "ts": "timestamp"}, 60_000_000) for name in "ab"]
+    for feed in feeds:
+        feed.append([{"k": key, "ts": at(START + key)} for key in range(5)])
+        spark.read.parquet(str(feed.folder)).createOrReplaceTempView(feed.name)
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script("".join(feed.declare() for feed in feeds))
+        for number, where in enumerate(TWICE):
+            text = f"SELECT a.k AS x, b.k AS y FROM a, b WHERE {where} WINDOW 1 min"
+            engine.query(f"table{number}", text)
+            engine.query(f"order{number}", text, order="filter-order")
+        engine.start(once=True)
+        engine.wait()
+        assert engine.failures == {}
+        for number, where in enumerate(TWICE):
+            right = bag(spark.sql(f"SELECT a.k AS x, b.k AS y FROM a, b WHERE {where}").toArrow())
+            for sink in ("table", "order"):
+                same_bag(bag(engine.results(f"{sink}{number}").toArrow()), right, f"{sink} {where}")

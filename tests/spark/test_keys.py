@@ -6,11 +6,14 @@ from collections import Counter
 from random import Random
 
 import pytest
+from pyspark.sql.functions import expr
 
 from penstock.engine.engine import Engine
 from penstock.engine.key_values import as_bigint, as_bytes
 from penstock.errors import InputError
+from penstock.plan.spark_settings import ANSI
 from penstock.plan.stored import WHOLE_TYPES
+from penstock.sql.spark_types import common_type
 from penstock.sql.zones import ZONE
 from tests.oracle import put_file
 
@@ -86,6 +89,8 @@ KEYS = {
     "b": ("binary", "cast(cast(id DIV 2 AS STRING) AS BINARY)"),
     "s": ("string", "if(id % 2 = 0, 'a', 'A') || id DIV 4"),
     "c": ("string collate UTF8_LCASE", "collate(if(id % 2 = 0, 'a', 'A') || id DIV 4, 'UTF8_LCASE')"),
+    "d": ("decimal(38,0)", "cast(id DIV 2 AS decimal(38,0))"),
+    "e": ("decimal(38,18)", "cast(id / 4 AS decimal(38,18))"),
     "n": (
         "array<string collate UNICODE_CI>",
         "array(collate(if(id % 2 = 0, 'é', 'É') || id DIV 4, 'UNICODE_CI'))",
@@ -94,7 +99,8 @@ KEYS = {
 CONDITIONS = [
     *(f"A.{name} = B.{name}" for name in KEYS),
     "A.s COLLATE UTF8_LCASE = B.s", "A.c COLLATE UTF8_BINARY = B.c COLLATE UTF8_BINARY", "A.c = 'a' || B.id",
-    "A.c = B.c AND A.b = B.b", "A.n[0] = B.n[0]",
+    "A.c = B.c AND A.b = B.b", "A.n[0] = B.n[0]", "A.d = B.e",
+    "CAST(A.id AS DECIMAL(38,0)) = CAST(B.e AS DECIMAL(38,30))",
 ]  # fmt: skip
 
 
@@ -133,6 +139,40 @@ def test_joins_on_keys_of_every_kind_are_sparks(spark, tmp_path, tables):
             right = Counter(tuple(row) for row in spark.sql(text).collect())
             assert Counter(tuple(row) for row in engine.results(name).collect()) == right, text
             assert right, text
+
+
+def test_decimals_are_compared_as_spark_compares_them(spark):
+    random = Random(5)
+    sizes = [(precision, random.randint(0, precision)) for precision in random.choices(range(1, 39), k=40)]
+    pairs = [(random.choice(sizes), random.choice(sizes)) for _ in range(150)]
+    kinds = [tuple(f"decimal({p},{s})" for p, s in pair) for pair in pairs]
+    texts = [f"coalesce(cast(null AS {one}), cast(null AS {other}))" for one, other in kinds]
+    found = spark.range(1).select(*(expr(text).alias(f"c{n}") for n, text in enumerate(texts))).schema.fields
+    for (one, other), field in zip(kinds, found, strict=True):
+        assert common_type(one, other) == field.dataType.simpleString(), (one, other)
+
+
+def test_without_ansi_keys_are_compared_as_spark_does_then(spark, tmp_path):
+    for name, value in (("A", "16777217L"), ("B", "float(16777216)")):
+        (tmp_path / name).mkdir()
+        rows = spark.range(1).selectExpr("id", f"{value} AS k", "timestamp_seconds(id) AS ts")
+        put_file(rows.toArrow(), tmp_path / name / "0.parquet", 0)
+    script = "".join(
+        f"CREATE STREAM {name} (id BIGINT, k {kind}, ts TIMESTAMP) "
+        f"WITH (format = 'parquet', path = '{tmp_path}/{name}', time = 'ts');"
+        for name, kind in (("A", "BIGINT"), ("B", "FLOAT"))
+    )
+    query = "CREATE QUERY q AS SELECT A.id FROM A, B WHERE A.k = B.k WINDOW 1 hour;"
+    for ansi, results in (("true", 0), ("false", 1)):
+        spark.conf.set(ANSI, ansi)
+        try:
+            with Engine(tmp_path / f"state-{ansi}", spark) as engine:
+                engine.script(script + query)
+                engine.start(once=True)
+                engine.wait()
+                assert engine.results("q").count() == results
+        finally:
+            spark.conf.set(ANSI, "true")
 
 
 def test_a_key_of_which_only_spark_knows_the_collation_is_refused_before_anything_starts(

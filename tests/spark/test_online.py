@@ -13,6 +13,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.requests import ask
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window, answer, bag, same_bag
+from tests.spark.world import at
 
 pytestmark = pytest.mark.spark
 
@@ -200,3 +201,35 @@ def test_a_running_engine_does_what_a_script_says_and_answers_what_it_asks(spark
         engine.process_available()
         after = Counter({row: n for row, n in (answer(two) - before).items() if row[2] > 70})
         same_bag(delivered(engine, "two"), before + after, "two, by its new definition from then on")
+
+
+@pytest.mark.parametrize("sink", ["table", "parquet"])
+def test_results_that_are_there_never_become_another_type(spark, tmp_path, sink):
+    """Each refused as it is asked for, and at a start; what is read stays as it was committed."""
+    feeds = [Feed(name, tmp_path / name, {"k": "bigint", "s": "string", "ts": "timestamp"}) for name in "ab"]
+    for feed in feeds:
+        feed.append([{"k": 1, "s": "02", "ts": at(START)}])
+    streams = "".join(feed.declare() for feed in feeds)
+    where = f", path = '{tmp_path}/out'" if sink == "parquet" else ""
+
+    def query(column):
+        text = f"SELECT {column} AS c FROM a, b WHERE a.k = b.k WINDOW 1 s"
+        return text, f"{streams} CREATE QUERY q WITH (sink = '{sink}'{where}) AS {text};"
+
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(query("a.s")[1])
+        engine.start()
+        engine.process_available()
+        with pytest.raises(InputError, match="column c of query q was string and would be bigint"):
+            engine.alter("q", query("a.k")[0])
+        engine.alter("q", query("CAST(a.k AS STRING)")[0])
+        engine.process_available()
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(query("a.k")[1])
+        with pytest.raises(InputError, match="CAST it to string"):
+            engine.start(once=True)
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(query("a.s || '!'")[1])
+        engine.start(once=True)
+        engine.wait()
+        assert [tuple(row) for row in engine.results("q").collect()] == [("02",)]
