@@ -40,7 +40,7 @@ check: $(READY) ## all that must hold before a commit: format, lint, types, impo
 	@echo "check: lint";    $(PY) -m ruff check --quiet .
 	@echo "check: types";   $(PY) -m mypy --strict
 	@echo "check: imports"; $(VENV)/bin/lint-imports
-	@echo "check: docs";    $(PY) scripts/check-docs
+	@echo "check: docs";    $(PY) scripts/check-docs; $(PY) scripts/journal-docs --check
 	@$(MAKE) test
 
 fmt: $(READY) ## format the code and mend what ruff can mend
@@ -60,7 +60,8 @@ golden: $(READY) ## rewrite the golden files from what the code says now; read t
 bench: $(READY) ## measure, side by side with other engines (ARGS="--help" for the choices)
 	@$(WITH_JAVA) $(VENV)/bin/penstock bench $(ARGS)
 
-docs: $(READY) ## check that every link and path the documents name exists
+docs: $(READY) ## write docs/journal.md, and check that every link and path the documents name exists
+	@$(PY) scripts/journal-docs
 	@$(PY) scripts/check-docs
 
 clean: ## remove caches and what runs left behind; keeps .venv

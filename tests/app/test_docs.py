@@ -30,6 +30,10 @@ def test_every_test_that_the_guarantees_name_exists():
         assert f"def {test}" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
 
 
+def test_the_page_on_the_journal_is_what_the_classes_say():
+    subprocess.run([sys.executable, ROOT / "scripts" / "journal-docs", "--check"], check=True)
+
+
 def test_every_room_has_its_place_in_the_architecture():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = [path.parent.name for path in (ROOT / "penstock").glob("*/__init__.py")]

@@ -47,7 +47,6 @@ from penstock.log.roll import LONG_AGO, roll_folder, seal
 from penstock.log.segment import read_segment
 from penstock.log.snapshot import dump, load
 from penstock.log.table_merge import merge_or_say
-from penstock.log.values import Cursor
 from penstock.plan.share import Part
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 
     from penstock.log.commits import Commit
     from penstock.log.segment import Segment
+    from penstock.log.values import Cursor
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
 
