@@ -29,22 +29,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-EPOCH = 1_700_000_000_000_000
-"""Event time of a workload's first row, microseconds."""
-
+EPOCH = 1_700_000_000_000_000  # event time of a workload's first row, microseconds
 STREAMS = ("a", "b")
 
-NOOP = "sink = 'noop'"
-"""The clause of a query whose results are only counted."""
-
-AUCTIONS_OF_NEXMARK = 3 / 49
-"""The share of auctions among auctions and bids."""
-
-OPEN_SECONDS = 40
-"""How long ago an auction of `nexmark` may have been opened to get a bid still."""
-
-HOT_EVERY = 100
-"""One auction of so many is hot."""
+NOOP = "sink = 'noop'"  # the clause of a query whose results are only counted
+AUCTIONS_OF_NEXMARK = 3 / 49  # the share of auctions among auctions and bids
+OPEN_SECONDS = 40  # how long ago an auction of `nexmark` may have been opened to get a bid still
+HOT_EVERY = 100  # one auction of so many is hot
 
 
 @dataclass(frozen=True, slots=True)

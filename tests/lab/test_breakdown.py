@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from penstock.lab.breakdown import DRIVER, ENDED, WORKERS, used_by_kind
+from penstock.lab.bench.breakdown import DRIVER, ENDED, WORKERS, used_by_kind
 
 
 def test_a_process_and_its_children_are_told_apart():

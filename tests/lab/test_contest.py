@@ -12,17 +12,27 @@ import pytest
 
 from penstock.app.cli import main
 from penstock.errors import InputError
-from penstock.lab import contest as contests
-from penstock.lab.contest import EXACT, STOPPED, Contest, Outcome, judged, ratios, steady_part
-from penstock.lab.family import MemoryWatch, family_bytes, family_cpu_seconds, family_of
+from penstock.lab.bench import contest as contests
+from penstock.lab.bench.contest import (
+    EXACT,
+    STOPPED,
+    Contest,
+    Outcome,
+    append,
+    grouped,
+    judged,
+    ratios,
+    read,
+    steady_part,
+)
+from penstock.lab.bench.family import MemoryWatch, family_bytes, family_cpu_seconds, family_of
+from penstock.lab.bench.peers import PEERS, Job
+from penstock.lab.bench.peers.peer import Launch, NotHereError
+from penstock.lab.bench.peers.run import Report, watched
+from penstock.lab.bench.scale import more_state
+from penstock.lab.bench.tables import fill_in, markdown_of, picture_of, rows_of
+from penstock.lab.bench.targets import judge
 from penstock.lab.oracle import Truth
-from penstock.lab.peers import PEERS, Job
-from penstock.lab.peers.peer import Launch, NotHereError
-from penstock.lab.peers.run import Report, watched
-from penstock.lab.report import fill_in, markdown_of, picture_of, rows_of
-from penstock.lab.results import append, grouped, read
-from penstock.lab.scale import more_state
-from penstock.lab.targets import judge
 from penstock.lab.workloads import WindowQuery, Workload, query_sets
 
 TRUTH = Truth(rows=1_000, results=(7, 3), pairs=9)
@@ -43,13 +53,17 @@ def speaking(*lines: dict[str, object], then: str = "sys.stdin.read()") -> Launc
 
 def test_memory_of_a_child_and_its_child_is_seen():
     """A process that holds 60 MiB starts one that holds 60 more; the peak has both, though both are gone by then."""
-    hold = "block = bytearray(60 << 20); import sys, subprocess, time; "
-    grandchild = f"{hold}time.sleep(1)"
+    hold = "block = bytearray(60 << 20); import sys, subprocess; "
+    grandchild = f"{hold}sys.stdin.read()"
     child = subprocess.Popen(
-        [sys.executable, "-c", f"{hold}subprocess.run([sys.executable, '-c', {grandchild!r}])"]
+        [sys.executable, "-c", f"{hold}subprocess.run([sys.executable, '-c', {grandchild!r}])"],
+        stdin=subprocess.PIPE,
     )
     with MemoryWatch(child.pid, every=0.05) as watch:
-        child.wait()
+        until = time.monotonic() + 60
+        while watch.peak <= 120 * MEBIBYTE and time.monotonic() < until:
+            time.sleep(0.05)
+        child.communicate()
     assert 120 * MEBIBYTE < watch.peak < 400 * MEBIBYTE
 
 
@@ -223,6 +237,10 @@ def kept(path, series, *outcomes, workload=None):
     return read(path)
 
 
+def in_one_go(*outcomes):
+    return grouped(("1", "w1", each) for each in outcomes)
+
+
 def verdicts(series) -> dict[str, str]:
     return {each.name: each.verdict for each in judge(series, Workload())}
 
@@ -317,7 +335,7 @@ def test_ten_times_the_state_gives_as_many_results():
 
 def test_a_table_shows_no_time_of_a_run_without_figures():
     runs = [run_of("penstock", 400), run_of("spark", 100), run_of("flink", 0, verdict="not here: no network")]
-    rows = rows_of(grouped("1", "w1", runs)[0])
+    rows = rows_of(in_one_go(*runs)[0])
     assert rows[1][3] == "4.00"
     assert rows[2][1:] == ["-"] * 6 + ["not here: no network"]
     assert ratios(runs[:1], runs[2:]) == []
@@ -326,7 +344,7 @@ def test_a_table_shows_no_time_of_a_run_without_figures():
 def test_tables_go_between_the_markers(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- peers -->\nlast year\n<!-- /peers -->\nafter\n")
-    series = grouped("1", "w1", [run_of("penstock", 400), run_of("spark", 100, verdict=STOPPED)])
+    series = in_one_go(run_of("penstock", 400), run_of("spark", 100, verdict=STOPPED))
     for _ in range(2):
         fill_in(page, "peers", markdown_of(series, "two cores"))
     text = page.read_text()
@@ -342,7 +360,7 @@ def test_tables_go_between_the_markers(tmp_path):
 
 def test_the_picture_is_drawn_without_engines_that_have_no_figures(tmp_path):
     runs = [run_of("penstock", 400), run_of("spark", 100, verdict=STOPPED), run_of("flink", 0, verdict="no")]
-    picture_of(grouped("1", "w1", runs)).savefig(tmp_path / "bars.png")
+    picture_of(in_one_go(*runs)).savefig(tmp_path / "bars.png")
     assert (tmp_path / "bars.png").stat().st_size > 5_000
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.lab.figures.fig11 import equation_4, savings
+from penstock.lab.papers.paper1_analysis import equation_4, savings
 from penstock.plan.cost import (
     Coefficients,
     Cost,

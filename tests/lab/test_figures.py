@@ -1,66 +1,41 @@
-"""The lab's commands, and the claims that must keep holding."""
+"""The lab's commands, and what a figure of a paper is made of."""
 
 from __future__ import annotations
 
 import pytest
 
 from penstock.app.cli import main
-from penstock.lab.figures import FIGURES, Claim, Figure, Outcome, fig17, fig18, fig19, table2
-from penstock.lab.paper1_settings import SETTINGS, table_4
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
+from penstock.lab.papers.registry import PAPERS
+
+FIGURES = [each for paper in PAPERS for each in paper.figures]
 
 
-def test_state_slice_holds_the_least_state_in_every_setting():
-    for setting in SETTINGS:
-        held = fig17.rows_held(setting, 40, seed=5)
-        assert min(held, key=held.get) == "State-Slice-Chain", setting
-
-
-def test_state_slice_has_the_highest_service_rate_in_every_setting():
-    for setting in SETTINGS:
-        assert fig18.gain(setting, 40, seed=5) > 0, setting
-        assert fig18.model_gain(setting, 80) > fig18.model_gain(setting, 20) > 0, setting
-
-
-def test_cpu_opt_gains_with_the_number_of_queries():
-    gains = [fig19.gain("Small-Large", queries, 40, seed=5) for queries in (12, 24)]
-    assert 0 < gains[0] < gains[1]
-
-
-def test_no_overhead_gives_both_chains_of_figure_19():
-    """Where Small-Large is worth two slices, Uniform is not worth twelve: the paper's two claims exclude each other."""
-    _, uniform_until = fig19.overhead_range("Uniform", 12, 20)
-    two_from, _ = fig19.overhead_range("Small-Large", 2, 20)
-    # Merging [0, 2.5) and [2.5, 5): 20·5·0.025 = 2.5 < 2 + C_sys.  Merging [6, 25) and [25, 30): 25·2 = 50 < 1 + C_sys.
-    assert uniform_until == pytest.approx(0.5, abs=0.1)
-    assert two_from == pytest.approx(49, abs=0.1)
-
-
-def test_table_4_for_more_queries_keeps_its_ends():
-    for name in ("Uniform", "Mostly-Small", "Small-Large"):
-        for queries in (12, 24, 36):
-            windows = table_4(name, queries)
-            assert len(windows) == len(set(windows)) == queries
-            assert windows == sorted(windows)
-            assert windows[-1] == 30
-
-
-def test_table_2_agrees_with_the_paper_until_its_slip():
-    rows = list(table2.trace())
-    assert rows[:8] == list(table2.PRINTED[:8])
-    assert rows[8:] == ["a4 a3|b2|a2 a1|", "a4 a3||a2 a1|a1b2 a2b2"]
-
-
-def test_lab_list_names_every_figure(capsys):
+def test_lab_list_names_every_figure_and_how_long_it_takes(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["lab", "list"]) == 0
     printed = capsys.readouterr().out
-    assert all(each.name in printed for each in FIGURES)
+    assert all(f"{each.seconds} s" in printed and each.name in printed for each in FIGURES)
 
 
-def test_lab_prints_a_table_and_the_claims(capsys, tmp_path):
+def test_no_two_figures_have_one_name():
+    assert len({each.name for each in FIGURES}) == len(FIGURES) == 19
+
+
+def test_every_figure_of_the_papers_that_was_there_still_is():
+    first = ["table2", "fig11", "fig17", "fig18", "fig19"]
+    second = [f"p2-{each}" for each in ("fig2", "fig3", "fig5", "fig6", "fig7", "fig8", "fig9", "memory")]
+    fourth = [f"p4-fig{number}" for number in range(5, 11)]
+    assert [each.name for each in FIGURES] == first + second + fourth
+    assert [each.name for each in FIGURES if each.on_spark] == ["fig17", "p2-fig6"]
+
+
+def test_lab_prints_a_table_and_the_claims(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["lab", "table2", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "b2 a2 b1 a1" in printed
-    assert "not held (8 of 10)" in printed
+    assert "did not hold (8 of 10; with self-purge 9, all but step 8)" in printed
 
 
 def test_lab_draws_a_picture(capsys, tmp_path):
@@ -69,16 +44,36 @@ def test_lab_draws_a_picture(capsys, tmp_path):
     assert "fig11.png" in capsys.readouterr().out
 
 
-def test_strict_fails_when_a_claim_does_not_hold(capsys, monkeypatch):
-    def figure(*, held):
-        return Figure("one", 1, "a claim", lambda _seed: Outcome((), (Claim("it is so", held, "1"),)))
+def pretended(monkeypatch, *, held, kind=""):
+    def figure(seed):
+        out = Outcome()
+        out.claim("it is so", held, str(seed), kind)
+        return out
 
-    monkeypatch.setattr("penstock.lab.cli.FIGURES", (figure(held=True),))
+    paper = Paper(9, lambda seed: seed, (Figure("one", "a claim", 1, figure),))
+    monkeypatch.setattr("penstock.lab.cli.PAPERS", (paper,))
+
+
+def test_a_figure_gets_the_sweep_of_its_paper_by_the_seed(capsys, monkeypatch):
+    pretended(monkeypatch, held=True)
+    assert main(["lab", "one", "--seed", "42"]) == 0
+    assert "✓ it is so: held (42)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["", CALIBRATED, CHECK])
+def test_strict_fails_when_a_claim_does_not_hold(capsys, monkeypatch, kind):
+    pretended(monkeypatch, held=True, kind=kind)
     assert main(["lab", "one", "--strict"]) == 0
-    monkeypatch.setattr("penstock.lab.cli.FIGURES", (figure(held=False),))
+    pretended(monkeypatch, held=False, kind=kind)
     assert main(["lab", "one"]) == 0
     assert main(["lab", "one", "--strict"]) == 1
-    assert "it is so: not held (1)" in capsys.readouterr().out
+    said = {"": "did not hold", CALIBRATED: "did not hold, calibrated", CHECK: "self-check failed"}[kind]
+    assert f"✗ it is so: {said} (1)" in capsys.readouterr().out
+
+
+def test_a_figure_that_cannot_run_on_spark_says_which_can(capsys):
+    assert main(["lab", "fig18", "--on", "spark"]) == 2
+    assert "these can: fig17, p2-fig6" in capsys.readouterr().err
 
 
 def test_a_figure_that_is_not_there_is_refused_with_the_nearest_one(capsys):
@@ -90,3 +85,21 @@ def test_lab_alone_prints_its_help(capsys):
     main(["lab"])
     shown = capsys.readouterr()
     assert "NAME" in shown.out + shown.err
+
+
+def test_pictures_begin_at_zero_unless_they_are_logarithmic():
+    out = Outcome()
+    out.draw({"one": {"LWO": [1, 2], "LWO, simulated": [1, 2]}}, [1, 10], "x", "y")
+    out.draw({"one": {"LWO": [1, 2]}}, ["a", "b"], "x", "y", log="y")
+    plain, log = (picture.axes[0] for picture in out.pictures)
+    assert plain.get_ylim()[0] == 0
+    assert log.get_yscale() == "log"
+    assert [each.get_text() for each in log.get_xticklabels()] == ["a", "b"]
+
+
+def test_bench_lists_every_benchmark(capsys):
+    main(["bench"])
+    shown = capsys.readouterr()
+    assert all(
+        name in shown.out + shown.err for name in ("breakdown", "latency", "peers", "scale", "strategies")
+    )

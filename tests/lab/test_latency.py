@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.lab.latency import appearances, feed
+from penstock.lab.bench.latency import appearances, feed
 from penstock.lab.oracle import true_counts
 from penstock.lab.workloads import WindowQuery
 

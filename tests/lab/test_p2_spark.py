@@ -8,19 +8,19 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from penstock.lab.figures.p2_spark import (
+from penstock.lab.oracle import true_counts
+from penstock.lab.papers.feed import Feed
+from penstock.lab.papers.paper2_spark import (
     QUERIES,
     ROUNDS,
     SECONDS_OF_WORK,
     WARM_UP,
     Bursts,
-    Feed,
     Response,
-    claims,
+    shown,
     sized,
 )
-from penstock.lab.oracle import true_counts
-from penstock.lab.paper2_settings import POLICIES
+from penstock.lab.papers.paper2_sweep import POLICIES
 from penstock.lab.workloads import STREAMS
 
 FEW = Bursts(rate=5, keys=3, rows=40, count=4, gap=3.0)
@@ -76,8 +76,7 @@ def test_a_row_of_a_burst_finds_partners_in_proportion_to_the_window(tmp_path):
         )
         for query in QUERIES
     ]
-    feed = Feed(FEW, 3, tmp_path)
-    assert feed.moments == [moment for moment, _ in arrivals]
+    Feed(tmp_path, (rows for _, rows in arrivals))
     assert true_counts(tmp_path, QUERIES).results == tuple(counts)
     promised = (FEW.count + 0.1) * FEW.rows * FEW.rate * FEW.history / FEW.keys
     assert counts[-1] == pytest.approx(promised, rel=0.1)
@@ -86,11 +85,11 @@ def test_a_row_of_a_burst_finds_partners_in_proportion_to_the_window(tmp_path):
 
 
 def test_files_appear_one_arrival_at_a_time(tmp_path):
-    feed, place = Feed(FEW, 3, tmp_path / "data"), tmp_path / "run"
-    for name in STREAMS:
-        (place / name).mkdir(parents=True)
-    feed.put(0, place)
-    assert sorted(path.name for path in place.rglob("*.parquet")) == ["000.parquet", "000.parquet"]
+    feed = Feed(tmp_path / "data", (rows for _, rows in FEW.arrivals(3)))
+    home = feed.open(tmp_path / "run")
+    feed.put(0, home)
+    assert feed.count == 2 + FEW.count
+    assert sorted(path.name for path in home.rglob("*.parquet")) == ["000.parquet", "000.parquet"]
 
 
 def outcome(averages, results=(5, 7)):
@@ -99,8 +98,7 @@ def outcome(averages, results=(5, 7)):
         name: [Response(results, times, times, 1, 1.0)] * ROUNDS
         for name, times in zip(POLICIES, averages, strict=True)
     }
-    means = {name: list(runs[0].average) for name, runs in found.items()}
-    return [claim.held for claim in claims((5, 7), found, means)]
+    return [claim.held for claim in shown((5, 7), found, FEW).claims]
 
 
 def test_claims_are_about_exactness_the_smallest_window_and_the_average():

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.join.reference import Event, nested_loop_join
-from penstock.lab.paper1_settings import chain_of
-from penstock.lab.paper1_strategies import isolated, pull_up, push_down, state_slice
-from penstock.lab.simulate import Rows, Streams, delivered_pairs, key_shares, poisson_streams, run
+from penstock.lab.papers.paper1_joins import Rows, Streams, key_shares, poisson_streams, run
+from penstock.lab.papers.paper1_plans import isolated, pull_up, push_down, state_slice
+from penstock.lab.papers.paper1_sweep import chain_of
 from penstock.plan.cost import chain_cost, isolated_cost, pull_up_cost, push_down_cost
 from penstock.plan.facts import Independent, Reader, Statistics
 from penstock.plan.optimize import Cuts, mem_opt
@@ -69,6 +69,28 @@ def plans(streams, queries, data):
         "mem-opt": state_slice(streams, queries, chain_of(fine, queries)),
         "merged": state_slice(streams, queries, chain_of(merged, queries)),
     }
+
+
+def delivered_pairs(strategy, streams, readers):
+    """List what each query gets, pair by pair, as row numbers (left, right)."""
+    out = [[] for _ in readers]
+    for step in strategy.steps:
+        for number in step.serves:
+            part = step.join.part_for(readers[number], streams)
+            if part is not None:
+                out[number] += met(part, streams)
+    return out
+
+
+def met(join, streams):
+    """List the pairs of one join that match."""
+    sides = {"l": streams.left, "r": streams.right}
+    state, probing = sides[join.side], sides["r" if join.side == "l" else "l"]
+    for male in np.flatnonzero(join.males):
+        age = probing.t[male] - state.t
+        meets = join.held & (state.key == probing.key[male]) & (join.ages[0] <= age) & (age < join.ages[1])
+        for row in np.flatnonzero(meets):
+            yield (int(row), int(male)) if join.side == "l" else (int(male), int(row))
 
 
 def _some_of(ages, data):

@@ -1,0 +1,45 @@
+"""The peers: what people use today for many window joins, each set up as its users would at their best.
+
+`PEERS` is read from top to bottom, and so are the tables.  Every peer runs in processes of its own, gets the same rows,
+the same cores and the same queries, discards its results after making every column of them, and reports how many there
+were.
+"""
+
+from penstock.lab.bench.peers.flink import FLINK, FLINK_WIDEST
+from penstock.lab.bench.peers.peer import Job, Peer, contestant
+
+PENSTOCK = Peer(
+    "penstock",
+    "Penstock",
+    "one shared plan; results counted by the noop sink; its own default settings",
+    contestant("penstock"),
+)
+SPARK = Peer(
+    "spark",
+    "Spark, one query each",
+    "stream-stream join, default state store, a streaming query per query, shuffle partitions twice the cores",
+    contestant("spark"),
+)
+SPARK_BEST = Peer(
+    "spark-best",
+    "Spark at its best, one query each",
+    "as above, with the RocksDB store, the newest state format, changelog checkpoints, rows not counted, FAIR pools",
+    contestant("spark-best"),
+)
+SPARK_WIDEST = Peer(
+    "spark-widest",
+    "one Spark join, filters behind",
+    "a join at the widest window with the default store; each query's filter evaluated once per pair, in one pass",
+    contestant("spark-widest"),
+)
+DUCKDB = Peer(
+    "duckdb",
+    "DuckDB, one batch (the limit)",
+    "a join of the whole input at the widest window, read as Arrow batches",
+    contestant("duckdb"),
+    counts="pairs",
+)
+
+PEERS = {peer.name: peer for peer in (PENSTOCK, SPARK, SPARK_BEST, SPARK_WIDEST, FLINK, FLINK_WIDEST, DUCKDB)}
+
+__all__ = ["PEERS", "Job", "Peer"]

@@ -1,0 +1,131 @@
+"""What a contest gave, for people: a table, a picture, and a block of Markdown for the documents.
+
+In:  `Series`.  Out: Rich tables, a picture, text.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure as Picture
+
+from penstock.errors import InputError
+from penstock.lab.bench.contest import STOPPED, middle, ratios
+from penstock.lab.bench.peers import PEERS
+from penstock.lab.printing import table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from penstock.lab.bench.contest import Outcome, Series
+    from penstock.lab.bench.targets import Judgement
+
+HEADINGS = [
+    "engine",
+    "steady rows/s",
+    "whole run rows/s",
+    "Penstock is faster",
+    "CPU s",
+    "peak GiB",
+    "state held",
+    "counts",
+]
+
+
+def rows_of(series: Series) -> list[list[str]]:
+    """Write one line for each engine: the middle of its rounds, and their spread."""
+    return [_row(engine, runs, series.runs.get("penstock", ())) for engine, runs in series.runs.items()]
+
+
+def _row(engine: str, runs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[str]:
+    shown = [each for each in runs if each.has_figures]
+    title = PEERS[engine].title
+    if not shown:
+        return [title, *["-"] * 6, runs[0].verdict]
+    faster = ratios(ours, runs) if ours else []
+    state = (shown[0].state_rows, 1, "rows"), (shown[0].state_bytes, 2**20, "MiB")
+    told = [f"{each / unit:,.0f} {name}" for each, unit, name in state if each is not None]
+    stopped = any(each.verdict == STOPPED for each in shown)
+    return [
+        title,
+        middle([each.steady_rate for each in shown], 0),
+        middle([each.total_rate for each in shown], 0),
+        middle(faster) if faster else "-",
+        middle([each.cpu_seconds for each in shown], 0),
+        middle([each.peak_bytes / 2**30 for each in shown], 1),
+        ", ".join(told) or "not told",
+        "stopped: the rate it had reached" if stopped else f"exact, {shown[0].results:,}",
+    ]
+
+
+def table_of(series: Series) -> Table:
+    """Lay the lines out for a terminal."""
+    return table(f"{series.workload}, {series.queries}", HEADINGS, rows_of(series))
+
+
+def versions_of(every: Sequence[Series]) -> list[str]:
+    """List, for each engine that ran, its versions and settings."""
+    found: dict[str, str] = {}
+    for run in (each for series in every for runs in series.runs.values() for each in runs):
+        told = {**run.versions, **run.settings}
+        if told:
+            listed = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in told.items())
+            found[run.engine] = f"{PEERS[run.engine].title}: {PEERS[run.engine].settings}; {listed}"
+    return list(found.values())
+
+
+def targets_table(judgements: Sequence[Judgement]) -> Table:
+    """Lay the targets out for a terminal."""
+    colours = {"met": "green", "goal met": "green", "not met": "red", "not measured": "dim"}
+    measured = ["-" if each.measured is None else f"{each.measured:.2f}" for each in judgements]
+    verdicts = [f"[{colours[each.verdict]}]{each.verdict}[/]" for each in judgements]
+    rows = [(e.name, e.wanted, m, v, e.note) for e, m, v in zip(judgements, measured, verdicts, strict=True)]
+    return table("", ("target", "wanted", "measured", "verdict", ""), rows)
+
+
+def picture_of(every: Sequence[Series]) -> Picture:
+    """Draw the steady throughput of each engine as bars on a logarithmic scale, a panel for each query set."""
+    drawing = Picture(figsize=(9, 0.8 + 2.4 * len(every)), layout="constrained", dpi=90)
+    panels = drawing.subplots(len(every), 1, squeeze=False)
+    for axes, series in zip(panels[:, 0], every, strict=True):
+        good = {engine: [each for each in runs if each.has_figures] for engine, runs in series.runs.items()}
+        shown = {engine: runs for engine, runs in good.items() if runs}
+        rates = [median(each.steady_rate for each in runs) for runs in shown.values()]
+        colours = ["tab:blue" if engine == "penstock" else "tab:gray" for engine in shown]
+        bars = axes.barh([PEERS[engine].title for engine in shown], rates, color=colours)
+        marks = ["*" * any(each.verdict == STOPPED for each in runs) for runs in shown.values()]
+        labels = [f"{rate:,.0f}{mark}" for rate, mark in zip(rates, marks, strict=True)]
+        axes.bar_label(bars, labels, fontsize=7, padding=2)
+        axes.set_xscale("log")
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+        axes.tick_params(labelsize=8)
+        axes.set_title(f"{series.queries}: input rows a second, steady", fontsize=9)
+    drawing.supxlabel("* stopped: the rate it had reached", fontsize=7)
+    return drawing
+
+
+def markdown_of(every: Sequence[Series], machine: str) -> str:
+    """Write the tables as Markdown."""
+    parts = [f"On {machine}; median of the rounds, and their spread.\n"]
+    for series in every:
+        lines = [HEADINGS, ["---"] * len(HEADINGS), *rows_of(series)]
+        cells = [" | ".join(each.replace("|", "\\|") for each in line) for line in lines]
+        text = "\n".join(f"| {each} |" for each in cells)
+        parts.append(f"**{series.workload}, {series.queries}**\n\n{text}\n")
+    parts.append("\n".join(f"- {each}" for each in versions_of(every)) + "\n")
+    return "\n".join(parts)
+
+
+def fill_in(document: Path, marker: str, text: str) -> None:
+    """Put text between a document's markers, in place of what was there."""
+    before = document.read_text(encoding="utf-8")
+    between = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
+    if not between.search(before):
+        raise InputError(f"{document} has no lines <!-- {marker} --> and <!-- /{marker} --> to write between")
+    document.write_text(between.sub(lambda found: f"{found[1]}{text}{found[2]}", before), encoding="utf-8")

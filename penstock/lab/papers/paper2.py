@@ -1,0 +1,333 @@
+"""Paper 2, Figures 5 to 9 and section 5.4: response times and buffers under LWO, SWF and MQT.
+
+Every setting is run on several pairs of streams; tables and pictures show the middle of them, claims say of how many
+they hold.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, pairwise
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
+from penstock.lab.papers.paper2_analysis import fig2, fig3, one_burst
+from penstock.lab.papers.paper2_scans import DRAWN, LARGEST
+from penstock.lab.papers.paper2_spark import fig6_on_spark
+from penstock.lab.papers.paper2_sweep import (
+    BURSTS,
+    HASH,
+    LOAD,
+    NESTED_LOOP,
+    POLICIES,
+    TABLE_1,
+    Setting,
+    Sweep,
+    buffers,
+    measure,
+    skewed,
+)
+from penstock.lab.printing import ms, percent, percents, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.lab.papers.paper2_scans import Floats
+    from penstock.lab.papers.paper2_sweep import Method
+
+WINDOWS = "Small-Large"
+SECONDS = [str(each) for each in TABLE_1[WINDOWS]]
+NUMBERED = [f"w{number}" for number in range(1, 8)]
+DISTRIBUTIONS = [Setting(windows) for windows in TABLE_1]
+BY_BURST = [Setting(WINDOWS, burst) for burst in BURSTS]
+THREE = BURSTS.index(3)
+LOADS = (0.5, 0.6, 0.7, LOAD, 0.9)
+TIME = "response time (s)"
+
+
+class Averages:
+    """Average response times: for each policy, setting and pair of streams, over the queries or over results.
+
+    `mqt` and `swf` are rules of release to take in place of theirs.
+    """
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        settings: Sequence[Setting],
+        *,
+        by_result: bool = False,
+        mqt: str = "",
+        swf: str = "",
+    ) -> None:
+        release = {"MQT": mqt, "SWF": swf, "LWO": ""}
+        self.times: dict[str, Floats] = {}
+        for name, policy in POLICIES.items():
+            runs = [(each.queries, measure(sweep, each, policy, release[name])) for each in settings]
+            times = [[one.average(queries, by_result=by_result) for one in some] for queries, some in runs]
+            self.times[name] = np.array(times)
+        self.middle = {name: np.median(times, axis=1).tolist() for name, times in self.times.items()}
+
+    def best(self) -> list[bool]:
+        """Tell for each setting and pair of streams whether MQT has the lowest average."""
+        return (self.times["MQT"] == np.minimum.reduce(list(self.times.values()))).ravel().tolist()
+
+    def below(self, rival: str, name: str = "MQT") -> Floats:
+        """Give the parts by which a policy is below a rival, by setting and pair of streams."""
+        return 1 - self.times[name] / self.times[rival]
+
+    def gain(self, rival: str, name: str = "MQT") -> list[float]:
+        """Give the middle of them, by setting."""
+        return np.median(self.below(rival, name), axis=1).tolist()
+
+
+def begun(sweep: Sweep) -> Outcome:
+    """Say how the experiments of section 5 were run."""
+    out = Outcome()
+    out.note(
+        f"The middle of {sweep.samples} pairs of streams, {sweep.tuples:,} new tuples each.  See docs/lab.md.",
+        f"Calibrated: the processor is busy {percent(LOAD)} of the time, and MQT's ties go inward.",
+    )
+    return out
+
+
+def best(out: Outcome, text: str, sweep: Sweep, settings: Sequence[Setting]) -> Averages:
+    """Check that MQT is best everywhere; say how it stands with other readings."""
+    found, by_result = Averages(sweep, settings), Averages(sweep, settings, by_result=True)
+    number = f"; {sum(Averages(sweep, settings, mqt=LARGEST).best())} if only the largest window is released early; "
+    number += f"averaged over results {sum(by_result.best())}, up to {percent(-min(by_result.gain('LWO')))} above LWO"
+    out.every(text, found.best(), number)
+    return found
+
+
+def fig5(sweep: Sweep) -> Outcome:
+    """Run the four distributions under every policy, by hash and by nested loops."""
+    out, names = begun(sweep), list(TABLE_1)
+    found = best(out, "MQT has the best average in every distribution", sweep, DISTRIBUTIONS)
+    loops = Averages(sweep, [Setting(windows, method=NESTED_LOOP) for windows in TABLE_1])
+    drawn, by_result = (
+        Averages(sweep, DISTRIBUTIONS, **way) for way in ({"swf": DRAWN}, {"by_result": True})
+    )
+    before = found.times["LWO"] < found.times["SWF"]
+    as_said = [each != (windows == "Mostly-Small") for n, windows in enumerate(names) for each in before[n]]
+    out.every("LWO is second but for Mostly-Small", as_said, kind=CALIBRATED)
+    rivals = ("SWF", "MQT")
+    unlike = [
+        abs(a - b) for p in rivals for a, b in zip(loops.gain("LWO", p), found.gain("LWO", p), strict=True)
+    ]
+    number = f": MQT is best, and relative to LWO the times differ by {percent(max(unlike))} at most"
+    out.every("nested loops look alike", [*loops.best(), max(unlike) < 0.1], number)
+    slower = [b / a for p in POLICIES for a, b in zip(found.middle[p], loops.middle[p], strict=True)]
+    number = f"{min(slower):.1f} to {max(slower):.1f} times: the load is the same, so 100 / 15 it must be"
+    out.claim("about ten times as slow with nested loops", 3 < min(slower) <= max(slower) < 30, number, CHECK)
+    titles = ("hash join at 100/s", "by results", "SWF as drawn in Figure 3", "nested loops at 15/s")
+    for title, each in zip(titles, (found, by_result, drawn, loops), strict=True):
+        out.series(f"average response, {title} (ms)", "windows", names, each.middle, ms)
+    _gains_table(out, "windows", names, found)
+    out.draw(
+        {"hash join": found.middle, "nested loops": loops.middle}, names, "windows", TIME, columns=2, log="y"
+    )
+    return out
+
+
+def _gains_table(out: Outcome, first: str, names: Sequence[str], found: Averages) -> None:
+    lwo, swf = (
+        [f"{percent(np.median(each))} ({span(each)})" for each in found.below(rival)]
+        for rival in ("LWO", "SWF")
+    )
+    rows = zip(names, lwo, swf, strict=True)
+    out.table("MQT is below: the middle of the streams (and their range)", (first, "LWO", "SWF"), rows)
+
+
+def by_window(sweep: Sweep, setting: Setting, kind: str = "mean") -> dict[str, list[float]]:
+    """Give the response times of each window, the middle of the streams, under every policy and alone."""
+    found = {}
+    for name, policy in (POLICIES | {"isolated": "alone"}).items():
+        times = [getattr(each, kind) for each in measure(sweep, setting, policy)]
+        found[name] = np.median(times, axis=0).tolist()
+    return found
+
+
+def spread(times: Sequence[float]) -> float:
+    """Give by how much the fastest window is below the slowest."""
+    return 1 - min(times) / max(times)
+
+
+def like_swf(sweep: Sweep, release: str, *, outward: bool = False) -> str:
+    """Give MQT's times relative to SWF's on Uniform windows, all but the largest, the middle of the streams."""
+    mqt, swf = (
+        np.array(
+            [each.mean[:6] for each in measure(sweep, Setting("Uniform", outward=outward), policy, rule)]
+        )
+        for policy, rule in (("mqt", release), ("swf", ""))
+    )
+    times = np.median(mqt / swf, axis=0)
+    return f"{times.min():.2f} to {times.max():.2f}"
+
+
+def fig6(sweep: Sweep) -> Outcome:
+    """Run Uniform and Mostly-Small windows under every policy, by hash and by nested loops."""
+    out, panels = begun(sweep), {}
+    window_claims(out, sweep, HASH)
+    window_claims(loops := Outcome(), sweep, NESTED_LOOP)
+    out.every("nested loops look alike", (claim.held for claim in loops.claims), " of the claims above")
+    strict, free, outward = like_swf(sweep, LARGEST), like_swf(sweep, ""), like_swf(sweep, "", outward=True)
+    number = f"{strict} times SWF's time if only the largest window is released early (5.1); {free} if all are (3.3); "
+    number += f"{outward} with ties outward, as the engine has them"
+    text = "on Uniform windows MQT and SWF are alike for all but the largest"
+    out.claim(text, strict == "1.00 to 1.00", number, CALIBRATED)
+    for kind, title in (("mean", "average"), ("longest", "longest")):
+        for windows in ("Uniform", "Mostly-Small"):
+            found = panels[f"{title} response, {windows}"] = by_window(sweep, Setting(windows), kind)
+            out.series(f"{title} response, {windows} (ms)", "window (s)", TABLE_1[windows], found, ms)
+    out.draw(panels, NUMBERED, "window", TIME, columns=2, log="y")
+    return out
+
+
+def window_claims(out: Outcome, sweep: Sweep, method: Method) -> None:
+    """Check what section 5.1 says of Figure 6."""
+    settings = {windows: Setting(windows, method=method) for windows in ("Uniform", "Mostly-Small")}
+    found, longest = ([by_window(sweep, s, kind) for s in settings.values()] for kind in ("mean", "longest"))
+    flat, flat_longest = ([spread(each["LWO"]) for each in kind] for kind in (found, longest))
+    out.claim(
+        "LWO is stable over the windows", max(flat) < 0.25, f"the fastest {percents(flat)} below the slowest"
+    )
+    rise = [each["LWO"][-1] / each["LWO"][0] - 1 for each in found]
+    out.claim("with a slight increase towards large ones", 0 < min(rise) <= max(rise) < 0.35, percents(rise))
+    out.claim("its longest times are uniform", max(flat_longest) < 0.25, percents(flat_longest))
+    ways = [each[name][:upto] for each in found for name, upto in (("SWF", 7), ("MQT", 6))]
+    rising = [a < b for way in ways for a, b in pairwise(way)]
+    out.every("SWF and MQT respond faster for smaller windows", rising, " steps from one to the next")
+    half = found[1]["SWF"][-1] / found[0]["SWF"][-1]
+    text = "SWF's largest window takes half as long on Mostly-Small as on Uniform"
+    out.claim(text, 0.35 < half < 0.65, f"{half:.2f} of it")
+    pairs = [(each["MQT"][-1], each["SWF"][-1]) for each in found]
+    number = "; " + ", ".join(f"{ms(mqt)} ms for {ms(swf)} ms" for mqt, swf in pairs)
+    out.every("for the largest window MQT is faster than SWF on average", (a < b for a, b in pairs), number)
+    runs = {(w, p): measure(sweep, s, p) for w, s in settings.items() for p in POLICIES.values()}
+    both = [zip(runs[w, "mqt"], runs[w, "swf"], strict=True) for w in settings]
+    below = [mqt.longest[-1] <= swf.longest[-1] + 1e-9 for mqt, swf in chain(*both)]
+    out.every("and its longest time is not above SWF's", below)
+    follow = [
+        np.argsort(a[p]).tolist() == np.argsort(b[p]).tolist()
+        for a, b in zip(found, longest, strict=True)
+        for p in ("SWF", "MQT")
+    ]
+    out.every("longest times follow the averages, window by window", follow)
+    times = max(b / a for one in chain(*runs.values()) for a, b in zip(one.mean, one.longest, strict=True))
+    text = "the longest time can be 10 to 100 times the average"
+    out.claim(text, 10 <= times <= 100, f"up to {times:.0f} times", CALIBRATED)
+
+
+def fig7(sweep: Sweep) -> Outcome:
+    """Run every size of burst under every policy."""
+    out, names = begun(sweep), [str(burst) for burst in BURSTS]
+    found = best(out, "MQT is best for every size of burst", sweep, BY_BURST)
+    by_result = Averages(sweep, BY_BURST, by_result=True)
+    apart = [max(each) - min(each) for each in zip(*found.middle.values(), strict=True)]
+    grows = apart[-1] > apart[THREE] > apart[0]
+    number = f"from slowest to fastest policy {', '.join(map(ms, apart))} ms"
+    out.claim("scheduling matters more as bursts grow", grows, number)
+    lwo, swf = found.gain("LWO"), found.gain("SWF")
+    out.claim("what MQT gains grows with bursts", min(lwo[THREE:]) > lwo[0], f"below LWO by {percents(lwo)}")
+    share = [sum(each.mean[:3]) / sum(each.mean) for each in measure(sweep, BY_BURST[THREE], "lwo")]
+    number = f"{span(found.below('LWO')[THREE])}; it gains from the small windows only, {span(share)} of LWO's time"
+    out.claim("at bursts of three MQT is 60 % under LWO", 0.5 <= lwo[THREE] <= 0.7, number)
+    number = f"{span(found.below('SWF')[THREE])}; of a burst by itself {percent(one_burst(WINDOWS)[1])}"
+    out.claim("and 30 % under SWF", 0.2 <= swf[THREE] <= 0.4, number)
+    out.series("average response, Small-Large (ms)", "mean burst", names, found.middle, ms)
+    out.series("by results (ms)", "mean burst", names, by_result.middle, ms)
+    _gains_table(out, "mean burst", names, found)
+    loads = Averages(sweep, [Setting(WINDOWS, 3, method=HASH.at(load)) for load in LOADS])
+    _gains_table(out, "load, at bursts of 3", [f"{load:g}" for load in LOADS], loads)
+    out.draw({f"{WINDOWS}, hash join": found.middle}, names, "mean burst", TIME, log="y")
+    return out
+
+
+def fig8(sweep: Sweep) -> Outcome:
+    """Run the largest bursts under every policy."""
+    out, series = begun(sweep), by_window(sweep, BY_BURST[-1])
+    lwo, swf, mqt = ([each.mean for each in measure(sweep, BY_BURST[-1], p)] for p in POLICIES.values())
+    ratio = [theirs[-1] / own[-1] for own, theirs in zip(mqt, swf, strict=True)]
+    number = f"{series['SWF'][-1]:.1f} s for {series['MQT'][-1]:.1f} s; {min(ratio):.1f} to {max(ratio):.1f} times, "
+    number += f"middle {median(ratio):.1f}"
+    text = "the largest window takes SWF four times as long as MQT: 4 s for 1 s"
+    out.claim(text, 2.5 < median(ratio) < 6, number)
+    flat = [spread(each) for each in lwo]
+    number = f"the fastest {span(flat)} below the slowest"
+    out.claim("LWO is stable over the windows (said of Figure 6)", max(flat) < 0.25, number)
+    out.series("average response at bursts of 5 (ms)", "window (s)", SECONDS, series, ms)
+    out.draw({f"{WINDOWS}, bursts of 5": series}, SECONDS, "window (s)", TIME, log="y")
+    return out
+
+
+def fig9(sweep: Sweep) -> Outcome:
+    """Run 30 queries, 24 of them on one window, which goes from w1 to w7; and the same on the other distributions."""
+    settings = {windows: [Setting(windows, queries=skewed(n)) for n in range(7)] for windows in TABLE_1}
+    out, own = begun(sweep), settings.pop(WINDOWS)
+    found = best(out, "MQT is lowest wherever the queries are", sweep, own)
+    others = [Averages(sweep, each).best() for each in settings.values()]
+    out.every("and on the other distributions", chain(*others))
+    lwo, swf = found.middle["LWO"], found.middle["SWF"]
+    small = [b < a for a, b in zip(lwo[:3], swf[:3], strict=True)]
+    out.every("SWF is better than LWO with most queries on small windows", small, ": w1 to w3")
+    large = [a < b for a, b in zip(lwo[5:], swf[5:], strict=True)]
+    out.every(
+        "LWO is better than SWF with most on large ones", large, f": w7 {ms(lwo[6])} ms for {ms(swf[6])} ms"
+    )
+    gained = found.gain("LWO")
+    out.claim("MQT adapts: it gains over LWO throughout", min(gained) > 0, percents(gained))
+    by_result = Averages(sweep, own, by_result=True)
+    out.series("average response of 30 queries (ms)", "80 % have (s)", SECONDS, found.middle, ms)
+    out.series("by results (ms)", "80 % have (s)", SECONDS, by_result.middle, ms)
+    out.draw({"30 queries, 80 % on one window": found.middle}, NUMBERED, "80 % have", TIME, log="y")
+    return out
+
+
+def memory(sweep: Sweep) -> Outcome:
+    """Look at the buffers of every run of Figures 5 and 7."""
+    out, settings = begun(sweep), [*DISTRIBUTIONS, *BY_BURST[1:]]
+    sizes = {name: [buffers(sweep, each, p) for each in settings] for name, p in POLICIES.items()}
+    waiting, held = ({name: [each[n] for each in sizes[name]] for name in POLICIES} for n in (0, 1))
+    most = ", ".join(f"{name} {100 * max(each):.1f} %" for name, each in waiting.items())
+    number = f"{most} at most; a response of 2 minutes needs 100 · 120 s, 20 %"
+    out.claim("SWF's input buffer stays below 10 % of the join buffer", max(waiting["SWF"]) < 0.1, number)
+    for name in ("SWF", "MQT"):
+        small = [each < 0.03 for each in held[name]]
+        number = f"; up to {percent(max(held[name][:4]))} without bursts, {percent(max(held[name][4:]))} with"
+        out.every(f"{name}'s output buffer stays below 3 % of the join buffer", small, number)
+    runs = {name: chain(*(measure(sweep, each, p) for each in settings)) for name, p in POLICIES.items()}
+    longest = {name: max(max(each.longest) for each in some) for name, some in runs.items()}
+    number = ", ".join(f"{name} {each:.0f} s" for name, each in longest.items())
+    out.claim(
+        "response times reach 2 minutes with large bursts", max(longest.values()) >= 120, number, CALIBRATED
+    )
+    ticks = [f"{''.join(part[0] for part in each.windows.split('-'))} {each.burst:g}" for each in settings]
+    columns = {f"{name} in": each for name, each in waiting.items()}
+    columns |= {f"{name} out": each for name, each in held.items()}
+    title = "largest input and output buffer, % of the join buffer"
+    out.series(title, "windows, burst", ticks, columns, lambda share: f"{100 * share:.2f}")
+    panels = {"largest input buffer": waiting}
+    panels["largest output buffer"] = {name: held[name] for name in ("SWF", "MQT")}
+    out.draw(
+        panels, ticks, "windows (initials) and mean burst", "share of the join buffer", columns=2, log="y"
+    )
+    return out
+
+
+PAPER = Paper(
+    2,
+    Sweep,
+    (
+        Figure("p2-fig2", "LWO: an example, and 50 tuples at once, Eq. 1 and simulated", 2, fig2),
+        Figure("p2-fig3", "SWF: an example, and 50 tuples at once, Eq. 2 and simulated", 2, fig3),
+        Figure("p2-fig5", "average response: LWO, SWF, MQT on four sets of windows", 30, fig5),
+        Figure("p2-fig6", "response by window: Uniform and Mostly-Small", 20, fig6, fig6_on_spark),
+        Figure("p2-fig7", "average response over the size of bursts", 30, fig7),
+        Figure("p2-fig8", "response by window at bursts of five", 10, fig8),
+        Figure("p2-fig9", "average response of 30 queries, 80 % on one window", 30, fig9),
+        Figure("p2-memory", "input and output buffers relative to the join buffer", 50, memory),
+    ),
+)

@@ -1,0 +1,246 @@
+"""Paper 4, Figures 7 to 10: response times of a join that gives its results in order, by what waits.
+
+Figures 7 and 8 vary the cost of a join step, 9 and 10 the rate of the slow stream.  They show the calibrated model and,
+beside it, what the others give.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.lab.papers.figure import CALIBRATED, Figure, Outcome, Paper
+from penstock.lab.papers.paper4_analysis import equation_8, fig5, fig6, gains
+from penstock.lab.papers.paper4_sweep import (
+    ALPHA,
+    FEW_KEYS,
+    FITTED,
+    KEYS,
+    MODELS,
+    Setting,
+    Sweep,
+    by_policy,
+    measure,
+    responses,
+)
+from penstock.lab.printing import percent, percents, seconds
+from penstock.plan.order import gain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.lab.papers.figure import Series
+    from penstock.lab.papers.paper4_operator import Size
+
+STEPS = (1e-6, 1e-5, 1e-4, 5e-4, 7.5e-4, 1e-3)
+"""Figure 7: the seconds of a join step.  The paper names both ends and that the fourth is 0.5 ms."""
+
+SLOWS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # Figure 9: rows a second of the slow stream
+BY_STEP, BY_RATE = [Setting(step=step) for step in STEPS], [Setting(slow) for slow in SLOWS]
+AT = STEPS.index(Setting().step)
+EDGE = [Setting(step=step) for step in (4e-4, 4.5e-4, 4.8e-4, 5e-4, 5.2e-4, 5.5e-4, 6e-4)]
+"""Costs around 0.5 ms, where the load is alpha itself."""
+
+BESIDE_STEP, BESIDE_RATE = EDGE[4], Setting(1.04)
+SMALL_ALPHA = 0.1
+
+
+class Runs:
+    """Experiments by every model: summaries and average responses of each policy; `fitted` are those shown first."""
+
+    def __init__(self, sweep: Sweep, settings: Sequence[Setting]) -> None:
+        self.found = {model.title: by_policy(sweep, settings, model) for model in MODELS}
+        self.times = {title: responses(each) for title, each in self.found.items()}
+        self.fitted, self.adaptive = self.times[FITTED.title], self.found[FITTED.title]["Adaptive"]
+        self.holding = [each.holding for each in self.adaptive]
+
+    def worst(self) -> list[bool]:
+        """Tell by every model in which settings no policy is slower than Sync-Filter."""
+        by_setting = [each for times in self.times.values() for each in zip(*times.values(), strict=True)]
+        return [max(each) == each[0] for each in by_setting]
+
+    def relative(self) -> dict[str, Series]:
+        """Give the times relative to those of Sync-Filter."""
+        return {
+            title: {name: [1 - each for each in gains(times, name)] for name in times}
+            for title, times in self.times.items()
+        }
+
+
+def fig7(sweep: Sweep) -> Outcome:
+    """Run every cost of a step under every policy, and by every model."""
+    out, runs, names = Outcome(), Runs(sweep, BY_STEP), [f"{1e3 * step:g}" for step in STEPS]
+    hold, sync, adaptive = (runs.fitted[name] for name in ("Filter-Order", "Sync-Filter", "Adaptive"))
+    out.every("Sync-Filter has the worst average everywhere", runs.worst(), ", by three models")
+    grown = [max(times["Filter-Order"]) / min(times["Filter-Order"]) - 1 for times in runs.times.values()]
+    number = f"{percent(grown[0])}, Sync-Filter {percent(max(sync) / min(sync) - 1)}; by others {percents(grown[1:])}"
+    out.claim("Filter-Order shows small or no variations", grown[0] < 0.1, number, CALIBRATED)
+    switches = sum(each.switches for each in runs.adaptive[:AT])
+    out.claim(
+        "Adaptive is Sync-Filter at the first three", adaptive[:AT] == sync[:AT], f"{switches:g} switches"
+    )
+    below, above = (measure(sweep, each, "Adaptive").holding for each in (EDGE[0], EDGE[-1]))
+    number = f"{percent(runs.holding[AT])} of the time; at 0.4 and 0.6 ms {percents((below, above))}"
+    out.claim("Adaptive switches at c = 0.5 ms", below < 0.1 < runs.holding[AT] and above > 0.9, number)
+    follows = [own / theirs < 1.02 for own, theirs in zip(adaptive[AT + 1 :], hold[AT + 1 :], strict=True)]
+    out.every(
+        "Adaptive is Filter-Order from there on", follows, f": {percents(runs.holding[AT + 1 :])} of the time"
+    )
+    here = {name: each[AT] for name, each in runs.found[FITTED.title].items()}
+    few = {name: measure(sweep, BY_STEP[AT], name, keys=FEW_KEYS).held for name in here}
+    waiting, held = here["Sync-Filter"].waiting.mean, here["Filter-Order"].held.mean
+    number = f"{held:.1f} results held, {waiting:.1f} rows waiting under Sync-Filter"
+    out.claim("with few results Filter-Order needs less memory", held < waiting, number)
+    many = few["Filter-Order"].mean
+    out.claim("with many it needs more", many > waiting, f"{many:.0f} results held with {FEW_KEYS} keys")
+    _runs_tables(out, "c (ms)", names, BY_STEP, runs)
+    rows = [(name, _size(each.waiting), _size(each.held), _size(few[name])) for name, each in here.items()]
+    headings = ("policy", "waiting", f"held, {KEYS} keys", f"held, {FEW_KEYS} keys")
+    out.table("buffers at c = 0.5 ms: on average / at most", headings, rows)
+    out.draw(runs.times, [1e3 * step for step in STEPS], "c (ms)", "response time (s)", log="xy")
+    return _noted(out, sweep)
+
+
+def fig8(sweep: Sweep) -> Outcome:
+    """Set the runs of Figure 7 beside Eq. 7, and look closely at 0.5 ms."""
+    out, runs, names = Outcome(), Runs(sweep, BY_STEP), [f"{1e3 * step:g}" for step in STEPS]
+    gained, adaptive = gains(runs.fitted), gains(runs.fitted, "Adaptive")
+    others = "; ".join(f"{title} {percents(gains(runs.times[title]))}" for title in list(runs.times)[1:])
+    grows = gained == sorted(gained) and gained[0] < 0.01
+    out.claim("the gain is small at small c and grows with it", grows, f"{percents(gained)}; {others}")
+    reached = float(np.interp(0.45, gained, STEPS))
+    number = (
+        f"{percent(gained[AT])} for {percent(gain(BY_STEP[AT].share))}; 45 % comes at {1e3 * reached:.2f} ms"
+    )
+    out.claim("at c = 0.5 ms 45 % is gained where Eq. 7 has 25 %", 0.35 <= gained[AT] <= 0.55, number)
+    out.every(
+        "more than 50 % at the last two", (each > 0.5 for each in gained[-2:]), f": {percents(gained[-2:])}"
+    )
+    load = (1 + FITTED.slow_charge) * BY_STEP[-1].share
+    number = f"up to {percent(max(gained))}, at a load of {load:.2f}"
+    out.claim("no more than 50 % while Sync-Filter keeps up (Eq. 8)", max(gained) <= equation_8(), number)
+    edge = {each: responses(by_policy(sweep, [each])) for each in EDGE}
+    beside = gains(edge[BESIDE_STEP], "Adaptive")[0]
+    held = abs(beside - gain(ALPHA)) < 0.04 and min(adaptive[AT + 1 :]) > gain(ALPHA)
+    number = f"{percent(beside)} at 0.52 ms for {percent(gain(ALPHA))}, {percents(adaptive[AT + 1 :])} further on, "
+    number += f"{percent(adaptive[AT])} on the edge"
+    out.claim("where Adaptive has switched it gains alpha / (1 + alpha)", held, number, CALIBRATED)
+    _gains_table(out, "c (ms)", names, BY_STEP, runs)
+    rows = []
+    for each, times in edge.items():
+        found = measure(sweep, each, "Adaptive")
+        shares = (found.holding, *gains(times, "Adaptive"), *gains(times), gain(each.share))
+        rows.append(
+            (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{found.switches:.1f}", *map(percent, shares))
+        )
+    headings = (
+        "c (ms)",
+        "c·w·λ1·λ2",
+        "switches",
+        "time held",
+        "Adaptive below",
+        "Filter-Order below",
+        "Eq. 7",
+    )
+    out.table("around 0.5 ms, alpha = 0.3", headings, rows)
+    out.draw(runs.relative(), [1e3 * step for step in STEPS], "c (ms)", "relative to Sync-Filter", log="x")
+    return _noted(out, sweep)
+
+
+def fig9(sweep: Sweep) -> Outcome:
+    """Run every rate of the slow stream under every policy, and by every model."""
+    out, runs = Outcome(), Runs(sweep, BY_RATE)
+    rises = [each == sorted(each, reverse=True) for each in runs.fitted.values()]
+    number = f" policies: Filter-Order {', '.join(map(seconds, runs.fitted['Filter-Order']))} s"
+    out.every("in all approaches the response grows as the slow stream slows", rises, number)
+    slowest = min(each[0] for each in runs.fitted.values())
+    out.claim("more than a minute at the slowest", slowest > 60, f"{seconds(slowest)} s")
+    both = zip(runs.fitted["Sync-Filter"], runs.fitted["Filter-Order"], strict=True)
+    number = f", by three models; by {', '.join(f'{sync - hold:.2f}' for sync, hold in both)} s"
+    out.every("Sync-Filter takes longer than Filter-Order everywhere", runs.worst(), number)
+    only = max(runs.holding[:-1]) < 0.1 < runs.holding[-1]
+    out.claim("Adaptive switches at 1 row/s, and only there", only, f"{percents(runs.holding)} of the time")
+    earlier = [measure(sweep, each, "Adaptive", alpha=SMALL_ALPHA).holding for each in BY_RATE]
+    shifted = earlier[-2] > 0.5 > runs.holding[-2]
+    number = f"alpha = {SMALL_ALPHA:g}: {percents(earlier)} of the time"
+    out.claim("a smaller alpha shifts the switching point to a lower rate", shifted, number)
+    _runs_tables(out, "λ1 (rows/s)", [f"{slow:g}" for slow in SLOWS], BY_RATE, runs)
+    out.draw(runs.times, SLOWS, "λ1 (rows/s)", "response time (s)", log="xy")
+    return _noted(out, sweep)
+
+
+def fig10(sweep: Sweep) -> Outcome:
+    """Set the runs of Figure 9 beside Eq. 7."""
+    out, runs = Outcome(), Runs(sweep, BY_RATE)
+    gained, adaptive = gains(runs.fitted), gains(runs.fitted, "Adaptive")
+    grows = gained == sorted(gained) and gained[0] < 0.01
+    number = f"{percents(gained, 1)}; by Eq. 7 {percents((gain(each.share) for each in BY_RATE), 1)}"
+    out.claim("the gain is small at low rates and grows with the slow stream's", grows, number)
+    beside = gains(responses(by_policy(sweep, [BESIDE_RATE])), "Adaptive")[0]
+    held = max(map(abs, adaptive[:-1])) == 0 and abs(beside - gain(ALPHA)) < 0.04
+    number = (
+        f"{percent(beside)} at 1.04 rows/s for {percent(gain(ALPHA))}, {percent(adaptive[-1])} on the edge"
+    )
+    out.claim(
+        "Adaptive gains nothing before it switches, alpha / (1 + alpha) after", held, number, CALIBRATED
+    )
+    _gains_table(out, "λ1 (rows/s)", [f"{slow:g}" for slow in SLOWS], BY_RATE, runs)
+    out.draw(runs.relative(), SLOWS, "λ1 (rows/s)", "relative to Sync-Filter", log="x")
+    return _noted(out, sweep)
+
+
+def _noted(out: Outcome, sweep: Sweep) -> Outcome:
+    """Say how the experiments of section 7 were run."""
+    out.note(
+        f"Each point: {sweep.samples} runs of {sweep.seconds / 60:g} minutes with other streams, averaged.",
+        f"Calibrated: one processor, {FITTED.title}; Eq. 2 to 5 charge them nothing.  See docs/lab.md.",
+    )
+    return out
+
+
+def _size(buffer: Size) -> str:
+    return f"{buffer.mean:,.{0 if buffer.mean >= 100 else 1}f} / {buffer.most:,}"
+
+
+def _runs_tables(
+    out: Outcome, first: str, names: Sequence[str], settings: Sequence[Setting], runs: Runs
+) -> None:
+    """Lay out what the policies gave: times by every model, switches, and buffers."""
+    for title, times in runs.times.items():
+        out.series(f"average response, {title} (s)", first, names, times, seconds)
+    fitted, rows, sizes = runs.found[FITTED.title], [], []
+    for n, (name, each) in enumerate(zip(names, runs.adaptive, strict=True)):
+        change = next((changes[0] for changes in each.changes if changes), None)
+        why = (f"{change.at:.0f} s", change.switch.reason) if change else ("", "")
+        rows.append((name, f"{settings[n].share:.2g}", f"{each.switches:.1f}", percent(each.holding), *why))
+        buffers = [(_size(policy[n].waiting), _size(policy[n].held)) for policy in fitted.values()]
+        sizes.append((name, *(waiting for waiting, _ in buffers), *(held for _, held in buffers)))
+    headings = (first, "c·w·λ1·λ2", "switches", "time held", "first", "reason")
+    out.table("Adaptive: switches per run, share of the time in filter-order, first switch", headings, rows)
+    kinds = [f"{name} {kind}" for kind in ("waiting", "held") for name in fitted]
+    out.table("rows waiting and results held: on average / at most", (first, *kinds), sizes)
+
+
+def _gains_table(
+    out: Outcome, first: str, names: Sequence[str], settings: Sequence[Setting], runs: Runs
+) -> None:
+    """Lay out what Eq. 7 says and what was gained."""
+    columns = {"Eq. 7": [gain(each.share) for each in settings]}
+    for name, short in (("Filter-Order", "F-O"), ("Adaptive", "Ad.")):
+        columns |= {f"{short}, {title}": gains(times, name) for title, times in runs.times.items()}
+    out.series("part by which the response is below Sync-Filter's", first, names, columns, percent)
+
+
+PAPER = Paper(
+    4,
+    Sweep,
+    (
+        Figure("p4-fig5", "in order: the analysis over the cost of a step, and simulated", 5, fig5),
+        Figure("p4-fig6", "in order: the analysis over the slow stream's rate, and simulated", 5, fig6),
+        Figure("p4-fig7", "in order: response over the cost of a step", 40, fig7),
+        Figure("p4-fig8", "the same relative to Sync-Filter", 40, fig8),
+        Figure("p4-fig9", "in order: response over the slow stream's rate", 40, fig9),
+        Figure("p4-fig10", "the same relative to Sync-Filter", 40, fig10),
+    ),
+)
