@@ -21,7 +21,7 @@ from penstock.lab.papers.registry import PAPERS
 from penstock.lab.printing import table
 
 if TYPE_CHECKING:
-    from penstock.lab.papers.figure import Claim, Figure, Paper
+    from penstock.lab.papers.figure import Figure, Paper
 
 
 class Where(StrEnum):
@@ -86,7 +86,8 @@ def _reproduce(paper: Paper, figure: Figure, *, out: Path, seed: int, on: Where,
     for shown in outcome.tables:
         console.print(shown)
     for claim in outcome.claims:
-        console.print(f"{_mark(claim)} {escape(str(claim))}", highlight=False)
+        mark = "[red]✗[/]" if not claim.held else "[dim]=[/]" if claim.kind == CHECK else "[green]✓[/]"
+        console.print(f"{mark} {escape(str(claim))}", highlight=False)
     for note in outcome.notes:
         console.print(escape(note), style="dim", highlight=False)
     for picture in outcome.pictures:
@@ -95,9 +96,3 @@ def _reproduce(paper: Paper, figure: Figure, *, out: Path, seed: int, on: Where,
         picture.savefig(path)
         console.print(f"picture: {path}", highlight=False)
     return all(claim.held for claim in outcome.claims)
-
-
-def _mark(claim: Claim) -> str:
-    if not claim.held:
-        return "[red]✗[/]"
-    return "[dim]=[/]" if claim.kind == CHECK else "[green]✓[/]"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Pair = tuple["Columns", "Columns"]
+
 EPOCH = 1_700_000_000_000_000  # event time of a workload's first row, microseconds
 STREAMS = ("a", "b")
 
@@ -39,7 +41,7 @@ HOT_EVERY = 100  # one auction of so many is hot
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Columns:
     """The rows of a stream in order of event time: keys, values from 0 to 100, microseconds since `EPOCH`."""
 
     key: NDArray[np.int64]
@@ -70,16 +72,11 @@ class Workload:
             raise InputError(f"there is no workload {self.name}: {did_you_mean(self.name, MAKERS)}")
 
     @property
-    def batches(self) -> int:
-        """Count the micro-batches of a run."""
-        return -(-self.rows // self.rows_per_file)
-
-    @property
     def span(self) -> int:
         """Give the event time that the streams cover, microseconds."""
         return self.rows * 1_000_000 // self.rate
 
-    def streams(self) -> Mapping[str, Rows]:
+    def streams(self) -> Mapping[str, Columns]:
         """Make both streams."""
         return dict(zip(STREAMS, MAKERS[self.name](self, np.random.default_rng(self.seed)), strict=True))
 
@@ -95,33 +92,25 @@ class Workload:
             return directory
         for name, rows in self.streams().items():
             (directory / name).mkdir(parents=True, exist_ok=True)
-            bounds = np.linspace(0, len(rows.time), self.batches + 1).astype(np.int64)
+            batches = -(-self.rows // self.rows_per_file)
+            bounds = np.linspace(0, len(rows.time), batches + 1).astype(np.int64)
             for number, (start, end) in enumerate(pairwise(bounds)):
                 _write_file(directory / name / f"{number:05d}.parquet", rows, slice(start, end), number)
         (directory / "done").touch()
         return directory
 
 
-def _write_file(path: Path, rows: Rows, part: slice, number: int) -> None:
+def _write_file(path: Path, rows: Columns, part: slice, number: int) -> None:
     """Write one file of a stream; its time of change is in order too, for sources that go by it."""
     stamp = pa.array(rows.time[part] + EPOCH).cast(pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table({"k": rows.key[part], "v": rows.value[part], "ts": stamp}), path)
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-Pair: TypeAlias = tuple[Rows, Rows]
-
-
-def _uniform(load: Workload, random: np.random.Generator) -> Pair:
-    """Draw keys that are all equally likely."""
-    return _alike(load, random), _alike(load, random)
-
-
-def _alike(load: Workload, random: np.random.Generator) -> Rows:
-    """Draw one stream of `w1`."""
+def _alike(load: Workload, random: np.random.Generator) -> Columns:
     time = np.sort(random.integers(0, load.span, load.rows))
     key = random.integers(0, load.keys, load.rows)
-    return Rows(key, random.random(load.rows) * 100, time)
+    return Columns(key, random.random(load.rows) * 100, time)
 
 
 def _zipf(load: Workload, random: np.random.Generator) -> Pair:
@@ -129,13 +118,12 @@ def _zipf(load: Workload, random: np.random.Generator) -> Pair:
     weight = np.arange(1, load.keys + 1) ** -load.skew
     upto = np.cumsum(weight / weight.sum())
     number = random.permutation(load.keys)
-
-    def stream() -> Rows:
+    made = []
+    for _ in STREAMS:
         rows = _alike(load, random)
         rank = np.searchsorted(upto, random.random(load.rows), side="right")
-        return Rows(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time)
-
-    return stream(), stream()
+        made.append(Columns(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time))
+    return made[0], made[1]
 
 
 def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
@@ -153,13 +141,13 @@ def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
     cold = first + (random.random(bids) * (last - first + 1)).astype(np.int64)
     chosen = np.where(random.random(bids) < 0.5, last - last % HOT_EVERY, cold)
     return (
-        Rows(np.arange(auctions), random.random(auctions) * 100, opened),
-        Rows(chosen, random.random(bids) * 100, bid_at),
+        Columns(np.arange(auctions), random.random(auctions) * 100, opened),
+        Columns(chosen, random.random(bids) * 100, bid_at),
     )
 
 
 MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
-    "w1": _uniform,
+    "w1": lambda load, random: (_alike(load, random), _alike(load, random)),
     "nexmark": _auctions_and_bids,
     "zipf": _zipf,
 }
@@ -168,11 +156,7 @@ MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
 
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed.
-
-    >>> WindowQuery(2.5, above=80)
-    WindowQuery(window=2.5, above=80)
-    """
+    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed."""
 
     window: float
     above: float | None = None
@@ -189,11 +173,6 @@ class WindowQuery:
         'a.v > 80'
         """
         return "TRUE" if self.above is None else f"{column} > {self.above}"
-
-    @property
-    def where(self) -> str:
-        """Write the predicate as a clause, followed by a space; nothing if there is none."""
-        return "" if self.above is None else f"WHERE {self.condition('a.v')} "
 
 
 def _every(count: int, choosy_from: float = np.inf) -> tuple[WindowQuery, ...]:
@@ -243,8 +222,9 @@ def as_script(data: Path, queries: Sequence[WindowQuery], sink: str, files: int 
         f"path = '{data / name}', time = 'ts'{pace});\n"
         for name in STREAMS
     )
+    where = [f"WHERE {each.condition('a.v')} " if each.above is not None else "" for each in queries]
     return streams + "".join(
         f"CREATE QUERY q{number} WITH ({sink}) AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
-        f"FROM a JOIN b ON a.k = b.k {query.where}WINDOW {query.window} seconds;\n"
+        f"FROM a JOIN b ON a.k = b.k {where[number]}WINDOW {query.window} seconds;\n"
         for number, query in enumerate(queries)
     )

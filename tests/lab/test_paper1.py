@@ -9,7 +9,7 @@ import pytest
 
 from penstock.lab.papers import paper1
 from penstock.lab.papers.paper1_analysis import cpu_savings, fig11
-from penstock.lab.papers.paper1_sweep import SETTINGS, Sweep, ages_of, table_4
+from penstock.lab.papers.paper1_sweep import RATES, SETTINGS, Sweep, ages_of, table_4
 from penstock.lab.papers.paper1_table2 import PRINTED, trace
 
 SMALL = Sweep(5, samples=1, rates=(20, 80))
@@ -53,7 +53,7 @@ def test_one_c_sys_cannot_make_18_always_best_and_19_gain_a_fifth():
     bound = paper1.bearable_overhead(SMALL)
 
     def average(overhead):
-        points = product(paper1.SETS[1:], paper1.QUERIES, paper1.RATES)
+        points = product(paper1.SETS[1:], paper1.QUERIES, RATES)
         return mean(paper1.model_gain(*point, overhead, 0.0) for point in points)
 
     assert average(bound) < 0.1

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.app.cli import main
 from penstock.errors import InputError
 from penstock.lab.papers import paper2, paper2_analysis
 from penstock.lab.papers.paper2_scans import DRAWN, HELD, IN_TURN, LARGEST, Run, Work, isolated, shared
@@ -26,9 +25,8 @@ from penstock.lab.papers.paper2_sweep import (
     buffers,
     burst_sizes,
     measure,
-    run,
+    runs,
     skewed,
-    work,
     work_of,
 )
 from penstock.plan.schedule import POLICIES, Rings, Scheduler
@@ -170,7 +168,7 @@ def works(draw):
 
 
 @st.composite
-def runs(draw):
+def drawn_runs(draw):
     """Draw work and a scheduler, and run it."""
     work = draw(works())
     queries = tuple(draw(st.lists(st.integers(1, 5), min_size=work.rings, max_size=work.rings)))
@@ -179,7 +177,7 @@ def runs(draw):
     return replace(run, release=draw(st.sampled_from([IN_TURN, HELD, LARGEST, DRAWN])))
 
 
-@given(runs())
+@given(drawn_runs())
 def test_every_query_receives_what_it_would_alone_in_the_same_order(run):
     """Isolated execution: nothing lost, nothing twice, nothing out of order, whatever the policy and the bursts."""
     received, _ = route(run)
@@ -189,7 +187,7 @@ def test_every_query_receives_what_it_would_alone_in_the_same_order(run):
         assert len(by_itself) == run.work.found[:, : query + 1].sum()
 
 
-@given(runs())
+@given(drawn_runs())
 def test_release_times_are_those_of_the_router(run):
     received, most = route(run)
     for query, results in enumerate(received):
@@ -203,7 +201,7 @@ def test_release_times_are_those_of_the_router(run):
     assert run.release == DRAWN or run.output_buffer() == most
 
 
-@given(runs())
+@given(drawn_runs())
 def test_one_processor_scans_one_ring_at_a_time_and_never_rests_with_work_waiting(run):
     begins = run.ends - run.work.cost
     spans = sorted(zip(begins.ravel().tolist(), run.ends.ravel().tolist(), strict=True))
@@ -220,7 +218,7 @@ def test_lwo_is_the_largest_query_by_itself(work):
     assert shared(work, scheduler).ends == pytest.approx(isolated(work, work.rings - 1).ends)
 
 
-@given(runs())
+@given(drawn_runs())
 def test_input_buffer_is_the_most_tuples_under_way(run):
     moments = [*run.work.at]
     under_way = [
@@ -338,9 +336,13 @@ def test_the_analysis_holds(figure):
 
 @pytest.mark.parametrize("method", [HASH, NESTED_LOOP])
 def test_the_processor_is_as_busy_as_calibrated(method):
-    busy = work(Setting("Uniform", method=method), 20_000, 5).load()
+    sweep = Sweep(5, samples=1, tuples=20_000)
+    busy, half = (
+        next(runs(sweep, Setting("Uniform", method=each), "lwo")).work.load()
+        for each in (method, method.at(0.38))
+    )
     assert busy == pytest.approx(LOAD, rel=0.03)
-    assert work(Setting("Uniform", method=method.at(0.38)), 20_000, 5).load() == pytest.approx(busy / 2)
+    assert half == pytest.approx(busy / 2)
 
 
 @pytest.mark.parametrize("method", [HASH, NESTED_LOOP])
@@ -361,9 +363,9 @@ def test_mqt_is_lowest_wherever_the_queries_are():
 
 def test_on_uniform_windows_mqt_takes_swfs_steps():
     """Section 5.1: the schedules are the same.  So are the times, if only the largest window is released early."""
-    mqt, swf = (run(FEW, Setting("Uniform", 2), policy, 5) for policy in ("mqt", "swf"))
+    mqt, swf = (next(runs(FEW, Setting("Uniform", 2), policy)) for policy in ("mqt", "swf"))
     assert np.array_equal(mqt.ends, swf.ends)
-    outward = run(FEW, Setting("Uniform", 2, outward=True), "mqt", 5)
+    outward = next(runs(FEW, Setting("Uniform", 2, outward=True), "mqt"))
     assert not np.array_equal(outward.ends, swf.ends)
     strict, theirs = (measure(FEW, Setting("Uniform"), *which)[0] for which in (("mqt", LARGEST), ("swf",)))
     assert strict.mean[:-1] == theirs.mean[:-1]
@@ -373,7 +375,7 @@ def test_on_uniform_windows_mqt_takes_swfs_steps():
 
 def test_on_small_large_windows_mqt_delays_large_ones_and_so_gains_from_small_ones_only():
     """Rings 4 to 7 are scanned one tuple after the other, as under LWO, and those of new tuples in between."""
-    mqt, lwo = (run(FEW, Setting("Small-Large", 3), policy, 5) for policy in ("mqt", "lwo"))
+    mqt, lwo = (next(runs(FEW, Setting("Small-Large", 3), policy)) for policy in ("mqt", "lwo"))
     assert np.all(mqt.ends[:, 3:] >= lwo.ends[:, 3:] - 1e-9)
     assert mqt.ends[:, :3].mean() < lwo.ends[:, :3].mean()
 
@@ -407,9 +409,3 @@ def test_every_figure_is_drawn_on_short_streams_too(figure):
     assert out.claims
     assert out.tables
     assert len(out.pictures) == 1
-
-
-def test_lab_draws_a_figure_of_paper_2(capsys, tmp_path):
-    assert main(["lab", "p2-fig3", "--out", str(tmp_path), "--strict"]) == 0
-    assert (tmp_path / "p2-fig3.png").read_bytes().startswith(b"\x89PNG")
-    assert "Eq. 2 is what the simulated burst gives: held" in capsys.readouterr().out

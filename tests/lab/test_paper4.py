@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.app.cli import main
 from penstock.errors import InputError
 from penstock.lab.papers import paper4
 from penstock.lab.papers.paper4_analysis import Point, equation_8, evenly, fig5, fig6, gains
@@ -490,9 +489,3 @@ def test_many_results_take_more_memory_than_the_input_that_waits():
 
 def test_the_fitted_model_is_one_processor():
     assert (FITTED.who, FITTED.slow_charge) == (ONE, 0.2)
-
-
-def test_lab_draws_a_figure_of_paper_4(capsys, tmp_path):
-    assert main(["lab", "p4-fig6", "--out", str(tmp_path), "--strict"]) == 0
-    assert (tmp_path / "p4-fig6.png").read_bytes().startswith(b"\x89PNG")
-    assert "Eq. 3 is what the simulated streams give: held" in capsys.readouterr().out

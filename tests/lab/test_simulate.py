@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.join.reference import Event, nested_loop_join
-from penstock.lab.papers.paper1_joins import Rows, Streams, key_shares, poisson_streams, run
-from penstock.lab.papers.paper1_plans import isolated, pull_up, push_down, state_slice
+from penstock.lab.papers.paper1_joins import Strategy, Streams, TimedRows, key_shares, poisson_streams, run
+from penstock.lab.papers.paper1_plans import _regular, pull_up, push_down, state_slice
 from penstock.lab.papers.paper1_sweep import chain_of
 from penstock.plan.cost import chain_cost, isolated_cost, pull_up_cost, push_down_cost
 from penstock.plan.facts import Independent, Reader, Statistics
@@ -39,7 +39,7 @@ def rows(draw):
     )
     drawn.sort(key=lambda row: row[0])
     t, key, p, q = (np.array(column) for column in zip(*drawn, strict=True)) if drawn else [np.zeros(0)] * 4
-    return Rows(t.astype(np.int64), key.astype(np.int64), {"p": p.astype(bool), "q": q.astype(bool)})
+    return TimedRows(t.astype(np.int64), key.astype(np.int64), {"p": p.astype(bool), "q": q.astype(bool)})
 
 
 conditions = st.sampled_from(["", *NAMES])
@@ -56,6 +56,16 @@ def readers(shortest=1):
         min_size=1,
         max_size=4,
     )
+
+
+def isolated(streams, readers):
+    """Build a plan for each query alone (Figure 2)."""
+    steps = []
+    for number, each in enumerate(readers):
+        left, right = (streams.side(side).satisfying(each.condition(side)) for side in "lr")
+        steps += _regular(readers, [number], left, right)
+    filtered = sum(streams.side(side).t.size for each in readers for side in "lr" if each.condition(side))
+    return Strategy(tuple(steps), filtered)
 
 
 def plans(streams, queries, data):

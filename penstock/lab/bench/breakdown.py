@@ -2,16 +2,14 @@
 
 The kernel counts CPU time by thread, and threads have names; so a run needs no profiler to be divided into the Python
 workers' part, the JVM's tasks, its compilers and the rest.  Only the second half of the input counts.
-
-In:  a workload and a query set.  Out: seconds of CPU by kind of work, and the rows they were spent on.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -38,10 +36,8 @@ ENDED = "processes that have ended"
 
 _KINDS = {
     "Executor task": TASKS,
-    "C1 Compiler": COMPILING,
-    "C2 Compiler": COMPILING,
-    "GC Thread": COLLECTING,
-    "G1 ": COLLECTING,
+    **dict.fromkeys(("C1 Compiler", "C2 Compiler"), COMPILING),
+    **dict.fromkeys(("GC Thread", "G1 "), COLLECTING),
 }
 
 BATCH_ROWS = 200_000
@@ -60,9 +56,8 @@ def breakdown(
     console.log(f"{queries} over {2 * rows:,} rows")
     found = measure_breakdown(data, chosen, 2 * rows)
     spent = found.per(BATCH_ROWS)
-    lines = [(kind, f"{each:,.0f}") for kind, each in spent.items()]
-    headings = ("what", f"CPU ms for {BATCH_ROWS:,} rows")
-    console.print(table("", headings, [*lines, ("all", f"{sum(spent.values()):,.0f}")]))
+    lines = [(kind, f"{each:,.0f}") for kind, each in (spent | {"all": sum(spent.values())}).items()]
+    console.print(table("", ("what", f"CPU ms for {BATCH_ROWS:,} rows"), lines))
     console.print(f"{found.rows / found.seconds:,.0f} input rows/s in the second half", highlight=False)
 
 
@@ -79,10 +74,8 @@ def used_by_kind(root: int) -> Counter[str]:
     """Add up the clock ticks that a process and its descendants have used so far, by kind of work."""
     used = Counter[str]()
     for process in family_of(root):
-        try:
+        with suppress(OSError):  # it has ended meanwhile
             used.update(_of_process(process, root))
-        except OSError:
-            continue  # it has ended meanwhile
     return used
 
 
@@ -106,8 +99,7 @@ def _ticks(path: Path) -> tuple[int, int]:
     return user + system, ended_user + ended_system
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+class Breakdown(NamedTuple):
     """What the second half of a run took: rows, seconds, and CPU seconds by kind of work."""
 
     rows: int
@@ -134,8 +126,7 @@ def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> 
         marks.append((seconds, joined, used_by_kind(os.getpid())))
 
     run_to_end(as_script(data, queries, NOOP), mark, QUICK_START)
-    began = next(mark for mark in marks if 2 * mark[1] >= rows)
-    ended = marks[-1]
+    began, ended = next(each for each in marks if 2 * each[1] >= rows), marks[-1]
     tick = os.sysconf("SC_CLK_TCK")
     cpu = {kind: (count - began[2][kind]) / tick for kind, count in ended[2].items()}
     return Breakdown(ended[1] - began[1], ended[0] - began[0], cpu)

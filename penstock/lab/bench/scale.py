@@ -14,14 +14,15 @@ In:  the size of the input.  Out: the rounds of the lesser and of the larger run
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
 from penstock.errors import RunError
 from penstock.lab.bench.contest import KEPT, WARM, Contest, append, middle, new_series, ratios
-from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, Rows, made, workload
+from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, Rows, made
+from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.workloads import QUERY_SETS, WindowQuery, Workload
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def scale(
     console = Console()
     series = new_series()
     for title, bound, comparison in (
-        ("200 queries against one, time taken", MORE_QUERIES, more_queries(workload("w1", rows))),
+        ("200 queries against one, time taken", MORE_QUERIES, more_queries(workload_of("w1", rows))),
         ("ten times the state, time of a batch", MORE_STATE, more_state(rows)),
     ):
         found: dict[str, list[Outcome]] = {comparison.less.name: [], comparison.more.name: []}
@@ -63,8 +64,7 @@ def scale(
         console.print(f"{title}: {middle(times)} times, at most {bound:g} wanted", highlight=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """One of two runs: what it is called, its input and its queries."""
 
     name: str
@@ -72,8 +72,7 @@ class Load:
     queries: tuple[WindowQuery, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Two runs of Penstock that are to take nearly the same time; `warm` is the share of the input not counted."""
 
     less: Load
@@ -100,19 +99,15 @@ class Comparison:
 
 def more_queries(load: Workload) -> Comparison:
     """Set 200 queries against one."""
-    less, more = (Load(name, load, QUERY_SETS[name]) for name in ("N1", "N200"))
-    return Comparison(less, more)
+    return Comparison(Load("N1", load, QUERY_SETS["N1"]), Load("N200", load, QUERY_SETS["N200"]))
 
 
 def more_state(rows: int) -> Comparison:
     """Set ten times the state against one; the streams of both have four times `rows`, of `w1`'s rate."""
     seconds = 3 * rows / Workload().rate  # until the larger window is full
-    loads = [
-        Load(
-            name,
-            Workload(rows=4 * rows, keys=round(50_000 * times * seconds / 300), rows_per_file=rows // 10),
-            (WindowQuery(round(seconds * times / TIMES, 3)),),
-        )
-        for name, times in ((STATE_OF_ONE, 1), (STATE_OF_TEN, TIMES))
-    ]
+    loads = []
+    for name, times in ((STATE_OF_ONE, 1), (STATE_OF_TEN, TIMES)):
+        keys = round(50_000 * times * seconds / 300)
+        workload = Workload(rows=4 * rows, keys=keys, rows_per_file=rows // 10)
+        loads.append(Load(name, workload, (WindowQuery(round(seconds * times / TIMES, 3)),)))
     return Comparison(loads[0], loads[1], FULL)

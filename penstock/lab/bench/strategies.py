@@ -6,18 +6,14 @@ runs one script under one strategy in a fresh process, all input that is there, 
 says what it gave as any peer does.  `contest` does that for every strategy in turn, several times over, and shows a
 time only if all of them counted the same results for every query; on the lab's own workload they are held against
 DuckDB too.
-
-In:  a script, or none for ``w1`` with the twelve queries of N12f.  Out: `Trial`s.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from matplotlib.figure import Figure as Picture
@@ -26,10 +22,9 @@ from rich.console import Console
 from penstock.engine.sinks import noop
 from penstock.errors import RunError
 from penstock.lab.bench.contest import middle, steady_part
-from penstock.lab.bench.family import family_cpu_seconds
 from penstock.lab.bench.options import HOME, Home, Rounds, made
 from penstock.lab.bench.own_run import run_to_end
-from penstock.lab.bench.peers.peer import Launch, tell_done
+from penstock.lab.bench.peers.peer import Launch, tell_done, tell_mark
 from penstock.lab.bench.peers.run import watched
 from penstock.lab.oracle import true_counts
 from penstock.lab.printing import table
@@ -39,14 +34,11 @@ from penstock.sql.script import parse_script
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rich.table import Table
-
     from penstock.engine.engine import Engine
 
-SHOWN = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated")
-"""The strategies that are compared, the one to beat first."""
-
+SHOWN = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated")  # the one to beat first
 WEEK = 7 * 86_400.0  # seconds: scripts of one's own may take as long as they like
+HEADINGS = ("strategy", "steady rows/s", "against mem-opt", "CPU s", "state rows", "pairs joined")
 
 
 def strategies(
@@ -58,83 +50,45 @@ def strategies(
     directory: Home = HOME,
 ) -> None:
     """Run the strategies side by side on the same input: mem-opt, cpu-opt, pull-up, push-down, isolated."""
-    console = Console()
+    console, expected = Console(), None
     made(directory)
-    expected = None
     if script is None:
         data, queries = Workload().write(directory), QUERY_SETS["N12f"]
         expected = {f"q{number}": count for number, count in enumerate(true_counts(data, queries).results)}
         script = directory / "n12f.sql"
         script.write_text(as_script(data, queries, NOOP), encoding="utf-8")
     found = contest(script, rounds, console.log, expected)
-    console.print(strategies_table(found))
-    judge_of_all = "DuckDB's" if expected else "each other's"
+    console.print(table("", HEADINGS, (_row(name, found) for name in found)))
     results = sum(found[SHOWN[0]][0].results.values())
-    console.print(f"every strategy's counts equal {judge_of_all}: {results:,} results")
+    console.print(
+        f"every strategy's counts equal {'DuckDB' if expected else 'each other'}'s: {results:,} results"
+    )
     picture(found).savefig(directory / "strategies.png")
     console.print(f"picture: {directory / 'strategies.png'}", highlight=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """What one run under one strategy gave."""
 
-    strategy: str
-    rows: int
     results: dict[str, int]
-    total_seconds: float
     steady_rate: float
     cpu_seconds: float
     state_rows: int
     pairs: int
 
 
-def trial(script: Path, strategy: str) -> Trial:
-    """Run a script once under a strategy, its results counted only."""
-    text = script.read_text(encoding="utf-8")
-    marks: list[tuple[float, int]] = []
-
-    def count_only(engine: Engine) -> None:
-        for query in parse_script(text).queries:
-            engine.drop(query.name)
-            engine.query(query.name, query.text, sink=noop())
-
-    done = run_to_end(
-        f"{text}\n;SET strategy = '{strategy}';",
-        lambda seconds, rows: marks.append((seconds, rows)),
-        prepare=count_only,
-    )
-    rows = sum(stream.rows for stream in done.status.streams)
-    seconds, joined = steady_part(marks, rows)
-    return Trial(
-        strategy,
-        rows,
-        done.results,
-        done.seconds,
-        joined / seconds if seconds else 0.0,
-        family_cpu_seconds(os.getpid()),
-        done.state_rows,
-        sum(group.pairs for group in done.status.groups),
-    )
-
-
 def contest(
-    script: Path,
-    rounds: int,
-    tell: Callable[[str], None],
-    expected: Mapping[str, int] | None = None,
-    shown: Sequence[str] = SHOWN,
+    script: Path, rounds: int, tell: Callable[[str], None], expected: Mapping[str, int] | None = None
 ) -> dict[str, list[Trial]]:
     """Run every strategy in turn, several times over; refuse to compare what does not agree."""
-    found: dict[str, list[Trial]] = {each: [] for each in shown}
-    agreed = dict(expected) if expected else None
+    found: dict[str, list[Trial]] = {each: [] for each in SHOWN}
     for turn in range(rounds):
-        for strategy in shown:
+        for strategy in SHOWN:
             tell(f"round {turn + 1} of {rounds}: {strategy}")
             one = _apart(script, strategy)
-            agreed = agreed or one.results
-            if one.results != agreed:
-                raise RunError(f"{strategy} counted {one.results}, expected were {agreed}")
+            expected = expected or one.results
+            if one.results != expected:
+                raise RunError(f"{strategy} counted {one.results}, expected were {expected}")
             found[strategy].append(one)
     return found
 
@@ -144,38 +98,32 @@ def _apart(script: Path, strategy: str) -> Trial:
     report = watched(Launch(command), WEEK)
     if report.done is None:
         raise RunError(f"strategy {strategy} failed: {report.failure}")
-    return Trial(**report.done)
+    seconds, joined = steady_part(report.marks, report.done.pop("rows"))
+    rate = joined / seconds if seconds else 0.0
+    return Trial(steady_rate=rate, cpu_seconds=report.cpu_seconds, **report.done)
 
 
-def strategies_table(found: Mapping[str, Sequence[Trial]]) -> Table:
-    """Lay the strategies out for a terminal, each against the first."""
-    best = found[SHOWN[0]]
-    rows = [
-        (
-            strategy,
-            middle([each.steady_rate for each in trials]),
-            middle([one.steady_rate / other.steady_rate for one, other in zip(trials, best, strict=True)]),
-            middle([each.cpu_seconds for each in trials]),
-            f"{trials[0].state_rows:,}",
-            f"{trials[0].pairs:,}",
-        )
-        for strategy, trials in found.items()
-    ]
-    headings = ("strategy", "steady rows/s", "against mem-opt", "CPU s", "state rows", "pairs joined")
-    return table("", headings, rows)
+def _row(strategy: str, found: Mapping[str, Sequence[Trial]]) -> tuple[str, ...]:
+    """Write a strategy's line, its rounds against the first strategy's."""
+    trials, rounds = found[strategy], zip(found[strategy], found[SHOWN[0]], strict=True)
+    return (
+        strategy,
+        middle([each.steady_rate for each in trials]),
+        middle([one.steady_rate / other.steady_rate for one, other in rounds]),
+        middle([each.cpu_seconds for each in trials]),
+        f"{trials[0].state_rows:,}",
+        f"{trials[0].pairs:,}",
+    )
 
 
 def picture(found: Mapping[str, Sequence[Trial]]) -> Picture:
     """Draw throughput and state of each strategy as bars, the middle of its rounds."""
     drawing = Picture(figsize=(9, 3.2), layout="constrained", dpi=90)
-    panels: dict[str, list[float]] = {
-        "input rows a second, steady": [
-            median(each.steady_rate for each in trials) for trials in found.values()
-        ],
-        "rows of state held at the end": [trials[0].state_rows for trials in found.values()],
-    }
-    for number, (title, heights) in enumerate(panels.items()):
-        axes = drawing.add_subplot(1, 2, number + 1)
+    rates = [median(each.steady_rate for each in trials) for trials in found.values()]
+    rows: list[float] = [trials[0].state_rows for trials in found.values()]
+    panels = {"input rows a second, steady": rates, "rows of state held at the end": rows}
+    for number, (title, heights) in enumerate(panels.items(), 1):
+        axes = drawing.add_subplot(1, 2, number)
         bars = axes.bar(list(found), heights, color=["tab:blue", *["tab:gray"] * (len(found) - 1)])
         axes.bar_label(bars, [f"{each:,.0f}" for each in heights], fontsize=7)
         axes.set_title(title, fontsize=9)
@@ -184,9 +132,19 @@ def picture(found: Mapping[str, Sequence[Trial]]) -> Picture:
 
 
 def main() -> None:
-    """Run one trial and say what it gave."""
+    """Run one script under one strategy, its results counted only, and say what it gave."""
     script, strategy = sys.argv[1:]
-    tell_done(**asdict(trial(Path(script), strategy)))
+    text = Path(script).read_text(encoding="utf-8")
+
+    def count_only(engine: Engine) -> None:
+        for query in parse_script(text).queries:
+            engine.drop(query.name)
+            engine.query(query.name, query.text, sink=noop())
+
+    done = run_to_end(f"{text}\n;SET strategy = '{strategy}';", tell_mark, prepare=count_only)
+    rows = sum(stream.rows for stream in done.status.streams)
+    pairs = sum(group.pairs for group in done.status.groups)
+    tell_done(rows=rows, results=done.results, state_rows=done.state_rows, pairs=pairs)
 
 
 if __name__ == "__main__":

@@ -10,61 +10,42 @@ from itertools import chain
 from math import inf
 from statistics import mean
 
+from penstock.lab.papers import paper1_sweep as p1
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
 from penstock.lab.papers.paper1_analysis import fig11
 from penstock.lab.papers.paper1_spark import fig17_on_spark
-from penstock.lab.papers.paper1_sweep import (
-    C_SYS,
-    DOWN,
-    FEW_JOIN,
-    JOINS,
-    OURS,
-    RATES,
-    RESULT,
-    SETTINGS,
-    UP,
-    Setting,
-    Sweep,
-    ages_of,
-    chains,
-    cpu_opt_cuts,
-    cut_cost,
-    readers_of,
-    sharing,
-    table_4,
-)
 from penstock.lab.papers.paper1_table2 import table2
 from penstock.lab.printing import percent, percents, span
 from penstock.plan.cost import Coefficients, saving
 from penstock.plan.facts import Independent, Statistics
 from penstock.plan.optimize import cpu_opt, mem_opt
 
-WEIGH = Coefficients(overhead=C_SYS)
-BY_WINDOWS = tuple(Setting(windows, 0.5, 0.1) for windows in ("Mostly-Small", "Uniform", "Mostly-Large"))
-MEMORY_PANELS = (*BY_WINDOWS, *(Setting("Uniform", select, 0.025) for select in (0.2, 0.5, 0.8)))
-RATE_PANELS = (*BY_WINDOWS, *(Setting("Uniform", 0.8, join) for join in JOINS))
+WEIGH = Coefficients(overhead=p1.C_SYS)
+BY_WINDOWS = tuple(p1.Setting(windows, 0.5, 0.1) for windows in ("Mostly-Small", "Uniform", "Mostly-Large"))
+MEMORY_PANELS = (*BY_WINDOWS, *(p1.Setting("Uniform", select, 0.025) for select in (0.2, 0.5, 0.8)))
+RATE_PANELS = (*BY_WINDOWS, *(p1.Setting("Uniform", 0.8, join) for join in p1.JOINS))
 SETS, QUERIES = ("Uniform", "Mostly-Small", "Small-Large"), (12, 24, 36)
 CHAIN_PANELS = (("Uniform", 12), ("Mostly-Small", 12), *(("Small-Large", queries) for queries in QUERIES))
-TRIED = ((0.0, 0.0), (2.0, 1.0), (C_SYS, RESULT), (100.0, 20.0))
+TRIED = ((0.0, 0.0), (2.0, 1.0), (p1.C_SYS, p1.RESULT), (100.0, 20.0))
 """C_sys and cost of a result: as in Eq. 1 to 3, as Figure 18 asks for, ours, as Mostly-Small of Figure 19 asks for."""
 
 HEADINGS = ("windows", "Sσ", "S⋈", "pull-up", "state-slice", "push-down")
 RATE = "stream rate (rows/s)"
-NOTE = f"Calibrated: C_sys = {C_SYS:g} and {RESULT:g} comparison per result, in both figures."
+NOTE = f"Calibrated: C_sys = {p1.C_SYS:g} and {p1.RESULT:g} comparison per result, in both figures."
 
 
-def rows_held(sweep: Sweep, setting: Setting, rate: int) -> dict[str, float]:
+def rows_held(sweep: p1.Sweep, setting: p1.Setting, rate: int) -> dict[str, float]:
     """Give the average number of rows in the states, by strategy."""
-    return {name: run.cost.rows for name, run in sharing(sweep, setting, rate).items()}
+    return {name: run.cost.rows for name, run in p1.sharing(sweep, setting, rate).items()}
 
 
-def fig17(sweep: Sweep) -> Outcome:
+def fig17(sweep: p1.Sweep) -> Outcome:
     """Compare rows held in every setting at every rate; what each panel holds fixed is our choice."""
-    out, held = Outcome(), {s: [rows_held(sweep, s, rate) for rate in sweep.rates] for s in SETTINGS}
-    least = [min(each, key=lambda name: each[name]) == OURS for each in chain(*held.values())]
+    out, held = Outcome(), {s: [rows_held(sweep, s, rate) for rate in sweep.rates] for s in p1.SETTINGS}
+    least = [min(each, key=lambda name: each[name]) == p1.OURS for each in chain(*held.values())]
     out.every("state-slice holds the least state in every setting, at every rate", least)
     saved = {
-        s: [mean(saving(e[OURS], e[rival]) for e in found) for rival in (UP, DOWN)]
+        s: [mean(saving(e[p1.OURS], e[rival]) for e in found) for rival in (p1.UP, p1.DOWN)]
         for s, found in held.items()
     }
     up, down = zip(*saved.values(), strict=True)
@@ -72,7 +53,7 @@ def fig17(sweep: Sweep) -> Outcome:
     number += f"; over the worse in the panels {span(max(saved[each]) for each in MEMORY_PANELS)}"
     inside = [0.2 <= each <= 0.3 for each in (*up, *down)]
     out.every("memory savings range from 20 % to 30 %", inside, number)
-    joins = [held[Setting("Uniform", 0.5, join)] for join in JOINS]
+    joins = [held[p1.Setting("Uniform", 0.5, join)] for join in p1.JOINS]
     same = joins[0] == joins[1] == joins[2]
     out.claim("the join's selectivity does not affect memory", same, "no key is looked at", CHECK)
     rows = [(*_named(s), *(f"{each:,.0f}" for each in found[-1].values())) for s, found in held.items()]
@@ -81,7 +62,7 @@ def fig17(sweep: Sweep) -> Outcome:
     return out
 
 
-def _named(setting: Setting) -> tuple[str, float, float]:
+def _named(setting: p1.Setting) -> tuple[str, float, float]:
     return setting.windows, setting.select, setting.join
 
 
@@ -90,44 +71,44 @@ def _by_name(found: list[dict[str, float]]) -> dict[str, list[float]]:
 
 
 def service_rates(
-    sweep: Sweep, setting: Setting, rate: int, overhead: float = C_SYS, result: float = RESULT
+    sweep: p1.Sweep, setting: p1.Setting, rate: int, overhead: float = p1.C_SYS, result: float = p1.RESULT
 ) -> dict[str, float]:
     """Give the results delivered per second of running time, by strategy."""
     weigh = Coefficients(overhead=overhead)
-    return {name: run.service_rate(weigh, result) for name, run in sharing(sweep, setting, rate).items()}
+    return {name: run.service_rate(weigh, result) for name, run in p1.sharing(sweep, setting, rate).items()}
 
 
 def gain(found: dict[str, float]) -> float:
     """Give how much more state-slice delivers than the better rival."""
-    return found[OURS] / max(found[UP], found[DOWN]) - 1
+    return found[p1.OURS] / max(found[p1.UP], found[p1.DOWN]) - 1
 
 
-def bearable_overhead(sweep: Sweep) -> float:
+def bearable_overhead(sweep: p1.Sweep) -> float:
     """Find the largest C_sys with which state-slice is best in every setting at every rate."""
     bound = inf
-    for setting in SETTINGS:
+    for setting in p1.SETTINGS:
         for rate in sweep.rates:
-            costs = {name: run.cost for name, run in sharing(sweep, setting, rate).items()}
-            for rival in (UP, DOWN):
-                more = costs[OURS].overhead - costs[rival].overhead
+            costs = {name: run.cost for name, run in p1.sharing(sweep, setting, rate).items()}
+            for rival in (p1.UP, p1.DOWN):
+                more = costs[p1.OURS].overhead - costs[rival].overhead
                 if more > 0:
-                    bound = min(bound, (costs[rival].cpu() - costs[OURS].cpu()) / more)
+                    bound = min(bound, (costs[rival].cpu() - costs[p1.OURS].cpu()) / more)
     return bound
 
 
-def fig18(sweep: Sweep) -> Outcome:
+def fig18(sweep: p1.Sweep) -> Outcome:
     """Compare service rates in every setting at every rate."""
-    out, points = Outcome(), [(setting, rate) for setting in SETTINGS for rate in sweep.rates]
-    same = [len({run.delivered for run in sharing(sweep, *point).values()}) == 1 for point in points]
+    out, points = Outcome(), [(setting, rate) for setting in p1.SETTINGS for rate in sweep.rates]
+    same = [len({run.delivered for run in p1.sharing(sweep, *point).values()}) == 1 for point in points]
     out.every("every strategy delivers the same results", same, kind=CHECK)
-    found = {s: [service_rates(sweep, s, rate) for rate in sweep.rates] for s in SETTINGS}
+    found = {s: [service_rates(sweep, s, rate) for rate in sweep.rates] for s in p1.SETTINGS}
     gains = {s: [gain(each) for each in rates] for s, rates in found.items()}
     number = f"; in all with C_sys up to {bearable_overhead(sweep):.1f}"
     text = "state-slice has the highest service rate in every setting, at every rate"
     out.every(text, (each > 0 for each in chain(*gains.values())), number)
     grows = [each[-1] > each[0] for each in gains.values()]
     out.every("the improvement grows from the lowest rate to the highest", grows)
-    high = [each[-1] for setting, each in gains.items() if setting.join == JOINS[-1]]
+    high = [each[-1] for setting, each in gains.items() if setting.join == p1.JOINS[-1]]
     number = f"{span(high)} over the better rival at S⋈ = 0.4 and {sweep.rates[-1]} rows/s"
     out.claim("it reaches 40 % at high S⋈ and rate", 0.35 <= max(high) <= 0.45, number, CALIBRATED)
     rows = [
@@ -142,13 +123,13 @@ def fig18(sweep: Sweep) -> Outcome:
     return out
 
 
-def _calibration(out: Outcome, sweep: Sweep) -> None:
+def _calibration(out: Outcome, sweep: p1.Sweep) -> None:
     """Lay out what Figure 18, and by the cost model Figure 19, would give with other costs."""
     rows = []
     for costs in TRIED:
-        gains = {(s, r): gain(service_rates(sweep, s, r, *costs)) for s in SETTINGS for r in sweep.rates}
-        high = max(each for (s, r), each in gains.items() if s.join == JOINS[-1] and r == sweep.rates[-1])
-        skewed = mean(model_gain(w, q, r, *costs) for w in SETS[1:] for q in QUERIES for r in RATES)
+        gains = {(s, r): gain(service_rates(sweep, s, r, *costs)) for s in p1.SETTINGS for r in sweep.rates}
+        high = max(each for (s, r), each in gains.items() if s.join == p1.JOINS[-1] and r == sweep.rates[-1])
+        skewed = mean(model_gain(w, q, r, *costs) for w in SETS[1:] for q in QUERIES for r in p1.RATES)
         chosen = [f"{sum(each)} of {len(each)}" for each in as_the_paper_has_them(costs[0])]
         best = f"{sum(each > 0 for each in gains.values())} of {len(gains)}"
         rows.append((*(f"{each:g}" for each in costs), best, percent(high), percent(skewed), *chosen))
@@ -167,27 +148,27 @@ def _calibration(out: Outcome, sweep: Sweep) -> None:
 
 def model_gain(windows: str, queries: int, rate: int, overhead: float, result: float) -> float:
     """Give what CPU-Opt gains over Mem-Opt by the cost model."""
-    readers, known = readers_of(table_4(windows, queries)), Statistics(rate, rate, FEW_JOIN)
-    delivered = result * sum(2 * rate**2 * FEW_JOIN * each for each in table_4(windows, queries))
-    both = (mem_opt(readers), cpu_opt_cuts(windows, queries, rate, overhead))
-    mem, cpu = (cut_cost(each, readers, known).cpu(Coefficients(overhead=overhead)) for each in both)
+    readers, known = p1.readers_of(p1.table_4(windows, queries)), Statistics(rate, rate, p1.FEW_JOIN)
+    delivered = result * sum(2 * rate**2 * p1.FEW_JOIN * each for each in p1.table_4(windows, queries))
+    both = (mem_opt(readers), p1.cpu_opt_cuts(windows, queries, rate, overhead))
+    mem, cpu = (p1.cut_cost(each, readers, known).cpu(Coefficients(overhead=overhead)) for each in both)
     return (mem + delivered) / (cpu + delivered) - 1
 
 
 def as_the_paper_has_them(overhead: float) -> tuple[list[bool], list[bool], list[bool]]:
     """Tell at which rates the chains of 12 queries are the paper's: Uniform, Mostly-Small, Small-Large."""
-    uniform, small, large = ([ages_of(windows, rate, overhead) for rate in RATES] for windows in SETS)
+    uniform, small, large = ([p1.ages_of(windows, rate, overhead) for rate in p1.RATES] for windows in SETS)
     merged = [not any(0 < age < 10 for age in ages) for ages in small]
     return [len(ages) == 13 for ages in uniform], merged, [ages == (0, 6, 30) for ages in large]
 
 
-def chain_rates(sweep: Sweep, windows: str, queries: int, rate: int) -> dict[str, float]:
-    """Give the service rate of both chains."""
-    found = chains(sweep, windows, queries, rate)
-    return {name: run.service_rate(WEIGH, RESULT) for name, run in found.items()}
+def chain_rates(sweep: p1.Sweep, windows: str, queries: int, rate: int) -> dict[str, float]:
+    """Give the service rate of both p1.chains."""
+    found = p1.chains(sweep, windows, queries, rate)
+    return {name: run.service_rate(WEIGH, p1.RESULT) for name, run in found.items()}
 
 
-def fig19(sweep: Sweep) -> Outcome:
+def fig19(sweep: p1.Sweep) -> Outcome:
     """Run both chains for every set of windows, number of queries and rate."""
     out, keys = Outcome(), [(windows, queries) for windows in SETS for queries in QUERIES]
     found = {key: [chain_rates(sweep, *key, rate) for rate in sweep.rates] for key in keys}
@@ -196,10 +177,10 @@ def fig19(sweep: Sweep) -> Outcome:
     out.claim(
         "CPU-Opt is never slower than Mem-Opt", least > -0.005, f"at least {percent(least)} faster", CHECK
     )
-    whole, small, two = as_the_paper_has_them(C_SYS)
+    whole, small, two = as_the_paper_has_them(p1.C_SYS)
     out.every("on uniform windows CPU-Opt is the Mem-Opt chain", whole, " rates")
     out.every("on Mostly-Small windows all small ones are merged", small, " rates; 7 with C_sys = 100")
-    slices = [len(ages_of("Small-Large", rate)) - 1 for rate in RATES]
+    slices = [len(p1.ages_of("Small-Large", rate)) - 1 for rate in p1.RATES]
     out.every(
         "on Small-Large windows CPU-Opt has two slices", two, f" rates; {min(slices)} to {max(slices)} slices"
     )
@@ -217,7 +198,7 @@ def fig19(sweep: Sweep) -> Outcome:
         (
             *key,
             rate,
-            len(cpu_opt_cuts(*key, rate).left) - 1,
+            len(p1.cpu_opt_cuts(*key, rate).left) - 1,
             *(f"{each:,.0f}" for each in rates.values()),
             percent(more),
         )
@@ -241,16 +222,16 @@ def fig19(sweep: Sweep) -> Outcome:
     return out
 
 
-def _memory(out: Outcome, sweep: Sweep) -> None:
-    """Check what sections 5.2 and 6.2 say of the memory of CPU-Opt chains."""
-    runs = [chains(sweep, windows, 12, sweep.rates[0]) for windows in SETS]
-    same = [abs(run["CPU-Opt"].cost.rows / run["Mem-Opt"].cost.rows - 1) < 1e-9 for run in runs]
+def _memory(out: Outcome, sweep: p1.Sweep) -> None:
+    """Check what sections 5.2 and 6.2 say of the memory of CPU-Opt p1.chains."""
+    both = [p1.chains(sweep, windows, 12, sweep.rates[0]) for windows in SETS]
+    same = [abs(run["CPU-Opt"].cost.rows / run["Mem-Opt"].cost.rows - 1) < 1e-9 for run in both]
     out.every("5.2: without selections CPU-Opt holds what Mem-Opt holds", same, " sets of windows")
-    extra, known = [], Statistics(20, 20, FEW_JOIN, Independent({"σ": 0.5}))
+    extra, known = [], Statistics(20, 20, p1.FEW_JOIN, Independent({"σ": 0.5}))
     for windows in SETS:
-        readers = readers_of(table_4(windows, 12), ["", *["σ"] * 11])
+        readers = p1.readers_of(p1.table_4(windows, 12), ["", *["σ"] * 11])
         fine, merged = mem_opt(readers), cpu_opt(readers, known, WEIGH).cuts
-        extra.append(cut_cost(merged, readers, known).rows / cut_cost(fine, readers, known).rows - 1)
+        extra.append(p1.cut_cost(merged, readers, known).rows / p1.cut_cost(fine, readers, known).rows - 1)
     number = f"11 of 12 queries with Sσ = 0.5, 20 rows/s: {percents(extra, 1)} more"
     out.claim("6.2: with selections it may hold more", min(extra) >= 0 and max(extra) > 0, number)
 
@@ -266,17 +247,17 @@ def overhead_range(windows: str, slices: int, rate: int) -> tuple[float, float]:
 def _least(windows: str, slices: int, rate: int) -> float:
     """Find the least C_sys with which the chain has at most so many slices."""
     low, high = 0.0, 4096.0
-    if not slices or len(ages_of(windows, rate, low)) - 1 <= slices:
+    if not slices or len(p1.ages_of(windows, rate, low)) - 1 <= slices:
         return low if slices else inf
     while high - low > 0.05:
         middle = (low + high) / 2
-        low, high = (low, middle) if len(ages_of(windows, rate, middle)) - 1 <= slices else (middle, high)
+        low, high = (low, middle) if len(p1.ages_of(windows, rate, middle)) - 1 <= slices else (middle, high)
     return high
 
 
 PAPER = Paper(
     1,
-    Sweep,
+    p1.Sweep,
     (
         Figure("table2", "a chain of two sliced joins, step by step", 1, table2),
         Figure("fig11", "savings of state-slice over its rivals, by the cost model", 2, fig11),

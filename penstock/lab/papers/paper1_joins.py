@@ -20,8 +20,7 @@ Out: a `Run`, in the terms of `penstock.plan.cost`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,7 @@ KEY_STEP = 1 << 40
 COMPARISON = 1e-6  # seconds that one comparison takes in virtual time.  It scales every service rate alike
 
 
-@dataclass(frozen=True)
-class Rows:
+class TimedRows(NamedTuple):
     """One stream in order of time: times (µs), keys, and for each condition the rows that satisfy it."""
 
     t: Ints
@@ -62,15 +60,14 @@ class Rows:
         return np.logical_or.reduce([self.satisfying(each) for each in set(conditions)])
 
 
-@dataclass(frozen=True)
-class Streams:
+class Streams(NamedTuple):
     """Two streams and how long they run, in seconds."""
 
-    left: Rows
-    right: Rows
+    left: TimedRows
+    right: TimedRows
     seconds: float
 
-    def side(self, side: Side) -> Rows:
+    def side(self, side: Side) -> TimedRows:
         """Give one stream."""
         return self.left if side == "l" else self.right
 
@@ -94,7 +91,9 @@ def poisson_streams(
         count = int(random.poisson(rate * seconds))
         t = np.sort(random.integers(0, int(seconds * SECOND), count))
         key = random.choice(len(shares), count, p=shares)
-        made.append(Rows(t, key, {name: random.random(count) < each for name, each in conditions.items()}))
+        made.append(
+            TimedRows(t, key, {name: random.random(count) < each for name, each in conditions.items()})
+        )
     return Streams(made[0], made[1], seconds)
 
 
@@ -114,8 +113,7 @@ def key_shares(join: float) -> list[float]:
     return [float(first), *[float(1 - first) / (keys - 1)] * (keys - 1)]
 
 
-@dataclass(frozen=True)
-class Join:
+class Join(NamedTuple):
     """A one-way join: which rows are held at which ages, which rows probe, and which males brought the held ones here.
 
     `feeders` are the males of the slice before, whose purge moves a row into this one; None for a first slice.
@@ -170,7 +168,7 @@ def _first_at(times: Ints, at: Ints, end: int) -> Ints:
     return np.append(times, end)[np.searchsorted(times, at, "left")]
 
 
-def _by_key(rows: Rows, these: Mask) -> Ints:
+def _by_key(rows: TimedRows, these: Mask) -> Ints:
     """Lay out the times of some rows, sorted by key and time, in one column."""
     return np.sort(rows.key[these] * KEY_STEP + rows.t[these])
 
@@ -182,8 +180,7 @@ def _meetings(held: Ints, males: Ints, ages: tuple[int, int]) -> int:
     return int((last - first).sum())
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A join and what its results go through: bounds a router knows, filters with the ages they stand at, unions."""
 
     join: Join
@@ -207,8 +204,7 @@ class Step:
         )
 
 
-@dataclass(frozen=True)
-class Strategy:
+class Strategy(NamedTuple):
     """A plan ready to run: its joins, the evaluations of conditions on rows, and who merges results by time."""
 
     steps: tuple[Step, ...]
@@ -216,8 +212,7 @@ class Strategy:
     merged: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """What a run came to: totals of comparisons, average rows held, and results delivered to each query."""
 
     cost: Cost

@@ -1,4 +1,4 @@
-"""The strategies of paper 1 as plans for `penstock.lab.papers.paper1_joins`: isolated, pull-up, push-down, state-slice.
+"""The strategies of paper 1 as plans for `penstock.lab.papers.paper1_joins`: pull-up, push-down and state-slice.
 
 Each takes the streams and the readers and says which joins there are, which rows each holds and is probed by, and what
 stands behind it.  All deliver the same results; what differs is what they hold and compare on the way.
@@ -19,7 +19,7 @@ from penstock.plan.facts import SIDES, other
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.lab.papers.paper1_joins import Mask, Rows, Streams
+    from penstock.lab.papers.paper1_joins import Mask, Streams, TimedRows
     from penstock.plan.chain import Chain
     from penstock.plan.facts import Reader
     from penstock.sql.query import Side
@@ -68,16 +68,6 @@ def push_down(streams: Streams, readers: Sequence[Reader]) -> Strategy:
     return Strategy(tuple(steps), split, tuple(number for number, joins in enumerate(fed) if joins > 1))
 
 
-def isolated(streams: Streams, readers: Sequence[Reader]) -> Strategy:
-    """Build a plan for each query alone (Figure 2)."""
-    steps: list[Step] = []
-    for number, each in enumerate(readers):
-        left, right = (streams.side(side).satisfying(each.condition(side)) for side in SIDES)
-        steps += _regular(readers, [number], left, right)
-    filtered = sum(streams.side(side).t.size for each in readers for side in SIDES if each.condition(side))
-    return Strategy(tuple(steps), filtered)
-
-
 def _step(join: Join, readers: Sequence[Reader], served: Iterable[int], asked: Sequence[Side]) -> Step:
     """Put a router, filters (for the streams whose conditions must still be asked) and unions behind a join."""
     (start, end), side = join.ages, join.side
@@ -115,7 +105,7 @@ def _regular(
             yield _step(join, readers, served, asked)
 
 
-def _parts(rows: Rows, readers: Sequence[Reader], side: Side) -> Iterator[tuple[frozenset[int], Mask]]:
+def _parts(rows: TimedRows, readers: Sequence[Reader], side: Side) -> Iterator[tuple[frozenset[int], Mask]]:
     """Divide a stream by which readers' conditions a row satisfies."""
     wants = np.array([rows.satisfying(each.condition(side)) for each in readers]).T
     patterns, part = np.unique(wants, axis=0, return_inverse=True)

@@ -8,11 +8,10 @@ is what the units took; the strategies take turns on the same data, and the fast
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from penstock.sql.query import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.lab.papers.paper1_joins import Rows
+    from penstock.lab.papers.paper1_joins import TimedRows
 
 STRATEGIES = {UP: "pull-up", OURS: "mem-opt", DOWN: "push-down"}
 RATES = (20, 50, 80)
@@ -35,8 +34,7 @@ BATCH = 15  # seconds of the streams that arrive at a time
 ROUNDS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """What one run gave: rows held on average, seconds in units, and results of each query."""
 
     rows: float
@@ -78,7 +76,7 @@ def _run(feed: Feed, folder: Path, setting: Setting, strategy: str) -> Held:
     return Held(mean(held[max(TABLE_3[setting.windows]) // BATCH :]), sum(seconds), results)
 
 
-def _pieces(rows: Rows) -> list[pa.Table]:
+def _pieces(rows: TimedRows) -> list[pa.Table]:
     """Cut one stream into what arrives at a time."""
     sigma = rows.holds.get("σ", np.zeros(rows.t.size, np.bool_))
     whole = pa.table({"k": rows.key, "sigma": sigma, "ts": stamps(rows.t)})

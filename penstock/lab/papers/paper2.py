@@ -12,23 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.lab.papers import paper2_sweep as p2
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
 from penstock.lab.papers.paper2_analysis import fig2, fig3, one_burst
 from penstock.lab.papers.paper2_scans import DRAWN, LARGEST
 from penstock.lab.papers.paper2_spark import fig6_on_spark
-from penstock.lab.papers.paper2_sweep import (
-    BURSTS,
-    HASH,
-    LOAD,
-    NESTED_LOOP,
-    POLICIES,
-    TABLE_1,
-    Setting,
-    Sweep,
-    buffers,
-    measure,
-    skewed,
-)
 from penstock.lab.printing import ms, percent, percents, span
 
 if TYPE_CHECKING:
@@ -38,12 +26,12 @@ if TYPE_CHECKING:
     from penstock.lab.papers.paper2_sweep import Method
 
 WINDOWS = "Small-Large"
-SECONDS = [str(each) for each in TABLE_1[WINDOWS]]
+SECONDS = [str(each) for each in p2.TABLE_1[WINDOWS]]
 NUMBERED = [f"w{number}" for number in range(1, 8)]
-DISTRIBUTIONS = [Setting(windows) for windows in TABLE_1]
-BY_BURST = [Setting(WINDOWS, burst) for burst in BURSTS]
-THREE = BURSTS.index(3)
-LOADS = (0.5, 0.6, 0.7, LOAD, 0.9)
+DISTRIBUTIONS = [p2.Setting(windows) for windows in p2.TABLE_1]
+BY_BURST = [p2.Setting(WINDOWS, burst) for burst in p2.BURSTS]
+THREE = p2.BURSTS.index(3)
+LOADS = (0.5, 0.6, 0.7, p2.LOAD, 0.9)
 TIME = "response time (s)"
 
 
@@ -55,8 +43,8 @@ class Averages:
 
     def __init__(
         self,
-        sweep: Sweep,
-        settings: Sequence[Setting],
+        sweep: p2.Sweep,
+        settings: Sequence[p2.Setting],
         *,
         by_result: bool = False,
         mqt: str = "",
@@ -64,8 +52,8 @@ class Averages:
     ) -> None:
         release = {"MQT": mqt, "SWF": swf, "LWO": ""}
         self.times: dict[str, Floats] = {}
-        for name, policy in POLICIES.items():
-            runs = [(each.queries, measure(sweep, each, policy, release[name])) for each in settings]
+        for name, policy in p2.POLICIES.items():
+            runs = [(each.queries, p2.measure(sweep, each, policy, release[name])) for each in settings]
             times = [[one.average(queries, by_result=by_result) for one in some] for queries, some in runs]
             self.times[name] = np.array(times)
         self.middle = {name: np.median(times, axis=1).tolist() for name, times in self.times.items()}
@@ -83,17 +71,17 @@ class Averages:
         return np.median(self.below(rival, name), axis=1).tolist()
 
 
-def begun(sweep: Sweep) -> Outcome:
+def begun(sweep: p2.Sweep) -> Outcome:
     """Say how the experiments of section 5 were run."""
     out = Outcome()
     out.note(
         f"The middle of {sweep.samples} pairs of streams, {sweep.tuples:,} new tuples each.  See docs/lab.md.",
-        f"Calibrated: the processor is busy {percent(LOAD)} of the time, and MQT's ties go inward.",
+        f"Calibrated: the processor is busy {percent(p2.LOAD)} of the time, and MQT's ties go inward.",
     )
     return out
 
 
-def best(out: Outcome, text: str, sweep: Sweep, settings: Sequence[Setting]) -> Averages:
+def best(out: Outcome, text: str, sweep: p2.Sweep, settings: Sequence[p2.Setting]) -> Averages:
     """Check that MQT is best everywhere; say how it stands with other readings."""
     found, by_result = Averages(sweep, settings), Averages(sweep, settings, by_result=True)
     number = f"; {sum(Averages(sweep, settings, mqt=LARGEST).best())} if only the largest window is released early; "
@@ -102,11 +90,11 @@ def best(out: Outcome, text: str, sweep: Sweep, settings: Sequence[Setting]) -> 
     return found
 
 
-def fig5(sweep: Sweep) -> Outcome:
+def fig5(sweep: p2.Sweep) -> Outcome:
     """Run the four distributions under every policy, by hash and by nested loops."""
-    out, names = begun(sweep), list(TABLE_1)
+    out, names = begun(sweep), list(p2.TABLE_1)
     found = best(out, "MQT has the best average in every distribution", sweep, DISTRIBUTIONS)
-    loops = Averages(sweep, [Setting(windows, method=NESTED_LOOP) for windows in TABLE_1])
+    loops = Averages(sweep, [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1])
     drawn, by_result = (
         Averages(sweep, DISTRIBUTIONS, **way) for way in ({"swf": DRAWN}, {"by_result": True})
     )
@@ -119,7 +107,7 @@ def fig5(sweep: Sweep) -> Outcome:
     ]
     number = f": MQT is best, and relative to LWO the times differ by {percent(max(unlike))} at most"
     out.every("nested loops look alike", [*loops.best(), max(unlike) < 0.1], number)
-    slower = [b / a for p in POLICIES for a, b in zip(found.middle[p], loops.middle[p], strict=True)]
+    slower = [b / a for p in p2.POLICIES for a, b in zip(found.middle[p], loops.middle[p], strict=True)]
     number = f"{min(slower):.1f} to {max(slower):.1f} times: the load is the same, so 100 / 15 it must be"
     out.claim("about ten times as slow with nested loops", 3 < min(slower) <= max(slower) < 30, number, CHECK)
     titles = ("hash join at 100/s", "by results", "SWF as drawn in Figure 3", "nested loops at 15/s")
@@ -141,11 +129,11 @@ def _gains_table(out: Outcome, first: str, names: Sequence[str], found: Averages
     out.table("MQT is below: the middle of the streams (and their range)", (first, "LWO", "SWF"), rows)
 
 
-def by_window(sweep: Sweep, setting: Setting, kind: str = "mean") -> dict[str, list[float]]:
+def by_window(sweep: p2.Sweep, setting: p2.Setting, kind: str = "mean") -> dict[str, list[float]]:
     """Give the response times of each window, the middle of the streams, under every policy and alone."""
     found = {}
-    for name, policy in (POLICIES | {"isolated": "alone"}).items():
-        times = [getattr(each, kind) for each in measure(sweep, setting, policy)]
+    for name, policy in (p2.POLICIES | {"isolated": "alone"}).items():
+        times = [getattr(each, kind) for each in p2.measure(sweep, setting, policy)]
         found[name] = np.median(times, axis=0).tolist()
     return found
 
@@ -155,11 +143,14 @@ def spread(times: Sequence[float]) -> float:
     return 1 - min(times) / max(times)
 
 
-def like_swf(sweep: Sweep, release: str, *, outward: bool = False) -> str:
+def like_swf(sweep: p2.Sweep, release: str, *, outward: bool = False) -> str:
     """Give MQT's times relative to SWF's on Uniform windows, all but the largest, the middle of the streams."""
     mqt, swf = (
         np.array(
-            [each.mean[:6] for each in measure(sweep, Setting("Uniform", outward=outward), policy, rule)]
+            [
+                each.mean[:6]
+                for each in p2.measure(sweep, p2.Setting("Uniform", outward=outward), policy, rule)
+            ]
         )
         for policy, rule in (("mqt", release), ("swf", ""))
     )
@@ -167,11 +158,11 @@ def like_swf(sweep: Sweep, release: str, *, outward: bool = False) -> str:
     return f"{times.min():.2f} to {times.max():.2f}"
 
 
-def fig6(sweep: Sweep) -> Outcome:
+def fig6(sweep: p2.Sweep) -> Outcome:
     """Run Uniform and Mostly-Small windows under every policy, by hash and by nested loops."""
     out, panels = begun(sweep), {}
-    window_claims(out, sweep, HASH)
-    window_claims(loops := Outcome(), sweep, NESTED_LOOP)
+    window_claims(out, sweep, p2.HASH)
+    window_claims(loops := Outcome(), sweep, p2.NESTED_LOOP)
     out.every("nested loops look alike", (claim.held for claim in loops.claims), " of the claims above")
     strict, free, outward = like_swf(sweep, LARGEST), like_swf(sweep, ""), like_swf(sweep, "", outward=True)
     number = f"{strict} times SWF's time if only the largest window is released early (5.1); {free} if all are (3.3); "
@@ -180,15 +171,15 @@ def fig6(sweep: Sweep) -> Outcome:
     out.claim(text, strict == "1.00 to 1.00", number, CALIBRATED)
     for kind, title in (("mean", "average"), ("longest", "longest")):
         for windows in ("Uniform", "Mostly-Small"):
-            found = panels[f"{title} response, {windows}"] = by_window(sweep, Setting(windows), kind)
-            out.series(f"{title} response, {windows} (ms)", "window (s)", TABLE_1[windows], found, ms)
+            found = panels[f"{title} response, {windows}"] = by_window(sweep, p2.Setting(windows), kind)
+            out.series(f"{title} response, {windows} (ms)", "window (s)", p2.TABLE_1[windows], found, ms)
     out.draw(panels, NUMBERED, "window", TIME, columns=2, log="y")
     return out
 
 
-def window_claims(out: Outcome, sweep: Sweep, method: Method) -> None:
+def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
     """Check what section 5.1 says of Figure 6."""
-    settings = {windows: Setting(windows, method=method) for windows in ("Uniform", "Mostly-Small")}
+    settings = {windows: p2.Setting(windows, method=method) for windows in ("Uniform", "Mostly-Small")}
     found, longest = ([by_window(sweep, s, kind) for s in settings.values()] for kind in ("mean", "longest"))
     flat, flat_longest = ([spread(each["LWO"]) for each in kind] for kind in (found, longest))
     out.claim(
@@ -206,7 +197,7 @@ def window_claims(out: Outcome, sweep: Sweep, method: Method) -> None:
     pairs = [(each["MQT"][-1], each["SWF"][-1]) for each in found]
     number = "; " + ", ".join(f"{ms(mqt)} ms for {ms(swf)} ms" for mqt, swf in pairs)
     out.every("for the largest window MQT is faster than SWF on average", (a < b for a, b in pairs), number)
-    runs = {(w, p): measure(sweep, s, p) for w, s in settings.items() for p in POLICIES.values()}
+    runs = {(w, p): p2.measure(sweep, s, p) for w, s in settings.items() for p in p2.POLICIES.values()}
     both = [zip(runs[w, "mqt"], runs[w, "swf"], strict=True) for w in settings]
     below = [mqt.longest[-1] <= swf.longest[-1] + 1e-9 for mqt, swf in chain(*both)]
     out.every("and its longest time is not above SWF's", below)
@@ -221,9 +212,9 @@ def window_claims(out: Outcome, sweep: Sweep, method: Method) -> None:
     out.claim(text, 10 <= times <= 100, f"up to {times:.0f} times", CALIBRATED)
 
 
-def fig7(sweep: Sweep) -> Outcome:
+def fig7(sweep: p2.Sweep) -> Outcome:
     """Run every size of burst under every policy."""
-    out, names = begun(sweep), [str(burst) for burst in BURSTS]
+    out, names = begun(sweep), [str(burst) for burst in p2.BURSTS]
     found = best(out, "MQT is best for every size of burst", sweep, BY_BURST)
     by_result = Averages(sweep, BY_BURST, by_result=True)
     apart = [max(each) - min(each) for each in zip(*found.middle.values(), strict=True)]
@@ -232,7 +223,7 @@ def fig7(sweep: Sweep) -> Outcome:
     out.claim("scheduling matters more as bursts grow", grows, number)
     lwo, swf = found.gain("LWO"), found.gain("SWF")
     out.claim("what MQT gains grows with bursts", min(lwo[THREE:]) > lwo[0], f"below LWO by {percents(lwo)}")
-    share = [sum(each.mean[:3]) / sum(each.mean) for each in measure(sweep, BY_BURST[THREE], "lwo")]
+    share = [sum(each.mean[:3]) / sum(each.mean) for each in p2.measure(sweep, BY_BURST[THREE], "lwo")]
     number = f"{span(found.below('LWO')[THREE])}; it gains from the small windows only, {span(share)} of LWO's time"
     out.claim("at bursts of three MQT is 60 % under LWO", 0.5 <= lwo[THREE] <= 0.7, number)
     number = f"{span(found.below('SWF')[THREE])}; of a burst by itself {percent(one_burst(WINDOWS)[1])}"
@@ -240,16 +231,16 @@ def fig7(sweep: Sweep) -> Outcome:
     out.series("average response, Small-Large (ms)", "mean burst", names, found.middle, ms)
     out.series("by results (ms)", "mean burst", names, by_result.middle, ms)
     _gains_table(out, "mean burst", names, found)
-    loads = Averages(sweep, [Setting(WINDOWS, 3, method=HASH.at(load)) for load in LOADS])
+    loads = Averages(sweep, [p2.Setting(WINDOWS, 3, method=p2.HASH.at(load)) for load in LOADS])
     _gains_table(out, "load, at bursts of 3", [f"{load:g}" for load in LOADS], loads)
     out.draw({f"{WINDOWS}, hash join": found.middle}, names, "mean burst", TIME, log="y")
     return out
 
 
-def fig8(sweep: Sweep) -> Outcome:
+def fig8(sweep: p2.Sweep) -> Outcome:
     """Run the largest bursts under every policy."""
     out, series = begun(sweep), by_window(sweep, BY_BURST[-1])
-    lwo, swf, mqt = ([each.mean for each in measure(sweep, BY_BURST[-1], p)] for p in POLICIES.values())
+    lwo, swf, mqt = ([each.mean for each in p2.measure(sweep, BY_BURST[-1], p)] for p in p2.POLICIES.values())
     ratio = [theirs[-1] / own[-1] for own, theirs in zip(mqt, swf, strict=True)]
     number = f"{series['SWF'][-1]:.1f} s for {series['MQT'][-1]:.1f} s; {min(ratio):.1f} to {max(ratio):.1f} times, "
     number += f"middle {median(ratio):.1f}"
@@ -263,9 +254,11 @@ def fig8(sweep: Sweep) -> Outcome:
     return out
 
 
-def fig9(sweep: Sweep) -> Outcome:
+def fig9(sweep: p2.Sweep) -> Outcome:
     """Run 30 queries, 24 of them on one window, which goes from w1 to w7; and the same on the other distributions."""
-    settings = {windows: [Setting(windows, queries=skewed(n)) for n in range(7)] for windows in TABLE_1}
+    settings = {
+        windows: [p2.Setting(windows, queries=p2.skewed(n)) for n in range(7)] for windows in p2.TABLE_1
+    }
     out, own = begun(sweep), settings.pop(WINDOWS)
     found = best(out, "MQT is lowest wherever the queries are", sweep, own)
     others = [Averages(sweep, each).best() for each in settings.values()]
@@ -286,11 +279,11 @@ def fig9(sweep: Sweep) -> Outcome:
     return out
 
 
-def memory(sweep: Sweep) -> Outcome:
+def memory(sweep: p2.Sweep) -> Outcome:
     """Look at the buffers of every run of Figures 5 and 7."""
     out, settings = begun(sweep), [*DISTRIBUTIONS, *BY_BURST[1:]]
-    sizes = {name: [buffers(sweep, each, p) for each in settings] for name, p in POLICIES.items()}
-    waiting, held = ({name: [each[n] for each in sizes[name]] for name in POLICIES} for n in (0, 1))
+    sizes = {name: [p2.buffers(sweep, each, p) for each in settings] for name, p in p2.POLICIES.items()}
+    waiting, held = ({name: [each[n] for each in sizes[name]] for name in p2.POLICIES} for n in (0, 1))
     most = ", ".join(f"{name} {100 * max(each):.1f} %" for name, each in waiting.items())
     number = f"{most} at most; a response of 2 minutes needs 100 · 120 s, 20 %"
     out.claim("SWF's input buffer stays below 10 % of the join buffer", max(waiting["SWF"]) < 0.1, number)
@@ -298,7 +291,9 @@ def memory(sweep: Sweep) -> Outcome:
         small = [each < 0.03 for each in held[name]]
         number = f"; up to {percent(max(held[name][:4]))} without bursts, {percent(max(held[name][4:]))} with"
         out.every(f"{name}'s output buffer stays below 3 % of the join buffer", small, number)
-    runs = {name: chain(*(measure(sweep, each, p) for each in settings)) for name, p in POLICIES.items()}
+    runs = {
+        name: chain(*(p2.measure(sweep, each, p) for each in settings)) for name, p in p2.POLICIES.items()
+    }
     longest = {name: max(max(each.longest) for each in some) for name, some in runs.items()}
     number = ", ".join(f"{name} {each:.0f} s" for name, each in longest.items())
     out.claim(
@@ -319,7 +314,7 @@ def memory(sweep: Sweep) -> Outcome:
 
 PAPER = Paper(
     2,
-    Sweep,
+    p2.Sweep,
     (
         Figure("p2-fig2", "LWO: an example, and 50 tuples at once, Eq. 1 and simulated", 2, fig2),
         Figure("p2-fig3", "SWF: an example, and 50 tuples at once, Eq. 2 and simulated", 2, fig3),

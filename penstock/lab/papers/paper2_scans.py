@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -83,8 +83,7 @@ class Work:
         return float(self.cost.sum() / (self.at[-1] - self.at[0]))
 
 
-@dataclass(frozen=True)
-class Responses:
+class Responses(NamedTuple):
     """Response times of the results that one query received: how many, on average, the longest."""
 
     results: int

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -104,8 +104,7 @@ class Bursts:
         return pa.table({"k": key[order], "v": random.random(at.size), "ts": ts})
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """What a run gave: results, average and longest response in seconds by window, its units and what they took."""
 
     results: tuple[int, ...]

@@ -10,21 +10,21 @@ In:  a `Sweep` and settings.  Out: what each of its streams gave, shared by Figu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.lab.papers.paper2_scans import Run, Work, isolated, shared
+from penstock.lab.papers.paper2_scans import Work, isolated, shared
 from penstock.plan.schedule import Rings, Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from penstock.lab.papers.paper2_scans import Floats, Ints, Responses
+    from penstock.lab.papers.paper2_scans import Floats, Ints, Run
 
 TABLE_1 = {
     "Uniform": (1, 100, 200, 300, 400, 500, 600),
@@ -45,34 +45,30 @@ KEY_STEP = 1e4
 """Added to a time once per key, so that one sorted column holds every key's times: longer than any run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """How the other stream is searched: the rate it can keep up with, and seconds per tuple looked at and result."""
+class Method(NamedTuple):
+    """How the other stream is searched: the rate it keeps up with, and seconds per tuple looked at and per result.
 
-    name: str
+    `by_key` tells whether only tuples of the same key are looked at.
+    """
+
+    by_key: bool
     rate: float
     look: float
     produce: float
 
-    @property
-    def by_key(self) -> bool:
-        """Tell whether only tuples of the same key are looked at."""
-        return self.name == "hash"
-
     def at(self, load: float) -> Method:
         """Make it as dear as keeps the processor busy for another share of the time."""
-        return replace(self, look=self.look * load / LOAD, produce=self.produce * load / LOAD)
+        return self._replace(look=self.look * load / LOAD, produce=self.produce * load / LOAD)
 
 
-HASH = Method("hash", 100.0, 0.6 * LOAD / 24_000, 0.4 * LOAD / 24_000)
+HASH = Method(True, 100.0, 0.6 * LOAD / 24_000, 0.4 * LOAD / 24_000)
 """200 tuples a second look at 120 each, one key in a bucket; producing is 40 % of it: 19 µs and 12.7 µs."""
 
-NESTED_LOOP = Method("nested loop", 15.0, (LOAD - 540 * HASH.produce) / 270_000, HASH.produce)
+NESTED_LOOP = Method(False, 15.0, (LOAD - 540 * HASH.produce) / 270_000, HASH.produce)
 """30 tuples a second look at 9,000 each and find 18: 2.8 µs for each tuple looked at."""
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(NamedTuple):
     """One stream in order of arrival: times and keys.  The run begins at 0."""
 
     at: Floats
@@ -182,24 +178,13 @@ class Sweep:
     tuples: int = 100_000
     """Outer tuples of a run, of both streams together."""
 
-    @property
-    def seeds(self) -> range:
-        """Give the seeds of the streams."""
-        return range(self.seed, self.seed + self.samples)
 
+class WindowTimes(NamedTuple):
+    """What one run gave, by window: how many results, their average and their longest response."""
 
-@dataclass(frozen=True)
-class Measured:
-    """What one run gave: average and longest response by window, and how many results."""
-
+    results: tuple[int, ...]
     mean: tuple[float, ...]
     longest: tuple[float, ...]
-    results: tuple[int, ...]
-
-    @classmethod
-    def of(cls, windows: Sequence[Responses]) -> Measured:
-        """Put the windows' numbers together."""
-        return cls(*zip(*((each.mean, each.longest, each.results) for each in windows), strict=True))
 
     def average(self, queries: Sequence[int], *, by_result: bool = False) -> float:
         """Average over the queries, each by its own average; or over all results as received by each query."""
@@ -208,39 +193,31 @@ class Measured:
 
 
 @lru_cache(maxsize=8)
-def _work(name: str, burst: float, method: Method, tuples: int, seed: int) -> Work:
-    """Make streams with enough history for the largest window, and count what scans look at and find."""
-    windows = TABLE_1[name]
-    return work_of(streams(method.rate, burst, windows[-1], tuples, seed), windows, method)
+def _work(windows: str, burst: float, method: Method, tuples: int, seed: int) -> Work:
+    ends = TABLE_1[windows]
+    return work_of(streams(method.rate, burst, ends[-1], tuples, seed), ends, method)
 
 
-def work(setting: Setting, tuples: int, seed: int) -> Work:
-    """Make the work of an experiment: the same tuples whatever the windows, the same work whatever the queries."""
-    return _work(setting.windows, setting.burst, setting.method, tuples, seed)
-
-
-def run(sweep: Sweep, setting: Setting, policy: str, seed: int, release: str = "") -> Run:
-    """Run an experiment on the streams of one seed."""
-    return shared(work(setting, sweep.tuples, seed), Scheduler(policy, setting.rings()), release)
+def runs(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> Iterator[Run]:
+    """Run an experiment on every pair of streams: the same tuples whatever the windows, policy and queries."""
+    for seed in range(sweep.seed, sweep.seed + sweep.samples):
+        work = _work(setting.windows, setting.burst, setting.method, sweep.tuples, seed)
+        yield shared(work, Scheduler(policy, setting.rings()), release)
 
 
 @cache
-def measure(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> tuple[Measured, ...]:
-    """Measure an experiment under a policy on every stream of the sweep; `alone` runs each query by itself."""
+def measure(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> tuple[WindowTimes, ...]:
+    """Measure an experiment under a policy on every pair of streams; `alone` runs each query by itself."""
     if policy != "mqt" and (
         setting.queries != ONE_EACH or setting.outward
     ):  # the others do not look at queries
         return measure(sweep, Setting(setting.windows, setting.burst, method=setting.method), policy, release)
     found = []
-    for seed in sweep.seeds:
-        if policy == "alone":
-            given = work(setting, sweep.tuples, seed)
-            found.append(
-                Measured.of([isolated(given, query).responses(query) for query in range(given.rings)])
-            )
-        else:
-            done = run(sweep, setting, policy, seed, release)
-            found.append(Measured.of([done.responses(query) for query in range(done.work.rings)]))
+    for run in runs(sweep, setting, "lwo" if policy == "alone" else policy, release):
+        ways = [isolated(run.work, query) if policy == "alone" else run for query in range(7)]
+        found.append(
+            WindowTimes(*zip(*(each.responses(query) for query, each in enumerate(ways)), strict=True))
+        )
     return tuple(found)
 
 
@@ -251,8 +228,6 @@ def buffers(sweep: Sweep, setting: Setting, policy: str) -> tuple[float, float]:
     Shares of a join buffer, which holds λ w_max tuples of one stream.
     """
     full = setting.method.rate * TABLE_1[setting.windows][-1]
-    runs = [run(sweep, setting, policy, seed) for seed in sweep.seeds]
-    return (
-        median(each.input_buffer() / 2 / full for each in runs),
-        median(each.output_buffer() / full for each in runs),
-    )
+    sizes = [(each.input_buffer() / 2, each.output_buffer()) for each in runs(sweep, setting, policy)]
+    waiting, held = (median(each) / full for each in zip(*sizes, strict=True))
+    return waiting, held

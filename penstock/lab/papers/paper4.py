@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.lab.papers import paper4_sweep as p4
 from penstock.lab.papers.figure import CALIBRATED, Figure, Outcome, Paper
 from penstock.lab.papers.paper4_analysis import equation_8, fig5, fig6, gains
-from penstock.lab.papers.paper4_sweep import (
-    ALPHA,
-    FEW_KEYS,
-    FITTED,
-    KEYS,
-    MODELS,
-    Setting,
-    Sweep,
-    by_policy,
-    measure,
-    responses,
-)
 from penstock.lab.printing import percent, percents, seconds
 from penstock.plan.order import gain
 
@@ -37,22 +26,22 @@ STEPS = (1e-6, 1e-5, 1e-4, 5e-4, 7.5e-4, 1e-3)
 """Figure 7: the seconds of a join step.  The paper names both ends and that the fourth is 0.5 ms."""
 
 SLOWS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # Figure 9: rows a second of the slow stream
-BY_STEP, BY_RATE = [Setting(step=step) for step in STEPS], [Setting(slow) for slow in SLOWS]
-AT = STEPS.index(Setting().step)
-EDGE = [Setting(step=step) for step in (4e-4, 4.5e-4, 4.8e-4, 5e-4, 5.2e-4, 5.5e-4, 6e-4)]
+BY_STEP, BY_RATE = [p4.Setting(step=step) for step in STEPS], [p4.Setting(slow) for slow in SLOWS]
+AT = STEPS.index(p4.Setting().step)
+EDGE = [p4.Setting(step=step) for step in (4e-4, 4.5e-4, 4.8e-4, 5e-4, 5.2e-4, 5.5e-4, 6e-4)]
 """Costs around 0.5 ms, where the load is alpha itself."""
 
-BESIDE_STEP, BESIDE_RATE = EDGE[4], Setting(1.04)
+BESIDE_STEP, BESIDE_RATE = EDGE[4], p4.Setting(1.04)
 SMALL_ALPHA = 0.1
 
 
 class Runs:
     """Experiments by every model: summaries and average responses of each policy; `fitted` are those shown first."""
 
-    def __init__(self, sweep: Sweep, settings: Sequence[Setting]) -> None:
-        self.found = {model.title: by_policy(sweep, settings, model) for model in MODELS}
-        self.times = {title: responses(each) for title, each in self.found.items()}
-        self.fitted, self.adaptive = self.times[FITTED.title], self.found[FITTED.title]["Adaptive"]
+    def __init__(self, sweep: p4.Sweep, settings: Sequence[p4.Setting]) -> None:
+        self.found = {model.title: p4.by_policy(sweep, settings, model) for model in p4.MODELS}
+        self.times = {title: p4.responses(each) for title, each in self.found.items()}
+        self.fitted, self.adaptive = self.times[p4.FITTED.title], self.found[p4.FITTED.title]["Adaptive"]
         self.holding = [each.holding for each in self.adaptive]
 
     def worst(self) -> list[bool]:
@@ -68,7 +57,7 @@ class Runs:
         }
 
 
-def fig7(sweep: Sweep) -> Outcome:
+def fig7(sweep: p4.Sweep) -> Outcome:
     """Run every cost of a step under every policy, and by every model."""
     out, runs, names = Outcome(), Runs(sweep, BY_STEP), [f"{1e3 * step:g}" for step in STEPS]
     hold, sync, adaptive = (runs.fitted[name] for name in ("Filter-Order", "Sync-Filter", "Adaptive"))
@@ -80,29 +69,29 @@ def fig7(sweep: Sweep) -> Outcome:
     out.claim(
         "Adaptive is Sync-Filter at the first three", adaptive[:AT] == sync[:AT], f"{switches:g} switches"
     )
-    below, above = (measure(sweep, each, "Adaptive").holding for each in (EDGE[0], EDGE[-1]))
+    below, above = (p4.measure(sweep, each, "Adaptive").holding for each in (EDGE[0], EDGE[-1]))
     number = f"{percent(runs.holding[AT])} of the time; at 0.4 and 0.6 ms {percents((below, above))}"
     out.claim("Adaptive switches at c = 0.5 ms", below < 0.1 < runs.holding[AT] and above > 0.9, number)
     follows = [own / theirs < 1.02 for own, theirs in zip(adaptive[AT + 1 :], hold[AT + 1 :], strict=True)]
     out.every(
         "Adaptive is Filter-Order from there on", follows, f": {percents(runs.holding[AT + 1 :])} of the time"
     )
-    here = {name: each[AT] for name, each in runs.found[FITTED.title].items()}
-    few = {name: measure(sweep, BY_STEP[AT], name, keys=FEW_KEYS).held for name in here}
+    here = {name: each[AT] for name, each in runs.found[p4.FITTED.title].items()}
+    few = {name: p4.measure(sweep, BY_STEP[AT], name, keys=p4.FEW_KEYS).held for name in here}
     waiting, held = here["Sync-Filter"].waiting.mean, here["Filter-Order"].held.mean
     number = f"{held:.1f} results held, {waiting:.1f} rows waiting under Sync-Filter"
     out.claim("with few results Filter-Order needs less memory", held < waiting, number)
     many = few["Filter-Order"].mean
-    out.claim("with many it needs more", many > waiting, f"{many:.0f} results held with {FEW_KEYS} keys")
+    out.claim("with many it needs more", many > waiting, f"{many:.0f} results held with {p4.FEW_KEYS} keys")
     _runs_tables(out, "c (ms)", names, BY_STEP, runs)
     rows = [(name, _size(each.waiting), _size(each.held), _size(few[name])) for name, each in here.items()]
-    headings = ("policy", "waiting", f"held, {KEYS} keys", f"held, {FEW_KEYS} keys")
+    headings = ("policy", "waiting", f"held, {p4.KEYS} keys", f"held, {p4.FEW_KEYS} keys")
     out.table("buffers at c = 0.5 ms: on average / at most", headings, rows)
     out.draw(runs.times, [1e3 * step for step in STEPS], "c (ms)", "response time (s)", log="xy")
     return _noted(out, sweep)
 
 
-def fig8(sweep: Sweep) -> Outcome:
+def fig8(sweep: p4.Sweep) -> Outcome:
     """Set the runs of Figure 7 beside Eq. 7, and look closely at 0.5 ms."""
     out, runs, names = Outcome(), Runs(sweep, BY_STEP), [f"{1e3 * step:g}" for step in STEPS]
     gained, adaptive = gains(runs.fitted), gains(runs.fitted, "Adaptive")
@@ -117,19 +106,19 @@ def fig8(sweep: Sweep) -> Outcome:
     out.every(
         "more than 50 % at the last two", (each > 0.5 for each in gained[-2:]), f": {percents(gained[-2:])}"
     )
-    load = (1 + FITTED.slow_charge) * BY_STEP[-1].share
+    load = (1 + p4.FITTED.slow_charge) * BY_STEP[-1].share
     number = f"up to {percent(max(gained))}, at a load of {load:.2f}"
     out.claim("no more than 50 % while Sync-Filter keeps up (Eq. 8)", max(gained) <= equation_8(), number)
-    edge = {each: responses(by_policy(sweep, [each])) for each in EDGE}
+    edge = {each: p4.responses(p4.by_policy(sweep, [each])) for each in EDGE}
     beside = gains(edge[BESIDE_STEP], "Adaptive")[0]
-    held = abs(beside - gain(ALPHA)) < 0.04 and min(adaptive[AT + 1 :]) > gain(ALPHA)
-    number = f"{percent(beside)} at 0.52 ms for {percent(gain(ALPHA))}, {percents(adaptive[AT + 1 :])} further on, "
+    held = abs(beside - gain(p4.ALPHA)) < 0.04 and min(adaptive[AT + 1 :]) > gain(p4.ALPHA)
+    number = f"{percent(beside)} at 0.52 ms for {percent(gain(p4.ALPHA))}, {percents(adaptive[AT + 1 :])} further on, "
     number += f"{percent(adaptive[AT])} on the edge"
     out.claim("where Adaptive has switched it gains alpha / (1 + alpha)", held, number, CALIBRATED)
     _gains_table(out, "c (ms)", names, BY_STEP, runs)
     rows = []
     for each, times in edge.items():
-        found = measure(sweep, each, "Adaptive")
+        found = p4.measure(sweep, each, "Adaptive")
         shares = (found.holding, *gains(times, "Adaptive"), *gains(times), gain(each.share))
         rows.append(
             (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{found.switches:.1f}", *map(percent, shares))
@@ -148,7 +137,7 @@ def fig8(sweep: Sweep) -> Outcome:
     return _noted(out, sweep)
 
 
-def fig9(sweep: Sweep) -> Outcome:
+def fig9(sweep: p4.Sweep) -> Outcome:
     """Run every rate of the slow stream under every policy, and by every model."""
     out, runs = Outcome(), Runs(sweep, BY_RATE)
     rises = [each == sorted(each, reverse=True) for each in runs.fitted.values()]
@@ -161,7 +150,7 @@ def fig9(sweep: Sweep) -> Outcome:
     out.every("Sync-Filter takes longer than Filter-Order everywhere", runs.worst(), number)
     only = max(runs.holding[:-1]) < 0.1 < runs.holding[-1]
     out.claim("Adaptive switches at 1 row/s, and only there", only, f"{percents(runs.holding)} of the time")
-    earlier = [measure(sweep, each, "Adaptive", alpha=SMALL_ALPHA).holding for each in BY_RATE]
+    earlier = [p4.measure(sweep, each, "Adaptive", alpha=SMALL_ALPHA).holding for each in BY_RATE]
     shifted = earlier[-2] > 0.5 > runs.holding[-2]
     number = f"alpha = {SMALL_ALPHA:g}: {percents(earlier)} of the time"
     out.claim("a smaller alpha shifts the switching point to a lower rate", shifted, number)
@@ -170,17 +159,17 @@ def fig9(sweep: Sweep) -> Outcome:
     return _noted(out, sweep)
 
 
-def fig10(sweep: Sweep) -> Outcome:
+def fig10(sweep: p4.Sweep) -> Outcome:
     """Set the runs of Figure 9 beside Eq. 7."""
     out, runs = Outcome(), Runs(sweep, BY_RATE)
     gained, adaptive = gains(runs.fitted), gains(runs.fitted, "Adaptive")
     grows = gained == sorted(gained) and gained[0] < 0.01
     number = f"{percents(gained, 1)}; by Eq. 7 {percents((gain(each.share) for each in BY_RATE), 1)}"
     out.claim("the gain is small at low rates and grows with the slow stream's", grows, number)
-    beside = gains(responses(by_policy(sweep, [BESIDE_RATE])), "Adaptive")[0]
-    held = max(map(abs, adaptive[:-1])) == 0 and abs(beside - gain(ALPHA)) < 0.04
+    beside = gains(p4.responses(p4.by_policy(sweep, [BESIDE_RATE])), "Adaptive")[0]
+    held = max(map(abs, adaptive[:-1])) == 0 and abs(beside - gain(p4.ALPHA)) < 0.04
     number = (
-        f"{percent(beside)} at 1.04 rows/s for {percent(gain(ALPHA))}, {percent(adaptive[-1])} on the edge"
+        f"{percent(beside)} at 1.04 rows/s for {percent(gain(p4.ALPHA))}, {percent(adaptive[-1])} on the edge"
     )
     out.claim(
         "Adaptive gains nothing before it switches, alpha / (1 + alpha) after", held, number, CALIBRATED
@@ -190,11 +179,11 @@ def fig10(sweep: Sweep) -> Outcome:
     return _noted(out, sweep)
 
 
-def _noted(out: Outcome, sweep: Sweep) -> Outcome:
+def _noted(out: Outcome, sweep: p4.Sweep) -> Outcome:
     """Say how the experiments of section 7 were run."""
     out.note(
         f"Each point: {sweep.samples} runs of {sweep.seconds / 60:g} minutes with other streams, averaged.",
-        f"Calibrated: one processor, {FITTED.title}; Eq. 2 to 5 charge them nothing.  See docs/lab.md.",
+        f"Calibrated: one processor, {p4.FITTED.title}; Eq. 2 to 5 charge them nothing.  See docs/lab.md.",
     )
     return out
 
@@ -204,12 +193,12 @@ def _size(buffer: Size) -> str:
 
 
 def _runs_tables(
-    out: Outcome, first: str, names: Sequence[str], settings: Sequence[Setting], runs: Runs
+    out: Outcome, first: str, names: Sequence[str], settings: Sequence[p4.Setting], runs: Runs
 ) -> None:
     """Lay out what the policies gave: times by every model, switches, and buffers."""
     for title, times in runs.times.items():
         out.series(f"average response, {title} (s)", first, names, times, seconds)
-    fitted, rows, sizes = runs.found[FITTED.title], [], []
+    fitted, rows, sizes = runs.found[p4.FITTED.title], [], []
     for n, (name, each) in enumerate(zip(names, runs.adaptive, strict=True)):
         change = next((changes[0] for changes in each.changes if changes), None)
         why = (f"{change.at:.0f} s", change.switch.reason) if change else ("", "")
@@ -223,7 +212,7 @@ def _runs_tables(
 
 
 def _gains_table(
-    out: Outcome, first: str, names: Sequence[str], settings: Sequence[Setting], runs: Runs
+    out: Outcome, first: str, names: Sequence[str], settings: Sequence[p4.Setting], runs: Runs
 ) -> None:
     """Lay out what Eq. 7 says and what was gained."""
     columns = {"Eq. 7": [gain(each.share) for each in settings]}
@@ -234,7 +223,7 @@ def _gains_table(
 
 PAPER = Paper(
     4,
-    Sweep,
+    p4.Sweep,
     (
         Figure("p4-fig5", "in order: the analysis over the cost of a step, and simulated", 5, fig5),
         Figure("p4-fig6", "in order: the analysis over the slow stream's rate, and simulated", 5, fig6),

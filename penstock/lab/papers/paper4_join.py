@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -50,8 +50,7 @@ class Stream:
         return int(np.searchsorted(self.at, 0.0))
 
 
-@dataclass(frozen=True)
-class RankedRows:
+class RankedRows(NamedTuple):
     """New rows of all streams in the order of release: time, arrival, and number of the stream."""
 
     ts: Floats

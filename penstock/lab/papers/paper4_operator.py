@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,6 @@ from penstock.plan.order import HOLD, SYNC, Adaptive, Load, Switch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from penstock.lab.papers.paper4_join import Floats, Ints, Join, Stream
 
 OBSERVATIONS = 10
@@ -49,8 +47,7 @@ OBSERVATIONS = 10
 ONE, EACH = "one processor", "a processor for each stream"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A switch, when it came, and from when on nothing was left of what had been held."""
 
     at: float
@@ -58,8 +55,7 @@ class Change:
     drained: float
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """How large a buffer was: on average over the run, and at most."""
 
     mean: float
@@ -83,9 +79,7 @@ class Run:
     def responses(self, stream: int | None = None) -> Floats:
         """Give the response times of the rows that count, of one stream or all."""
         rows = self.join.rows
-        counted: NDArray[np.bool_] = (rows.at < self.join.until) & (
-            True if stream is None else rows.stream == stream
-        )
+        counted = (rows.at < self.join.until) & ((rows.stream == stream) | (stream is None))
         return self.release[counted] - rows.at[counted]
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ KEYS, FEW_KEYS = 600, 6
 """Keys, all alike: a fast row finds 0.1 partners in a slow stream's window of 60 rows, or 10."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(NamedTuple):
     """Who works, and the part of its join steps that a slow row is charged."""
 
     title: str
@@ -89,8 +88,7 @@ class Sweep:
     seconds: float = 1200.0
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """What an experiment gave under one policy, on average over its runs; the largest buffers are of all runs.
 
     `changes` are the switches of each run, `holding` the share of the time in which results waited, not the input.

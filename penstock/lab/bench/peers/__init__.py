@@ -8,38 +8,23 @@ were.
 from penstock.lab.bench.peers.flink import FLINK, FLINK_WIDEST
 from penstock.lab.bench.peers.peer import Job, Peer, contestant
 
-PENSTOCK = Peer(
-    "penstock",
-    "Penstock",
-    "one shared plan; results counted by the noop sink; its own default settings",
-    contestant("penstock"),
+OWN = "one shared plan; results counted by the noop sink; its own default settings"
+PLAIN = (
+    "stream-stream join, default state store, a streaming query per query, shuffle partitions twice the cores"
 )
-SPARK = Peer(
-    "spark",
-    "Spark, one query each",
-    "stream-stream join, default state store, a streaming query per query, shuffle partitions twice the cores",
-    contestant("spark"),
-)
-SPARK_BEST = Peer(
-    "spark-best",
-    "Spark at its best, one query each",
-    "as above, with the RocksDB store, the newest state format, changelog checkpoints, rows not counted, FAIR pools",
-    contestant("spark-best"),
-)
-SPARK_WIDEST = Peer(
-    "spark-widest",
-    "one Spark join, filters behind",
-    "a join at the widest window with the default store; each query's filter evaluated once per pair, in one pass",
-    contestant("spark-widest"),
-)
-DUCKDB = Peer(
-    "duckdb",
-    "DuckDB, one batch (the limit)",
-    "a join of the whole input at the widest window, read as Arrow batches",
-    contestant("duckdb"),
-    counts="pairs",
-)
+BEST = "as above, with the RocksDB store, the newest state format, changelog checkpoints, rows not counted, FAIR pools"
+WIDEST = "a join at the widest window with the default store; each query's filter evaluated once per pair, in one pass"
+BATCH = "a join of the whole input at the widest window, read as Arrow batches"
 
-PEERS = {peer.name: peer for peer in (PENSTOCK, SPARK, SPARK_BEST, SPARK_WIDEST, FLINK, FLINK_WIDEST, DUCKDB)}
+_ALL = (
+    Peer("penstock", "Penstock", OWN, contestant("penstock")),
+    Peer("spark", "Spark, one query each", PLAIN, contestant("spark")),
+    Peer("spark-best", "Spark at its best, one query each", BEST, contestant("spark-best")),
+    Peer("spark-widest", "one Spark join, filters behind", WIDEST, contestant("spark-widest")),
+    FLINK,
+    FLINK_WIDEST,
+    Peer("duckdb", "DuckDB, one batch (the limit)", BATCH, contestant("duckdb"), counts="pairs"),
+)
+PEERS = {peer.name: peer for peer in _ALL}
 
 __all__ = ["PEERS", "Job", "Peer"]

@@ -41,14 +41,14 @@ def flink(way: str) -> Callable[[Job], Launch]:
     def launch(job: Job) -> Launch:
         home = install(job.home / "flink")
         heap = job.heap(len(job.queries) if way == "each" else 1)
-        return Launch(
-            (str(home / "bin" / "python"), str(PROGRAM), way, job.to_json(), str(split(job))),
-            {
-                "JVM_ARGS": f"-Xmx{heap}m",
-                "HADOOP_CLASSPATH": ":".join(str(each) for each in _hadoop_jars()),
-                "FLINK_JARS": ";".join(each.as_uri() for each in sorted((home / "jars").glob("*.jar"))),
-            },
-        )
+        hadoop = sorted((Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-*.jar"))
+        environment = {
+            "JVM_ARGS": f"-Xmx{heap}m",
+            "HADOOP_CLASSPATH": ":".join(map(str, hadoop)),
+            "FLINK_JARS": ";".join(each.as_uri() for each in sorted((home / "jars").glob("*.jar"))),
+        }
+        python = str(home / "bin" / "python")
+        return Launch((python, str(PROGRAM), way, job.to_json(), str(split(job))), environment)
 
     return launch
 
@@ -65,15 +65,9 @@ def install(home: Path) -> Path:
     _step("install apache-flink", python, "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}")
     if shutil.which("mvn") is None:
         raise NotHereError("Maven (mvn) is needed to get Flink's reader of Parquet")
-    _step(
-        "get the reader of Parquet",
-        "mvn",
-        "--quiet",
-        "--batch-mode",
-        "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy",
-        f"-Dartifact=org.apache.flink:flink-sql-parquet:{VERSION}",
-        f"-DoutputDirectory={home / 'jars'}",
-    )
+    copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+    what = (f"-Dartifact=org.apache.flink:flink-sql-parquet:{VERSION}", f"-DoutputDirectory={home / 'jars'}")
+    _step("get the reader of Parquet", "mvn", "--quiet", "--batch-mode", copy, *what)
     (home / "ready").touch()
     return home
 
@@ -83,10 +77,6 @@ def _step(what: str, *command: str) -> None:
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "without a word").splitlines()
         raise NotHereError(f"could not {what}: {said[-1]}")
-
-
-def _hadoop_jars() -> list[Path]:
-    return sorted((Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-*.jar"))
 
 
 def split(job: Job) -> Path:

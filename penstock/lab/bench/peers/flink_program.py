@@ -41,11 +41,8 @@ def main() -> None:
         "pipeline.jars": os.environ["FLINK_JARS"],
     }
     shown = {name: settings[name] for name in ("state.backend.type", "pipeline.object-reuse")}
-    tell(
-        "about",
-        versions={"apache-flink": version("apache-flink")},
-        settings={**shown, "heap": os.environ["JVM_ARGS"]},
-    )
+    shown["heap"] = os.environ["JVM_ARGS"]
+    tell("about", versions={"apache-flink": version("apache-flink")}, settings=shown)
     tables = environment(settings, data)
     statements = tables.create_statement_set()
     sinks = write_each(tables, statements, job) if way == "each" else write_widest(tables, statements, job)
@@ -53,15 +50,8 @@ def main() -> None:
     client = statements.execute().get_job_client()
     watch = Watch(f"http://localhost:{settings['rest.port']}/jobs/{client.get_job_id()}")
     counts = watch.until_all(job["rows"], sinks, started)
-    tell(
-        "done",
-        seconds=watch.seconds,
-        **(
-            {"pairs": counts[0]}
-            if sinks == 1 and way == "widest" and not job["checking"]
-            else {"results": counts}
-        ),
-    )
+    pairs_only = way == "widest" and not job["checking"]
+    tell("done", seconds=watch.seconds, **({"pairs": counts[0]} if pairs_only else {"results": counts}))
     sys.stdin.read()
     os._exit(0)  # the job itself never ends
 
@@ -138,7 +128,6 @@ class Watch:
     """Looks at a running job through its REST interface."""
 
     def __init__(self, job: str) -> None:
-        """Watch the job at this address."""
         self._job = job
         self.seconds = 0.0
 
@@ -162,7 +151,6 @@ class Watch:
         return counts
 
     def _counters(self) -> dict[str, float]:
-        """Give the rows that every operator has got so far."""
         found: dict[str, float] = {}
         for vertex in self._get("")["vertices"]:
             found |= self._sums(vertex["id"])
@@ -178,7 +166,6 @@ class Watch:
         )
 
     def _get(self, path: str) -> Any:
-        """Ask for one page."""
         with urllib.request.urlopen(self._job + path) as answer:  # noqa: S310 - our own address
             return json.load(answer)
 
