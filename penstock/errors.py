@@ -29,6 +29,14 @@ class RunError(PenstockError):
     """The run failed; whatever was committed stays committed."""
 
 
+class DamagedError(RunError):
+    """A file of the state is not as it was written."""
+
+
+class MissingError(RunError, FileNotFoundError):
+    """A file of the state is not there: lost, or merged into another a moment ago."""
+
+
 class StateBusyError(RunError):
     """Another engine owns this state directory."""
 

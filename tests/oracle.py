@@ -74,7 +74,7 @@ class Feed:
         own = {"format": "parquet", "path": str(self.folder), "time": self.time}
         options = {**own, "lateness": f"{self.lateness} microseconds", **self.options}
         given = ", ".join(f"{name} = '{value}'" for name, value in options.items())
-        return f"CREATE STREAM {self.name} ({columns}) WITH ({given});"
+        return f"CREATE STREAM {_quoted(self.name)} ({columns}) WITH ({given});"
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Lay out rows as a file holds them."""
@@ -108,6 +108,11 @@ class Feed:
             for name, kind in self.columns.items()
         )
         return f"(SELECT {columns} FROM read_parquet('{self.folder}/*.parquet'))"
+
+
+def _quoted(name: str) -> str:
+    """Write a name as SQL takes it."""
+    return name if name.isidentifier() else f"`{name}`"
 
 
 def put_file(table: pa.Table, path: Path, number: int) -> None:
@@ -253,7 +258,7 @@ class Spec:
     def penstock(self) -> str:
         """Write the SELECT as a user of Penstock would."""
         brackets = self.window.brackets()
-        streams = [f"{self.a.name} a{brackets[0]}", f"{self.b.name} b{brackets[1]}"]
+        streams = [f"{_quoted(self.a.name)} a{brackets[0]}", f"{_quoted(self.b.name)} b{brackets[1]}"]
         conditions = " AND ".join(
             [*self.keys, *self.window.conditions(), *(f"({each})" for each in self.where)]
         )

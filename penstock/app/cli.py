@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.engine.complaints import short_message
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
@@ -112,9 +113,8 @@ def _say(error: Exception, status: int) -> int:
         return status
     lines = [f"penstock: {error}"]
     if not isinstance(error, PenstockError):
-        said = str(error).strip().partition("\n")[0]
         lines = [
-            f"penstock: {type(error).__name__}: {said}",
+            f"penstock: {type(error).__name__}: {short_message(error)}",
             "penstock --debug COMMAND shows where it happened",
         ]
     sys.stderr.write("\n".join([*lines, *getattr(error, "__notes__", [])]) + "\n")
@@ -249,7 +249,7 @@ def drop(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
     state: State,
 ) -> None:
-    """Let a query of a running engine go; its results stay where they are."""
+    """Let a query of a running engine go; says what becomes of its results."""
     from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
     from penstock.engine.requests import ask  # noqa: PLC0415
 
@@ -302,6 +302,25 @@ def results(
         return
     most = 20 if limit is None and form is RowFormat.table else limit
     write_rows(found.results(query, most, debug=is_debug()), form, found.count(query))
+
+
+@app.command()
+def repair(
+    state: State,
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without it, only say what would be done.")
+    ] = False,
+) -> None:
+    """Mend a state that a run cannot go on from: damaged or lost files, a checkpoint that does not agree.
+
+    Writes again what is known twice, else goes back to the last point from which all is whole: what came after it comes
+    again.  No engine may run on the state.  Exit status 1 if it cannot be repaired; then nothing is changed.
+    """
+    from penstock.app.repair import repair_state  # noqa: PLC0415 - pyarrow
+
+    for line in repair_state(state, yes=yes):
+        typer.echo(line)
 
 
 @app.command()

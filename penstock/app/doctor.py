@@ -41,7 +41,6 @@ PACKAGES: dict[str, tuple[Version, Version | None]] = {
     "pandas": ((2, 2), (3,)),
     "pyarrow": ((18,), None),
     "numba": ((0, 61), None),
-    "sqlglot": ((30,), (31,)),
 }
 """The same ranges as pyproject.toml, for those packages whose version matters most."""
 

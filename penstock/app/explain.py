@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.app.load import Loaded
     from penstock.engine.explain import Costs
     from penstock.plan.build import Plan
+    from penstock.sql.query import Query
 
 
 def explained(loaded: Loaded, state: str, *, form: str, compare: bool) -> str:
@@ -55,8 +56,20 @@ def _plan_and_costs(loaded: Loaded, state: str) -> tuple[Plan, list[Costs]]:
 def planned(loaded: Loaded, ledger: Ledger) -> Plan:
     """Plan a script over what a state stores and knows."""
     script = loaded.script
-    queries = [replace(query, sink=settled(query.sink)) for query in script.queries]
+    before = standing_plan(ledger)
+    known = {query.name.lower(): query for query in before.queries} if before else {}
+    queries = [
+        with_known_types(replace(query, sink=settled(query.sink)), known.get(query.name.lower()))
+        for query in script.queries
+    ]
     return plan_over(script.streams, queries, ledger, script.settings)
+
+
+def with_known_types(query: Query, known: Query | None) -> Query:
+    """Type the keys of which only Spark could tell the type, as Spark did when the query was registered."""
+    types = {(key.left, key.right): key.type for key in known.keys} if known else {}
+    keys = (replace(key, type=key.type or types.get((key.left, key.right), "")) for key in query.keys)
+    return replace(query, keys=tuple(sorted(keys)))
 
 
 def calibrate(state: str | None, *, debug: bool) -> None:

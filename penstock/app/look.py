@@ -95,7 +95,7 @@ class State:
 
         with quiet_spark(debug=debug):
             spark = embedded_session({**QUICK_START, **self.plan.spark_settings.as_options()})
-            rows = read_results(spark, open_files(self.url), self.plan, self.ledger(), name)
+            rows = read_results(spark, open_files(self.url), self.plan, self.ledger, name)
             return (rows if limit is None else rows.limit(limit)).toArrow()
 
 

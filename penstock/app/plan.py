@@ -17,7 +17,7 @@ from penstock.engine.change import find_change, losses, plan_commit, standing_pl
 from penstock.engine.explain import costs
 from penstock.engine.status import take_status
 from penstock.engine.store import peek
-from penstock.engine.takeup import refuse_loss
+from penstock.engine.takeup import refuse_loss, refuse_other_streams
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger, fold
 from penstock.plan.show import show_cut, show_window
@@ -40,6 +40,7 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
     ledger = peek(state) if files.list("journal") else Ledger()
     before = standing_plan(ledger)
     after = planned(loaded, ledger)
+    refuse_other_streams(after, ledger, state)
     change = find_change(before, after)
     if before is None:
         yield f"state {state} is new"

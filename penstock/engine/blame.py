@@ -95,10 +95,10 @@ def blame_for_unit(delivery: Delivery, run: Callable[[Delivery], object]) -> dic
 
     def attempt(names: Collection[str]) -> None:
         targets = (
-            replace(each, root="", in_table=False, hold="")
+            replace(each, root="", in_table=False, hold="", kept="")
             for each in delivery.targets
             if each.query in names
         )
-        run(replace(delivery, targets=tuple(targets), table_root=""))
+        run(replace(delivery, targets=tuple(targets), table=""))
 
     return find_culprits([each.query for each in delivery.targets if each.computed], attempt)

@@ -132,7 +132,7 @@ class Bench:
 
     def _probe(self, sides: _Sides, *, bounds: int = 2, selective: bool = False) -> int:
         """Find the pairs of such a unit in this process; what is done with them afterwards is the same for all."""
-        left, right = (read_segment(self.files, each.name).rows for each in (sides.left, sides.right))
+        left, right = (read_segment(self.files, each).rows for each in (sides.left, sides.right))
         cuts, one = _cuts(bounds), to_words([1], 1)
         wanted = Wanted(to_words([1] * (bounds - 1), 1), one, one) if selective else None
         return sum(len(found) for found in probe(left, right, cuts, batch_is_left=True, wanted=wanted))

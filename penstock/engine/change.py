@@ -23,11 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.claims import in_time
 from penstock.engine.ordering import is_waiting, lag_rows
-from penstock.engine.shape import pair_schema
+from penstock.engine.shape import table_schema
+from penstock.engine.sinks import is_view
 from penstock.errors import InputError
 from penstock.log.ledger import Cursor, Layout, fold, spans_to_json
+from penstock.log.tables import Definition, StoredTable
 from penstock.plan.build import Plan, build_plan
-from penstock.plan.codec import stopped_from_json, stopped_to_json, workload_from_json, workload_to_json
+from penstock.plan.codec import (
+    stopped_from_json,
+    stopped_to_json,
+    stream_from_json,
+    workload_from_json,
+    workload_to_json,
+)
 from penstock.plan.group import Group, subgroup
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import retention
@@ -178,6 +186,7 @@ def next_plan(
 def current_plan(ledger: Ledger) -> Plan:
     """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
     streams, queries = workload_from_json(ledger.plan)
+    streams |= {name: stream_from_json(ledger.declared[name]) for name in streams}
     strategy, cuts = ledger.plan.get("strategy", "mem-opt"), ledger.plan.get("cuts")
     plan = build_plan(
         streams, queries, _stored(ledger), strategy=strategy, cuts=cuts, stopped=stopped_queries(ledger)
@@ -207,7 +216,8 @@ def standing_plan(ledger: Ledger) -> Plan | None:
 
 def _stored(ledger: Ledger) -> dict[str, Shape]:
     """Say what each log stores now."""
-    return {log: (layouts[-1].columns, layouts[-1].predicates) for log, layouts in ledger.layouts.items()}
+    current = {log: layouts[max(layouts)] for log, layouts in ledger.layouts.items()}
+    return {log: (layout.columns, layout.predicates) for log, layout in current.items()}
 
 
 def _still_stored(ledger: Ledger, queries: Iterable[Query], stopped: Iterable[Stopped]) -> dict[str, Shape]:
@@ -222,7 +232,7 @@ def _is_mixed(group: Group, ledger: Ledger) -> bool:
     return any(
         not member.reads_under(side, layout.columns, layout.predicates)
         for side in SIDES
-        for number, layout in enumerate(ledger.layouts.get(group.log(side).id, ()))
+        for number, layout in ledger.layouts.get(group.log(side).id, {}).items()
         if any(each.layout == number for each in ledger.segments(group.log(side).id))
         for member in group.members
     )
@@ -236,7 +246,8 @@ def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
     """Give the ledger as it will be when the logs have their new layouts and the upgraded segments."""
     layouts, logs = dict(ledger.layouts), dict(ledger.logs)
     for log in new_layouts(plan, ledger):
-        layouts[log.id] = (*layouts.get(log.id, ()), Layout(log.columns, log.predicates))
+        fresh = {ledger.layout(log.id) + 1: Layout(log.columns, log.predicates)}
+        layouts[log.id] = {**layouts.get(log.id, {}), **fresh}
     for name, (removed, added) in upgrades.items():
         logs[name] = (*added, *(each for each in ledger.segments(name) if each.name not in set(removed)))
     return replace(ledger, layouts=layouts, logs=logs)
@@ -295,26 +306,38 @@ def plan_commit(
             for query in plan.queries
             if query.ordered
         },
-        "tables": {group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
+        "tables": {
+            group.id: [each.to_json() for each in _tables(group, plan, ledger, lacking)]
+            for group in plan.groups
+        },
+        "writes": {group.id: _written(group, plan, ledger) for group in plan.groups},
+        "adopted": before is None,
     }
 
 
-def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> list[dict[str, Any]]:
+def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> list[StoredTable]:
     """Say how to read the pairs that a group stores from now on: nothing new if it goes on as it was.
 
     Pairs that new queries get of the past are kept apart, and numbered by those queries alone.
     """
-    now = [_table(group, plan, ledger.version + 1, "")]
-    known = ledger.table(group.id)
-    if known is not None and {**known, "version": 0, "directory": ""} == {
-        **now[0],
-        "version": 0,
-        "directory": "",
-    }:
-        now = []
+    now = _table(group, plan, ledger.version + 1)
+    tables = [now] if _written(group, plan, ledger) == now.id else []
     if set(lacking) & {member.query.name for member in group.members}:
-        now.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
-    return [each for each in now if each["members"]]
+        tables.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
+    return [each for each in tables if each.members]
+
+
+def _written(group: Group, plan: Plan, ledger: Ledger) -> str:
+    """Name the table that a group's units write to under a plan: the one there is if it does; none for no reader."""
+    now, current = _table(group, plan, ledger.version + 1), ledger.table(group.id)
+    if current is not None and current.same_reading(now):
+        return current.id
+    return now.id if now.members else ""
+
+
+def is_stored_anew(plan: Plan, ledger: Ledger) -> bool:
+    """Say whether a group would keep its pairs in another way than it does: an earlier version may have begun it."""
+    return any(_written(group, plan, ledger) != ledger.writes.get(group.id, "") for group in plan.groups)
 
 
 def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
@@ -335,12 +358,7 @@ def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) ->
 
 def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
     """List the logs that store something else from now on."""
-    return [
-        log
-        for log in plan.logs
-        if not (known := ledger.layouts.get(log.id))
-        or (known[-1].columns, known[-1].predicates) != (log.columns, log.predicates)
-    ]
+    return [log for log in plan.logs if _stored(ledger).get(log.id) != (log.columns, log.predicates)]
 
 
 def forebears(group: Group, before: Plan | None) -> list[Group]:
@@ -489,7 +507,7 @@ def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger
         floors += [] if retained is None else [_later(since)]
     whole = all(
         member.reads_under(side, layout.columns, layout.predicates)
-        for number, layout in enumerate(ledger.layouts.get(log.id, ()))
+        for number, layout in ledger.layouts.get(log.id, {}).items()
         if any(each.layout == number for each in ledger.segments(log.id))
     )
     if not floors or not whole:
@@ -507,22 +525,28 @@ def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> in
     return _later([own, let_go])
 
 
-def _table(group: Group, plan: Plan, version: int, suffix: str) -> dict[str, Any]:
-    """Say how to read the pairs that a group stores under this plan."""
+def _table(group: Group, plan: Plan, version: int, suffix: str = "") -> StoredTable:
+    """Say how to read the pairs that a group stores under this plan.
+
+    Where Spark SQL decides about pairs they are kept with the set of their readers: that is settled then.
+    """
     left, right = (plan.stream(group.log(side).stream) for side in SIDES)
-    return {
-        "version": version,
-        "directory": f"v{version}{suffix}",
-        "schema": pair_schema(group, left, right),
-        "selective": group.selective,
-        "members": {
-            member.query.name: {
-                "number": number,
-                "levels": list(member.levels),
-                "outputs": [[each.name, each.expression] for each in member.query.outputs],
-                "residual": list(member.query.residual),
-            }
-            for number, member in enumerate(group.members)
-            if member.query.in_table
-        },
+    views = {
+        member.query.name: Definition(
+            number,
+            member.levels,
+            tuple((each.name, each.expression) for each in member.query.outputs),
+            version,
+        )
+        for number, member in enumerate(group.members)
+        if is_view(member.query, left, right)
     }
+    decided = any(member.query.residual for member in group.members if member.query.name in views)
+    with_sets = group.selective or decided
+    return StoredTable(
+        f"v{version}{suffix}",
+        version,
+        table_schema(group, left, right, with_sets=with_sets),
+        with_sets,
+        {name: (definition,) for name, definition in views.items()},
+    )

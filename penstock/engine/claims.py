@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.log.keep import Horizon
+from penstock.log.ledger import Layout
+from penstock.log.relayout import Common
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from penstock.log.ledger import Layout, Ledger
+    from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -85,13 +87,52 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Horizon
     return claims + _retained(plan, stream, ledger)
 
 
+def settled_alike(plan: Plan, log: str, ledger: Ledger) -> dict[Layout, list[Segment]]:
+    """Sort the segments that may be rewritten by what they have in common with the log's present layout.
+
+    A query reads a segment if that has all it reads, and all that any query reads is in the present layout.  So what a
+    segment has besides makes no difference to anybody, and segments that have the same left are alike.
+    """
+    layouts = ledger.layouts[log]
+    now = layouts[ledger.layout(log)]
+    shared = {
+        number: Layout(
+            tuple(each for each in now.columns if each in layout.columns),
+            tuple(each for each in now.predicates if each in layout.predicates),
+        )
+        for number, layout in layouts.items()
+    }
+    found: dict[Layout, list[Segment]] = {}
+    for each in settled_segments(plan, log, ledger):
+        found.setdefault(shared[each.layout], []).append(each)
+    return found
+
+
+def common_layout(
+    plan: Plan, log: str, ledger: Ledger, segments: Iterable[Segment], shared: Layout
+) -> Common:
+    """Say how segments that are alike become segments of one layout: one there is, or one of its own.
+
+    New ones are counted downwards: the highest number is the present layout's.
+    """
+    layouts = ledger.layouts[log]
+    number = next((each for each, layout in layouts.items() if layout == shared), min(layouts) - 1)
+    used = {each.layout for each in segments}
+    return Common(
+        number,
+        shared.columns,
+        {each: tuple(layouts[each].predicates.index(name) for name in shared.predicates) for each in used},
+        {each: tuple(claims_on(plan, log, ledger, each)) for each in used},
+    )
+
+
 def masks_at_the_door(plan: Plan, log: LogPlan) -> tuple[int, ...]:
     """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all.
 
-    So does a join whose selections come last.
+    So does a join whose selections come last, unless the key of a row that nobody wants must not be evaluated.
     """
     masks = {
-        0 if group.pulled else log.mask(member.predicates(side))
+        0 if group.pulled and not log.wanted else log.mask(member.predicates(side))
         for group, side in plan.uses(log.id)
         for member in group.members
     }

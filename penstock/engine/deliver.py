@@ -11,8 +11,10 @@ Runs inside a unit's tasks, on Arrow record batches of pairs with these columns:
 
 Results that are wanted in order do not go to a sink yet: they are held (`penstock.log.hold`).
 
-A file is written under ``_staging`` of its sink, where no reader looks, and becomes visible only after the journal
-holds the commit that names it.  A pair goes to the group's table once, however many queries read it there.
+A file of a sink is written under ``_staging``, where no reader looks, and becomes visible only after the journal holds
+the commit that names it.  A file that the state keeps is read only because a commit names it.  A pair goes to the
+group's table once, however many queries read it there: with the set of those that do (`table_sets`), or by its level
+alone where that says it.
 """
 
 from __future__ import annotations
@@ -21,18 +23,18 @@ import json
 import time
 import uuid
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
 from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, sort_by_time, write_hold
+from penstock.log.output_file import OutputFile
 from penstock.log.tally import Delays, delays_of
 
 if TYPE_CHECKING:
@@ -42,19 +44,14 @@ if TYPE_CHECKING:
 
     from penstock.log.hold import Held
 
-NOTE = "penstock"
-"""The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
-
-ROWS_PER_WRITE = 1 << 17
-"""Rows gathered before they are handed to a Parquet writer: the size of a row group."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """One query's delivery: its number in the group, its slices, and where its rows go.
 
     `root` is empty where the result is only counted (``noop``) or read from the group's table.  `computed` says that
-    Spark SQL made the output (column ``o<number>``); else `columns` lists ``(name, side, column)``.
+    Spark SQL made the output (column ``o<number>``), or decided whether there is one; else `columns` lists ``(name,
+    side, column)``.
     """
 
     number: int
@@ -67,6 +64,8 @@ class Target:
     compression: str = "snappy"
     hold: str = ""
     """Where its results are held until it is their turn, empty if they need not wait."""
+    kept: str = ""
+    """The directory of the state where its results are kept, if it is one that has files of its own there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,10 @@ class Delivery:
     unit: str
     queries: int
     targets: tuple[Target, ...]
-    table_root: str = ""
-    """Where the group's table is, empty if no query reads it."""
+    table: str = ""
+    """The directory of the state where pairs are kept, empty if no query reads any."""
+    table_sets: bool = False
+    """Whether pairs are kept with the set of queries that read them, and not by their level."""
     state: str = ""
     """Where the state is, which hold files are named from."""
     arrived: float = 0.0
@@ -95,64 +96,14 @@ class Delivery:
     """What waited for each query when the unit began."""
 
 
-class OutputFile:
-    """A Parquet file being written under ``_staging``; opened with the first rows."""
-
-    def __init__(self, root: str, final: str, compression: str) -> None:
-        """Name the file; nothing is created yet."""
-        self.root, self.final, self.compression = root, final, compression
-        self.staged = f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
-        self.rows = 0
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._stack = ExitStack()
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Take some rows."""
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self.rows += batch.num_rows
-        if self._waiting_rows >= ROWS_PER_WRITE:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Write the rows taken so far as one row group."""
-        if not self._waiting:
-            return
-        if self._writer is None:
-            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
-            schema = self._waiting[0].schema
-            self._writer = self._stack.enter_context(
-                pq.ParquetWriter(sink, schema, compression=self.compression)
-            )
-        self._writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting, self._waiting_rows = [], 0
-
-    def close(self, about: Mapping[str, object] | None = None) -> None:
-        """Write what is left and complete the file, with a note on what is in it."""
-        self._flush()
-        if self._writer is not None and about is not None:
-            self._writer.add_key_value_metadata({NOTE: json.dumps(about)})
-        self._stack.close()
-
-    def report(self, query: str) -> dict[str, Any]:
-        """Say what was written, and for which query."""
-        return {
-            "root": self.root,
-            "staged": self.staged,
-            "final": self.final,
-            "query": query,
-            "rows": self.rows,
-        }
-
-
 class _HoldRuns:
     """A query's results of one task that wait for their turn, written a run at a time."""
 
     def __init__(self, state: str, folder: str) -> None:
         """Say where the runs go; nothing is created yet."""
         self._files, self._folder = open_files(state, sync=False), folder
+        self.waiting = 0
+        """Bytes of the results taken and not written yet."""
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self.made: list[Held] = []
@@ -161,17 +112,18 @@ class _HoldRuns:
         """Take some results with their times."""
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
-        if self._waiting_rows >= MOST_ROWS:
-            self.close()
+        self.waiting += batch.nbytes
+        if self._waiting_rows >= MOST_ROWS or self.waiting >= width.MOST_BYTES:
+            self.flush()
 
-    def close(self) -> None:
+    def flush(self) -> None:
         """Write what was taken as one run."""
         if self._waiting and (made := write_hold(self._files, self._folder, [sort_by_time(self._waiting)])):
             self.made.append(made)
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Made:
     """What a task makes: files by query, runs of results to be held by query, and the number of results of each."""
 
@@ -182,6 +134,25 @@ class _Made:
     """The same number, by when the later row of the pair arrived."""
     pairs: Counter[float]
     """The number of pairs, by the same."""
+    waiting: int = 0
+    """Bytes that wait to be written, of all queries together."""
+
+    def put(self, where: OutputFile | _HoldRuns, rows: pa.RecordBatch) -> None:
+        """Give rows to a file; write out the fullest ones if too much waits in all of them."""
+        before = where.waiting
+        where.write(rows)
+        self.waiting += where.waiting - before
+        if self.waiting > width.MOST_BYTES:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Write out the fullest files until half of what may wait is left."""
+        files: list[OutputFile | _HoldRuns] = [*self.files.values(), *self.holds.values()]
+        for each in sorted(files, key=lambda each: -each.waiting):
+            self.waiting -= each.waiting
+            each.flush()
+            if 2 * self.waiting <= width.MOST_BYTES:
+                return
 
 
 def run_delivery(
@@ -195,7 +166,7 @@ def run_delivery(
         {},
         Counter(),
     )
-    for batch in batches:
+    for batch in width.bounded(batches):
         if batch.num_rows:
             before = made.counts.copy()
             _route(delivery, part, batch, made)
@@ -205,7 +176,7 @@ def run_delivery(
     for query, file in made.files.items():
         file.close(_note_on(delivery, query, made))
     for runs in made.holds.values():
-        runs.close()
+        runs.flush()
     summary: dict[str, Any] = {
         "pairs": made.pairs.total(),
         "results": made.counts.tolist(),
@@ -245,38 +216,51 @@ def _route(delivery: Delivery, part: int, batch: pa.RecordBatch, made: _Made) ->
     level = batch.column("level").to_numpy()
     sets = _sets(batch)
     made.counts[:] += _count_plain(delivery, level, sets)
-    tabled = _tabled(delivery, level, sets) if delivery.table_root else np.zeros(1, np.bool_)
+    readers = _readers(delivery, level, sets) if delivery.table else None
     for target in delivery.targets:
-        if not (target.root or target.computed or target.hold):
+        if not (target.root or target.computed or target.hold or target.kept):
             continue
         mine = _mask(batch, target, level, sets)
         if target.hold:
             if mine.any():
-                made.holds[target.query].write(_output(batch, target, mine, _arrival(batch, delivery)))
+                rows = _output(batch, target, mine, _arrival(batch, delivery))
+                made.put(made.holds[target.query], rows)
             continue
         if target.computed:
             made.counts[target.number] += int(mine.sum())
-        if target.in_table:
-            tabled |= mine
-        elif target.root and mine.any():
+        if target.in_table and readers is not None:
+            bit = target.number if delivery.table_sets else 0
+            readers[:, bit // 64] |= mine.astype(np.uint64) << np.uint64(bit % 64)
+        elif (target.root or target.kept) and mine.any():
             rows = _output(batch, target, mine)
-            _file(made.files, delivery, part, target).write(rows)
-    if tabled.any():
-        _write_table(delivery, part, batch, tabled, made.files)
+            made.put(_file(made.files, delivery, part, target), rows)
+    if readers is not None and readers.any():
+        made.put(_table(made.files, delivery), _table_rows(batch, readers, with_sets=delivery.table_sets))
 
 
-def _tabled(
+def _readers(
     delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
-) -> NDArray[np.bool_]:
-    """Say which pairs some plain reader of the group's table wants: all readers at once."""
-    readers = [each for each in delivery.targets if each.in_table and not each.computed]
+) -> NDArray[np.uint64]:
+    """Say for each pair which queries read it from the group's table; not yet those of which Spark SQL decides.
+
+    Where pairs are kept by their level, the first bit says whether anybody does.
+    """
+    plain = [each for each in delivery.targets if each.in_table and not each.computed]
     if sets is not None:
-        (mine,) = to_words([sum(1 << each.number for each in readers)], delivery.queries)
-        return np.asarray(((sets & mine) != 0).any(axis=1))
-    wanted = np.zeros(max((each.levels[1] for each in delivery.targets), default=0) + 1, np.bool_)
-    for each in readers:
-        wanted[each.levels[0] : each.levels[1]] = True
-    return wanted[np.minimum(level, wanted.size - 1)]
+        (mine,) = to_words([sum(1 << each.number for each in plain)], delivery.queries)
+        return sets & mine
+    last = max((each.levels[1] for each in delivery.targets), default=0)
+    of_level = [
+        sum(1 << each.number for each in plain if each.levels[0] <= number < each.levels[1])
+        for number in range(last + 1)
+    ]
+    words = (
+        to_words(of_level, delivery.queries)
+        if delivery.table_sets
+        else to_words([int(each > 0) for each in of_level], 1)
+    )
+    found: NDArray[np.uint64] = words[np.minimum(level, last)]
+    return found
 
 
 def _sets(batch: pa.RecordBatch) -> NDArray[np.uint64] | None:
@@ -342,24 +326,30 @@ def _output(
 def _file(files: dict[str, OutputFile], delivery: Delivery, part: int, target: Target) -> OutputFile:
     """Open (once) the file for a query's rows of this task."""
     if target.query not in files:
-        final = f"part-{delivery.unit}-{part:04d}.parquet"
-        files[target.query] = OutputFile(target.root, final, target.compression)
+        final = f"part-{delivery.unit}-{part:04d}"
+        files[target.query] = (
+            OutputFile(delivery.state, f"{target.kept}/{final}-{uuid.uuid4().hex}.parquet", kept=True)
+            if target.kept
+            else OutputFile(target.root, f"{final}.parquet", target.compression)
+        )
     return files[target.query]
 
 
-def _write_table(
-    delivery: Delivery,
-    part: int,
-    batch: pa.RecordBatch,
-    mine: NDArray[np.bool_],
-    files: dict[str, OutputFile],
-) -> None:
-    """Write the pairs that some reader of the group's table wants, each once."""
+def _table(files: dict[str, OutputFile], delivery: Delivery) -> OutputFile:
+    """Open (once) the file for the pairs of this task that some reader of the group's table wants."""
     if "" not in files:
-        files[""] = OutputFile(delivery.table_root, f"part-{delivery.unit}-{part:04d}.parquet", "snappy")
-    kept = [name for name in batch.schema.names if not name.startswith(("o", "t"))]
-    rows = batch.select(kept)
-    files[""].write(rows if mine.all() else rows.filter(pa.array(mine)))
+        files[""] = OutputFile(delivery.state, f"{delivery.table}/{uuid.uuid4().hex}.parquet", kept=True)
+    return files[""]
+
+
+def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
+    """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does."""
+    wanted = np.asarray(readers[:, 0] != 0 if readers.shape[1] == 1 else readers.any(axis=1))
+    rows = batch.select(["l", "r", "level"])
+    if with_sets:
+        names, columns = zip(*set_columns(readers).items(), strict=True)
+        rows = pa.RecordBatch.from_arrays([*rows.columns, *columns], [*rows.schema.names, *names])
+    return rows if wanted.all() else rows.filter(pa.array(wanted))
 
 
 def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:

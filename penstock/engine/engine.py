@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.engine.adopt import adopt
 from penstock.engine.blame import QueriesFailedError
 from penstock.engine.change import (
     current_plan,
@@ -30,8 +31,10 @@ from penstock.engine.change import (
     next_plan,
     standing_plan,
 )
+from penstock.engine.checkpoints import check_checkpoint
 from penstock.engine.choose import Chooser
 from penstock.engine.complaints import named_file, short_message
+from penstock.engine.damage import with_owner
 from penstock.engine.explain import cost_lines, costs
 from penstock.engine.ingester import Ingester
 from penstock.engine.joiner import Joiner
@@ -40,14 +43,15 @@ from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session, settings_of, use_plain_files
-from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
-from penstock.engine.sinks import clear_staging, ordered_folder, sink_root
+from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, file_sinks, undo_claims
+from penstock.engine.sinks import clear_staging, sink_root
 from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
-from penstock.engine.takeup import refuse_loss, refuse_move, take_up
+from penstock.engine.takeup import farewells, refuse_loss, refuse_move, refuse_other_streams, take_up
+from penstock.engine.unit_files import refuse_unknown_results
 from penstock.engine.workload import Workload, find_name
-from penstock.errors import InputError, PenstockError, RunError, did_you_mean
+from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
@@ -56,6 +60,7 @@ from penstock.plan.show import plan_text, serving
 from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
+from penstock.sql.source_options import scrubbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -122,6 +127,8 @@ class Engine:
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
         self._chooser = Chooser()
+        self._farewells: dict[str, str] = {}
+        """What has become of the results of queries that were dropped."""
         self._registering = threading.RLock()
         self._once = False
         self._closed = False
@@ -160,7 +167,10 @@ class Engine:
             return self._workload.add_script(text)
 
     def drop(self, name: str) -> None:
-        """Let a query go, also while running; its results stay where they are."""
+        """Let a query go, also while running.
+
+        Results that were delivered stay where they are; those in the state's table cannot be read any more.
+        """
         with self._registration():
             self._workload.drop_query(name)
 
@@ -201,8 +211,13 @@ class Engine:
             return self._plan
         ledger = self._store.ledger
         if not self._workload.queries and ledger.plan:
-            return current_plan(ledger)
+            return self._as_registered(current_plan(ledger))
         return self._workload.plan(ledger)
+
+    def _as_registered(self, plan: Plan) -> Plan:
+        """Give a plan its streams as they are declared now: with secrets, which the state does not keep."""
+        mine = self._workload.streams
+        return replace(plan, streams=tuple(mine.get(each.name, each) for each in plan.streams))
 
     # ------------------------------------------------------------------ running
 
@@ -227,7 +242,10 @@ class Engine:
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)
+        sinks = file_sinks(plan.queries).values()
+        refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         kernels.join()
+        adopt(self._store)
         plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
         joiner = Joiner(self.spark, self._store, plan, self._hand_over)
@@ -240,7 +258,7 @@ class Engine:
         joiner.scheduler = scheduler_of(self._workload.settings)
         joiner.publish_pending()
         clear_staging(self._roots(plan))
-        self._store.files.delete_tree("spool")  # all of it was handed over
+        self._store.clear("spool")  # all of it was handed over
         write_empty_results(plan, empty)
         joiner.start()
         self._joiner = joiner
@@ -257,7 +275,7 @@ class Engine:
             return "\n".join(self.answers(script, changes=True)) or "nothing to add"
         if request.get("do") == "drop":
             self.drop(request["query"])
-            return f"dropped {request['query']}; its results stay where they are"
+            return self._dropped(request["query"])
         raise InputError(f"the engine cannot {request.get('do')!r}: it can add and drop")
 
     def answers(self, script: Script, *, changes: bool = False) -> Iterator[str]:
@@ -273,9 +291,13 @@ class Engine:
                 case CreateQuery(query) if changes and find_name(query.name, self._workload.queries):
                     yield f"added {query.name}: {self._completeness(query.name)}"
                 case DropQuery(name) if changes:
-                    yield f"dropped {name}; its results stay where they are"
+                    yield self._dropped(name)
                 case AlterQuery(name) if changes:
                     yield f"altered {name}: {self._completeness(name)}"
+
+    def _dropped(self, name: str) -> str:
+        """Say what has become of the results of a query that was dropped while running."""
+        return f"dropped {name}; {self._farewells.get(name.lower(), 'it had no results')}"
 
     def _completeness(self, name: str) -> str:
         """Say in words from when on a query is complete."""
@@ -334,11 +356,14 @@ class Engine:
         claims = claim_sinks(plan.queries, self._store.files, self._store.identity)
         try:
             self._get_in_step(plan)
-            return take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
+            gone = farewells(self._store.ledger, plan)
+            plan = take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
         except BaseException:
             if self._store.ledger.version == version:
                 undo_claims(claims)
             raise
+        self._farewells |= gone
+        return self._as_registered(plan)
 
     def _stop_queries(self, failures: Mapping[str, str]) -> Plan:
         """Go on without queries that cannot be evaluated; called by whoever found out, holding no lock of a batch."""
@@ -432,6 +457,11 @@ class Engine:
 
         Give the sources by stream, and the empty result of every query.
         """
+        refuse_other_streams(plan, self._store.ledger, self._store.files.root)
+        reading = {each.stream.name for each in self._ingesters}
+        for stream in plan.streams:
+            if stream.name not in reading:
+                check_checkpoint(self._store, stream.name)
         check_paths(plan, self._store.files)
         check_directories(plan.queries, standing_plan(self._store.ledger))
         for stream in plan.streams:
@@ -449,14 +479,7 @@ class Engine:
     def _roots(self, plan: Plan) -> list[str]:
         """List the directories that tasks write output to."""
         files = self._store.files
-        own = {root for query in plan.queries if (root := sink_root(query, files))}
-        own |= {files.path(ordered_folder(name)) for name in files.list("ordered")}
-        tables = [
-            files.path(f"table/{group}/{each['directory']}")
-            for group, known in self._store.ledger.tables.items()
-            for each in known
-        ]
-        return [*own, *tables]
+        return list({root for query in plan.queries if (root := sink_root(query, files))})
 
     def _hand_over(self, publication: Publication) -> None:
         """Give a unit's or a release's results to a console or callback."""
@@ -533,9 +556,11 @@ class Engine:
     def _join_failure(self) -> PenstockError | None:
         """Say what stopped the join, if anything did."""
         failure = self._joiner.failure if self._joiner is not None else None
+        if isinstance(failure, DamagedError | MissingError):
+            return RunError(with_owner(str(failure), self._plan))
         if failure is None or isinstance(failure, PenstockError):
             return failure
-        explained = RunError(f"the join failed: {short_message(failure)}")
+        explained = RunError(with_owner(f"the join failed: {short_message(failure)}", self._plan))
         explained.__cause__ = failure
         return explained
 
@@ -553,7 +578,7 @@ class Engine:
                 f"source file {file} of stream {name} cannot be read: {short_message(cause).rstrip('.')}. "
                 "Mend or remove the file and run again: committed results are kept, and the run goes on from there"
             )
-        return RunError(f"stream {name}: {short_message(cause)}")
+        return RunError(f"stream {name}: {scrubbed(short_message(cause), ingester.stream.options)}")
 
     def stop(self) -> None:
         """Stop ingest, finish the unit at hand, and give up the state."""
@@ -592,7 +617,7 @@ class Engine:
 
     def results(self, name: str) -> DataFrame:
         """Give a query's committed results as a Spark DataFrame."""
-        return read_results(self.spark, self._store.files, self.plan, self._store.ledger, name)
+        return read_results(self.spark, self._store.files, self.plan, lambda: self._store.ledger, name)
 
     def late(self, stream: str) -> DataFrame:
         """Give the rows of a stream that came too late, or had no event time."""

@@ -1,7 +1,8 @@
 """From a micro-batch to segments: the work of one ingest task.
 
 A task gets its part of a stream's batch as Arrow columns and writes one segment per log, sorted by key, wherever the
-rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.
+rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.  Of a large part
+it writes several, each of bounded bytes.
 
     source partition ──▶ drop late rows ──▶ where windows count rows: the times of all the others, for the roll
                      ──▶ drop rows without time or key, rows no query wants
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.join.keys import mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
+from penstock.join.width import gathered
 from penstock.log.roll import write_times
 from penstock.log.segment import KEY, SegmentColumns, write_segment
 from penstock.log.tally import MOST_PATTERNS
@@ -83,7 +85,7 @@ class BatchTask:
 
 @dataclass(slots=True)
 class BatchPart:
-    """What one task did with its part of a batch."""
+    """What one task did with its part of a batch, or with a stretch of it."""
 
     rows: int = 0
     late: int = 0
@@ -105,10 +107,15 @@ class BatchPart:
 
 
 def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the segments of one part of a batch, and report."""
-    chunks = [each for each in batches if each.num_rows]
-    part = _ingest(task, pa.Table.from_batches(chunks).combine_chunks()) if chunks else BatchPart()
-    yield pa.RecordBatch.from_pydict({"summary": [json.dumps(asdict(part))]})
+    """Write the segments of one task's rows, a stretch of bounded bytes after the other, and report on each."""
+    chunks = (each.rename_columns(task.columns()) for each in batches if each.num_rows)
+    for stretch in gathered(chunks):
+        yield _report(_ingest(task, pa.Table.from_batches(stretch).combine_chunks()))
+
+
+def _report(part: BatchPart) -> pa.RecordBatch:
+    """Write one line for the driver."""
+    return pa.RecordBatch.from_pydict({"summary": [json.dumps(asdict(part))]})
 
 
 def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
@@ -153,16 +160,18 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
     name, key_columns = key_names(number, log)
     keyed = batch.table.column(name).is_valid().to_numpy() & batch.timely
     patterns, pattern = _patterns(batch.table, bit_names(number, log))
-    kept = keyed
+    wanted = batch.timely
     if pattern is not None:
-        accepted = np.asarray(query_sets(patterns, masks).any(axis=1))
-        kept = keyed & accepted[pattern]
+        wanted = batch.timely & np.asarray(query_sets(patterns, masks).any(axis=1))[pattern]
         part.patterns[log.id], part.holds[log.id] = _counts(
             patterns, pattern[batch.timely], len(log.predicates)
         )
+    kept = keyed & wanted
     if number == 0:
-        part.no_key = int(batch.timely.sum() - keyed.sum())
-        part.unwanted = int(keyed.sum() - kept.sum())
+        # of a row that nobody wants it is not known whether it has a key, if evaluating that may fail
+        asked = batch.timely if log.wanted else keyed
+        part.unwanted = int((asked & ~wanted).sum())
+        part.no_key = int(batch.timely.sum() - kept.sum()) - part.unwanted
     if not kept.any():
         return
     whole = bool(kept.all())

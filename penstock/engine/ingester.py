@@ -1,8 +1,9 @@
 """Ingest of one stream: a Structured Streaming query whose every batch becomes segments and one commit.
 
-Idempotent by batch id: a batch that the journal already has is passed over, so a restart that is handed its last
-batch again adds nothing.  Rows later than the watermark (newest event time of the batches before, less the lateness)
-are counted and written whole to ``late/<stream>/batch=<n>``; so are rows without an event time.
+A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
+is known by where it came from (`penstock.log.origin`), and one that does not follow on the last stops the run.  Rows
+later than the watermark (newest event time of the batches before, less the lateness) are counted and written whole to
+``late/<stream>/<batch>``; so are rows without an event time.
 
 In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out: ``batch`` commits.
 """
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.blame import QueriesFailedError, blame_for_batch
+from penstock.engine.checkpoints import checked_origin, checkpoint_of, mend_checkpoint
 from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
@@ -33,7 +35,9 @@ from penstock.engine.sources import (
 )
 from penstock.errors import PenstockError, RunError
 from penstock.log.locations import files_below
+from penstock.log.names import folder_of
 from penstock.log.roll import roll_folder
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -85,6 +89,7 @@ class Ingester:
         self.batch = threading.Lock()
         """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
         self._committed = committed
+        self.checkpoint = checkpoint_of(store.files, stream.name)
         self._source = source
         self._tasks = source.sparkSession.sparkContext.defaultParallelism
         self._time_type = arrow_time_type(stream, source.sparkSession)
@@ -119,9 +124,10 @@ class Ingester:
 
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
+        mend_checkpoint(self.store, self.stream.name)
         writer = (
             self._source.writeStream.queryName(f"penstock-{self.stream.name}")
-            .option("checkpointLocation", self.store.files.path(f"checkpoint/{self.stream.name.lower()}"))
+            .option("checkpointLocation", self.checkpoint.path)
             .foreachBatch(self._take)
         )
         self.query = (writer.trigger(availableNow=True) if once else writer).start()
@@ -195,6 +201,7 @@ class Ingester:
         if self.closed:
             raise RunError(f"stream {self.stream.name}: the engine has stopped")
         before = self.store.ledger.stream(self.stream.name)
+        origin = checked_origin(self.store, self.stream.name, batch_id)
         if batch_id <= before.source_batch:
             return
         self._prepare(source.sparkSession)
@@ -213,6 +220,7 @@ class Ingester:
             {
                 "kind": "batch",
                 "stream": self.stream.name,
+                "origin": origin,
                 "state": _as_json(after),
                 "segments": segments,
                 "arrived": arrived,
@@ -252,12 +260,14 @@ class Ingester:
     def _keep_aside(self, source: DataFrame, before: StreamState) -> None:
         """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
         rows = with_ingest_columns(source, self.stream, ())
-        late = F.col(ROW_TIME).isNull()
+        row_time = F.col(always_quoted(ROW_TIME))
+        late = row_time.isNull()
         if before.watermark is not None:
-            late |= F.col(ROW_TIME) < before.watermark
-        columns = [F.col(f"`{column.name}`") for column in self.stream.columns]
-        place = self.store.files.path(f"late/{self.stream.name.lower()}/batch={before.batches}")
-        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(place)
+            late |= row_time < before.watermark
+        columns = [F.col(always_quoted(column.name)) for column in self.stream.columns]
+        folder = folder_of(self.store.files, "late", self.stream.name)
+        path = self.store.files.path(f"{folder}/{before.batches:010d}")
+        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(path)
 
     def _check_files(self, parts: list[dict[str, Any]]) -> None:
         """Look at the source's files themselves when a column has nulls: Spark reads a missing column as null."""

@@ -8,6 +8,7 @@ In:  frozen task descriptions.  Out: what the tasks report, for one commit.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from penstock.engine.deliver import run_delivery
 from penstock.engine.ingest import SUMMARY, run_ingest
 from penstock.engine.release import run_release
 from penstock.engine.unit import run_probe
-from penstock.engine.work import computed, do_work, numbered, numbers, report, run_work
+from penstock.engine.work import computed, computed_once, do_work, numbered, numbers, report, run_work
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import seal
 from penstock.log.segment import Segment
+from penstock.log.table_merge import merge_or_say
+from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,25 +37,40 @@ if TYPE_CHECKING:
     from penstock.engine.work import Batches
     from penstock.log.files import Files
     from penstock.log.keep import Horizon
+    from penstock.log.relayout import Common
     from penstock.log.roll import Sealing
+    from penstock.log.tables import Merge
 
 
 def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[dict[str, Any]]:
-    """Write a batch's segments: one per task and log.  The rows have the columns that the task reads."""
-    return run_work(rows.coalesce(most_tasks).mapInArrow(do_work, SUMMARY), partial(run_ingest, task))
+    """Write a batch's segments: one per task and log, or several.  The rows have the columns that the task reads.
+
+    On the way they have numbers for names: pyspark takes a dot in a name for the field of a struct.
+    """
+    numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+    rows = numbered_columns.coalesce(most_tasks).mapInArrow(do_work, SUMMARY)
+    return run_work(rows, partial(run_ingest, task))
 
 
 def unit_job(
-    spark: SparkSession, task: UnitTask, delivery: Delivery, schema: str, outputs: Sequence[str]
+    spark: SparkSession,
+    task: UnitTask,
+    delivery: Delivery,
+    schema: str,
+    outputs: Sequence[str],
+    *,
+    fleeting: bool = False,
 ) -> list[dict[str, Any]]:
     """Join and deliver.
 
     Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task.  Else the
-    pairs pass through Spark, which computes those queries' outputs, and are delivered from there.
+    pairs pass through Spark, which computes those queries' outputs, and are delivered from there.  `fleeting` ones are
+    to be computed by a plan of this unit's own: clocks and seeds stand still in a plan that is used again.
     """
     if not outputs:
         return run_work(numbered(spark, task.parts), partial(_find_and_deliver, task, delivery))
-    rows = computed(spark, task.parts, schema, ("*", *outputs))
+    plan = computed_once if fleeting else computed
+    rows = plan(spark, task.parts, schema, ("*", *outputs))
     return run_work(rows, partial(_deliver, delivery), first=partial(_find, task))
 
 
@@ -78,9 +96,12 @@ def rewrite_job(
     log: str,
     runs: Sequence[tuple[Segment, ...]],
     claims: Sequence[Horizon],
+    *,
+    common: Common | None = None,
 ) -> list[Segment | None]:
     """Rewrite runs of segments, one task each; None where no row was left."""
-    return _segments_job(spark, [partial(rewrite_segments, files, log, run, tuple(claims)) for run in runs])
+    makers = [partial(rewrite_segments, files, log, run, tuple(claims), common) for run in runs]
+    return _segments_job(spark, makers)
 
 
 def seal_job(spark: SparkSession, files: Files, sealings: Sequence[Sealing]) -> list[Segment | None]:
@@ -102,6 +123,20 @@ def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> B
     for number in numbers(batches):
         made = makers[number]()
         yield report({"number": number, "segment": made.to_json() if made else None})
+
+
+def compact_job(spark: SparkSession, files: Files, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
+    """Merge files of results, one task each; None where nothing was left, a word where that cannot be done."""
+    reports = run_work(numbered(spark, len(merges)), partial(_merge, files, tuple(merges)))
+    made = [each["file"] for each in sorted(reports, key=lambda each: int(each["number"]))]
+    return [StoredFile(**each) if isinstance(each, dict) else each for each in made]
+
+
+def _merge(files: Files, merges: Sequence[Merge], batches: Batches) -> Batches:
+    """Merge the files of a task."""
+    for number in numbers(batches):
+        made = merge_or_say(files, merges[number])
+        yield report({"number": number, "file": asdict(made) if isinstance(made, StoredFile) else made})
 
 
 def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[dict[str, Any]]:

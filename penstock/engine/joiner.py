@@ -6,6 +6,7 @@ Beside it, Structured Streaming ingests in threads of its own; the two meet only
     for each group behind its streams:   run a unit of the slices whose turn it is  ──▶ commit ──▶ publish
     where order was asked for:           release what nothing can come before any more ──▶ commit ──▶ publish
     for each log:                        drop what has ended, rewrite what is worth it ──▶ commit ──▶ delete files
+    for results that the state keeps:    merge small files ──▶ commit ──▶ delete files, after a while
 
 A turn reads the ledger once per step and changes nothing but by commits, so it may be cut off anywhere.
 """
@@ -22,24 +23,36 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.blame import QueriesFailedError, blame_for_unit
-from penstock.engine.claims import claims_on, passed, settled_segments
+from penstock.engine.claims import common_layout, passed, settled_alike
+from penstock.engine.compact import Attic, choose_steps, compact_commit
 from penstock.engine.counting import Counting, sealed_until, spans
 from penstock.engine.deliver import Buffers, Delivery, Target
-from penstock.engine.jobs import release_job, rewrite_job, seal_job, unit_job
+from penstock.engine.jobs import compact_job, release_job, rewrite_job, seal_job, unit_job
 from penstock.engine.ordering import Silence, goal_of, switch_commit, waiting_rows
-from penstock.engine.pairs import computed_column, is_computed
+from penstock.engine.pairs import computed_column, is_computed, wanted_column
 from penstock.engine.release import choose_releases, is_due, last_releases, release_commit
 from penstock.engine.scheduling import Advance, next_advance
 from penstock.engine.sealing import choose_sealings, seal_commit
 from penstock.engine.shape import carries_times, pair_columns, unit_schema
-from penstock.engine.sinks import SPOOLED, let_go, publications, publish, sink_root
+from penstock.engine.sinks import (
+    SPOOLED,
+    kept_files,
+    let_go,
+    pairs_folder,
+    publications,
+    publish,
+    results_folder,
+    sink_root,
+)
 from penstock.engine.sources import arrow_types
 from penstock.engine.unit import SideTask, Stretch, UnitTask, joined_before, joined_between
 from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.ledger import Cursor, publication_to_json, spans_to_json
+from penstock.log.table_merge import CONFLICT
 from penstock.log.tally import delays_of
 from penstock.plan.group import subgroup
+from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import DEFAULT_SCHEDULER
 from penstock.sql.query import SIDES
 
@@ -50,9 +63,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.engine.store import Store
-    from penstock.log.keep import Horizon
-    from penstock.log.ledger import Ledger, Publication, Station
+    from penstock.log.ledger import Layout, Ledger, Publication, Station
     from penstock.log.segment import Segment
+    from penstock.log.tables import StoredTable
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side, Stream
@@ -111,6 +124,9 @@ class Joiner(threading.Thread):
         self._unit_seconds = 0.0
         self._overdue: dict[str, str] = {}
         self._bringing_up = False
+        self._attic = Attic()
+        self._unmergeable: set[frozenset[str]] = set()
+        self._untidy = False
         self._without: frozenset[str] = frozenset()
 
     def notify(self) -> None:
@@ -166,7 +182,7 @@ class Joiner(threading.Thread):
         with self._wake:
             self._wake.notify_all()
             idle = self.silence.until_idle(self.plan, self.store.ledger)
-            self._wake.wait_for(lambda: self._stopping or self._news, timeout=idle)
+            self._wake.wait_for(lambda: self._stopping or self._news, timeout=0 if self._untidy else idle)
             patience = min(self._unit_seconds, LONGEST_PATIENCE)
             self._wake.wait_for(lambda: self._stopping or not self._partner_comes(), timeout=patience)
             self._news = False
@@ -230,6 +246,7 @@ class Joiner(threading.Thread):
             self.publish_pending()
             for log in self.plan.logs:
                 self._tidy(log.id)
+            self._compact()
             self.plan = self.reconsider(self.plan)
         if self._behind_goal():
             self.notify()  # other slices have still to follow
@@ -248,7 +265,7 @@ class Joiner(threading.Thread):
         commit = seal_commit(sealings, made)
         self.store.commit(commit)
         for name in commit["remove"]:
-            self.store.files.delete(name)
+            self.store.let_go(name)
 
     def bring_up(self, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
         """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors.
@@ -299,7 +316,7 @@ class Joiner(threading.Thread):
         reports = release_job(self.spark, files, releases)
         self.store.commit(release_commit(releases, reports))
         for name in ledger.files() - self.store.ledger.files():
-            files.delete(name)
+            self.store.let_go(name)
 
     def _lacking(self, ledger: Ledger, group: Group) -> list[str]:
         """List the queries of a group that have not got the pairs that were there before them."""
@@ -327,9 +344,10 @@ class Joiner(threading.Thread):
         unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
         since = (Cursor(0, 0), until)  # nothing of the left stream is joined, and all of the right one
         task = self._unit_task(ledger, small, since, until, (None, horizon)).without_arrivals()
-        table = f"table/{group.id}/v{ledger.version}-past"
+        past = f"v{ledger.version}-past"
+        table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
         reports = self._run(small, task, unit, table) if task.left.new else []
-        return _output_commit(small, unit, reports, self._without)
+        return _output_commit(small, unit, reports, self._without, table)
 
     def _advance(self, group: Group) -> None:
         """Run one unit of the slices whose turn it is, and commit it."""
@@ -341,10 +359,9 @@ class Joiner(threading.Thread):
         since = (advance.since, advance.since)
         task = self._unit_task(ledger, group, since, advance.until, (known, horizon))
         task = replace(task, levels=advance.runs(group.chain))
-        stored = ledger.table(group.id)
-        table = f"table/{group.id}/{stored['directory']}" if stored else ""
+        table = ledger.table(group.id)
         reports = self._run(group, task, unit, table) if task.left.new or task.right.new else []
-        output = _output_commit(group, unit, reports, self._without)
+        output = _output_commit(group, unit, reports, self._without, table)
         output["delays"] = _delays(group, reports)
         self.store.commit(
             {
@@ -389,7 +406,9 @@ class Joiner(threading.Thread):
         self._overdue[group.id] = advance.overdue
         return advance
 
-    def _run(self, group: Group, task: UnitTask, unit: str, table: str) -> list[dict[str, Any]]:
+    def _run(
+        self, group: Group, task: UnitTask, unit: str, table: StoredTable | None
+    ) -> list[dict[str, Any]]:
         """Run a unit's Spark job."""
         last = max((each.arrived for side in (task.left, task.right) for each in side.new), default=0.0)
         delivery = replace(self._delivery(group, unit, table), arrived=last)
@@ -403,13 +422,15 @@ class Joiner(threading.Thread):
 
     def _run_job(self, group: Group, task: UnitTask, delivery: Delivery) -> list[dict[str, Any]]:
         """Join and deliver, computing what the targets need."""
-        computed = [
-            computed_column(group, target.number, group.members[target.number])
-            for target in delivery.targets
-            if target.computed
-        ]
         left, right = (self.plan.stream(group.log(side).stream) for side in SIDES)
-        return unit_job(self.spark, task, delivery, unit_schema(group, left, right), computed)
+        members = [(each, group.members[each.number]) for each in delivery.targets if each.computed]
+        columns = [
+            (wanted_column if target.in_table else computed_column)(group, target.number, member)
+            for target, member in members
+        ]
+        fleeting = any(constancy_of(member.query, left, right) == Constancy.ONCE for _, member in members)
+        schema = unit_schema(group, left, right)
+        return unit_job(self.spark, task, delivery, schema, columns, fleeting=fleeting)
 
     def _unit_task(
         self,
@@ -475,19 +496,26 @@ class Joiner(threading.Thread):
             },
         )
 
-    def _delivery(self, group: Group, unit: str, table: str) -> Delivery:
-        """Describe a unit's output: which query's rows go where."""
+    def _delivery(self, group: Group, unit: str, table: StoredTable | None) -> Delivery:
+        """Describe a unit's output: which query's rows go where.  The table says who reads pairs from it."""
+        views = table.members if table else {}
         targets = tuple(
-            _query_target(number, member.query, member.levels, sink_root(member.query, self.store.files))
+            _query_target(
+                number,
+                member.query,
+                member.levels,
+                sink_root(member.query, self.store.files),
+                in_table=member.query.name in views,
+            )
             for number, member in enumerate(group.members)
             if member.query.name not in self._without
         )
-        root = self.store.files.path(table) if any(each.in_table for each in targets) else ""
         return Delivery(
             unit,
             len(group.members),
             targets,
-            root,
+            pairs_folder(group.id) if any(each.in_table for each in targets) else "",
+            table.selective if table else False,
             self.store.files.root,
             buffers=self._buffers(group, targets),
         )
@@ -495,7 +523,9 @@ class Joiner(threading.Thread):
     def _buffers(self, group: Group, targets: Iterable[Target]) -> dict[str, Buffers]:
         """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""
         ledger = self.store.ledger
-        names = [each.query for each in targets if (each.root or each.in_table) and not each.hold]
+        names = [
+            each.query for each in targets if (each.root or each.in_table or each.kept) and not each.hold
+        ]
         if not names:
             return {}
         waiting = waiting_rows(group, ledger, ledger.groups[group.id].cursors)
@@ -505,7 +535,7 @@ class Joiner(threading.Thread):
         """Bring committed output to its sinks, then forget it."""
         pending = self.store.ledger.pending
         for publication in pending:
-            publish(publication)
+            publish(publication, self.store.files)
             if publication.query:
                 self._hand_over(publication)
         if pending:
@@ -515,69 +545,96 @@ class Joiner(threading.Thread):
             if publication.query:
                 let_go(publication)
 
+    def _compact(self) -> None:
+        """Merge files of results, a few at a time; `_untidy` says whether there is more to merge."""
+        ledger, files = self.store.ledger, self.store.files
+        self._attic.clear(files)
+        tasks = self.spark.sparkContext.defaultParallelism
+        chosen = choose_steps(ledger, tasks, busy=self._behind_goal(), shunned=self._unmergeable)
+        self._untidy = bool(chosen.steps)
+        if not chosen.steps and not chosen.begun:
+            return
+        made = compact_job(self.spark, files, [each.merge for each in chosen.steps]) if chosen.steps else []
+        self._unmergeable |= {
+            frozenset(step.names) for step, file in zip(chosen.steps, made, strict=True) if file == CONFLICT
+        }
+        self.store.commit(compact_commit(chosen, made))
+        self._attic.take(ledger.files() - self.store.ledger.files())
+        self._attic.clear(files)
+
     def _tidy(self, log: str) -> None:
         """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""
         ledger = self.store.ledger
         if any(self._lacking(ledger, group) for group in self.plan.groups):
             return
         until = passed(self.plan, log, ledger)
-        joined = settled_segments(self.plan, log, ledger)
-        for layout in range(len(ledger.layouts[log])):
-            settled = [each for each in joined if each.layout == layout]
-            if settled:
-                self._tidy_layout(log, settled, claims_on(self.plan, log, ledger, layout), until)
+        for shared, settled in settled_alike(self.plan, log, ledger).items():
+            self._tidy_alike(log, settled, shared, until)
 
-    def _tidy_layout(self, log: str, settled: list[Segment], claims: list[Horizon], until: int) -> None:
-        """Tidy the segments of one layout, which are the ones that can be merged with each other."""
-        ended = [each for each in settled if is_ended(each, claims)]
+    def _tidy_alike(self, log: str, settled: list[Segment], shared: Layout, until: int) -> None:
+        """Tidy the segments that hold the same for everyone: they can be merged with each other."""
+        ledger = self.store.ledger
+        common = common_layout(self.plan, log, ledger, settled, shared)
+        ended = [each for each in settled if is_ended(each, common.claims[each.layout])]
         rest = [each for each in settled if each not in ended]
-        runs = choose_rewrites(rest, claims, until)
+        claims = common.claims[settled[0].layout]
+        runs = choose_rewrites(rest, claims, until, common.claims)
         started = time.monotonic()
-        made = rewrite_job(self.spark, self.store.files, log, runs, claims) if runs else []
+        files = self.store.files
+        onto = common if any(each.layout != common.layout for run in runs for each in run) else None
+        made = rewrite_job(self.spark, files, log, runs, claims, common=onto) if runs else []
         gone = [*ended, *(each for run in runs for each in run)]
         if not gone:
             return
         added = [each.to_json() for each in made if each]
+        fresh = added and common.layout not in ledger.layouts[log]
         self.store.commit(
             {
                 "kind": "rewrite",
                 "log": log,
                 "remove": [each.name for each in gone],
                 "add": added,
+                "layouts": [[common.layout, shared.columns, shared.predicates]] if fresh else [],
                 "rows": sum(each.rows for run in runs for each in run),
                 "seconds": time.monotonic() - started,
             }
         )
         for each in gone:
-            self.store.files.delete(each.name)
+            self.store.let_go(each.name)
 
 
 def _stretch(segment: Segment, first: int, last: int) -> Stretch:
     """Describe a segment of which the rows between two times take part."""
     cut = (first, last) != (segment.min_t, segment.max_t)
     rows = segment.rows_between(first, last)
-    return Stretch(segment.name, first, last, segment.layout, rows, segment.arrived, cut)
+    return Stretch(segment.name, first, last, segment.layout, rows, segment.arrived, cut, segment.checksum)
 
 
-def _query_target(number: int, query: Query, levels: tuple[int, int], root: str) -> Target:
+def _query_target(number: int, query: Query, levels: tuple[int, int], root: str, *, in_table: bool) -> Target:
     """Describe one query's delivery."""
+    apart = query.in_table and not in_table
     return Target(
         number=number,
         query=query.name,
         levels=levels,
         root=root,
         columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
-        computed=bool(query.residual) if query.in_table else is_computed(query),
-        in_table=query.in_table,
+        computed=bool(query.residual) if in_table else is_computed(query),
+        in_table=in_table,
+        kept=results_folder(query.name) if apart else "",
         compression=query.sink.option("compression", "snappy"),
         hold=hold_folder(query.name) if query.ordered else "",
     )
 
 
 def _output_commit(
-    group: Group, unit: str, reports: list[dict[str, Any]], without: Container[str]
+    group: Group,
+    unit: str,
+    reports: list[dict[str, Any]],
+    without: Container[str],
+    table: StoredTable | None,
 ) -> dict[str, Any]:
-    """Say what output a unit made: pairs, results, files to publish, and files of results that are held."""
+    """Say what output a unit made: pairs, results, files to publish or to keep, and files of results that are held."""
     spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
     files = [file for report in reports for file in report["files"]]
     results = {
@@ -586,11 +643,15 @@ def _output_commit(
         if (count := sum(report["results"][number] for report in reports))
         and member.query.name not in without
     }
+    kept = kept_files(files)
+    stored = kept.pop("", [])
     return {
         "pairs": sum(report["pairs"] for report in reports),
         "results": results,
         "publish": [publication_to_json(each) for each in publications(unit, files, spooled)],
-        "held": _held_together(report["held"] for report in reports),
+        "stored": {group.id: {table.id: stored}} if table and stored else {},
+        "kept": kept,
+        "held": _lists_together(report["held"] for report in reports),
     }
 
 
@@ -613,14 +674,16 @@ def _together(outputs: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "pairs": sum(each["pairs"] for each in known),
         "results": dict(results),
         "publish": [file for each in known for file in each["publish"]],
-        "held": _held_together(each["held"] for each in known),
+        "stored": {group: files for each in known for group, files in each["stored"].items()},
+        "kept": _lists_together(each["kept"] for each in known),
+        "held": _lists_together(each["held"] for each in known),
     }
 
 
-def _held_together(parts: Iterable[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
-    """Bring together the hold files of each query."""
-    held: dict[str, list[Any]] = {}
+def _lists_together(parts: Iterable[Mapping[str, list[Any]]]) -> dict[str, list[Any]]:
+    """Bring together the files of each query."""
+    together: dict[str, list[Any]] = {}
     for part in parts:
         for query, files in part.items():
-            held.setdefault(query, []).extend(files)
-    return held
+            together.setdefault(query, []).extend(files)
+    return together

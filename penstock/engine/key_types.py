@@ -1,7 +1,7 @@
 """Ask Spark for the types of join keys that only Spark can tell.
 
 Both sides of an equality are hashed, so they must have one type before they are hashed.  `penstock.sql.keys` knows the
-declared types and many expressions; of the rest (decimals computed, functions sqlglot does not know) it leaves the type
+declared types and many expressions; of the rest (decimals computed, most functions) it leaves the type
 open.  Left open, ``a.amount * 2 = b.amount`` would hash decimals of two scales and miss pairs without a word.
 
 In:  a bound query and the streams.  Out: the same query, every computed key with the type Spark compares it as.
@@ -13,16 +13,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from penstock.engine.complaints import short_message
 from penstock.engine.sources import empty_rows
 from penstock.errors import InputError
+from penstock.sql.tree import quoted, unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
     from penstock.sql.query import Key, Query, Stream
 
@@ -39,7 +41,7 @@ def with_key_types(query: Query, left: Stream, right: Stream, spark: Callable[[]
 
 def _is_open(key: Key, left: Stream, right: Stream) -> bool:
     """Say whether a key has no type yet and is not two plain columns, whose types are known to be the same."""
-    plain = left.column(key.left.strip("`")) and right.column(key.right.strip("`"))
+    plain = left.column(unquoted(key.left)) and right.column(unquoted(key.right))
     return not key.type and not plain
 
 
@@ -58,4 +60,21 @@ def _typed(key: Key, query: Query, left: Stream, right: Stream, spark: SparkSess
         raise InputError(
             f"query {query.name} cannot join on {key.left} = {key.right}: {short_message(error)}"
         ) from error
-    return replace(key, type=common.simpleString())
+    return replace(key, type=type_text(common))
+
+
+def type_text(kind: DataType) -> str:
+    """Write a type as Spark's DDL does; its own way to write one does not quote the names of fields.
+
+    >>> from pyspark.sql.types import StringType
+    >>> type_text(StructType([StructField("a.b", ArrayType(StringType()))]))
+    'struct<`a.b`:array<string>>'
+    """
+    if isinstance(kind, StructType):
+        fields = (f"{quoted(each.name)}:{type_text(each.dataType)}" for each in kind.fields)
+        return f"struct<{','.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{type_text(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+    return kind.simpleString()

@@ -180,11 +180,11 @@ def stream_rates(plan: Plan, ledger: Ledger, group: Group) -> tuple[float, float
 def _counted(groups: Iterable[Group], ledger: Ledger, side: Side) -> list[Counted]:
     """List what was counted in the logs of one side, each with the predicates that its bits stand for."""
     logs = dict.fromkeys(group.log(side).id for group in groups)
-    known = [(ledger.layouts.get(log, ()), ledger.traffic.get(log)) for log in logs]
+    known = [(ledger.layouts.get(log, {}), ledger.traffic.get(log)) for log in logs]
     return [
         (layouts[traffic.layout].predicates, traffic)
         for layouts, traffic in known
-        if traffic is not None and traffic.layout < len(layouts)
+        if traffic is not None and traffic.layout in layouts
     ]
 
 

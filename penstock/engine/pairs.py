@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import StructType, VariantType
 
 from penstock.engine.complaints import short_message
 from penstock.engine.shape import pair_schema
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from penstock.plan.group import Group, Member
     from penstock.sql.query import Query, Stream
@@ -40,9 +42,18 @@ def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], 
     >>> wanted_pairs(["l.v < r.v"], 65, (0, 3), selective=True)
     '(getbit(s1, 1) = 1) AND (l.v < r.v)'
     """
+    return _all_of((met_pairs(number, levels, selective=selective), *residual))
+
+
+def met_pairs(number: int, levels: tuple[int, int], *, selective: bool) -> str:
+    """Choose the pairs that a query's predicates, key and window leave, before its conditions on both rows."""
     of_slices = f"level >= {levels[0]} AND level < {levels[1]}"
-    mine = f"getbit(s{number // 64}, {number % 64}) = 1" if selective else of_slices
-    return " AND ".join(f"({each})" for each in (mine, *residual))
+    return f"getbit(s{number // 64}, {number % 64}) = 1" if selective else of_slices
+
+
+def _all_of(conditions: Iterable[str]) -> str:
+    """Hold conditions together, in their order."""
+    return " AND ".join(f"({each})" for each in conditions)
 
 
 def output_columns(outputs: Iterable[tuple[str, str]]) -> list[Column]:
@@ -55,10 +66,23 @@ def _outputs(query: Query) -> list[tuple[str, str]]:
     return [(output.name, output.expression) for output in query.outputs]
 
 
+def wanted_column(group: Group, number: int, member: Member) -> str:
+    """Decide, in Spark SQL, whether a pair is one of a query's results; null where it is not."""
+    return f"CASE WHEN {wants(group, number, member)} THEN TRUE END AS o{number}"
+
+
 def computed_column(group: Group, number: int, member: Member) -> str:
-    """Compute, in Spark SQL, a query's output as one struct, null where the pair is not one of its results."""
+    """Compute, in Spark SQL, a query's output as one struct, null where the pair is not one of its results.
+
+    What may fail stands in a branch of a CASE, so that it is evaluated for the query's own pairs only: of what several
+    queries compute, Spark would compute the common parts first, for all pairs.
+    """
     fields = ", ".join(f"{_literal(name)}, ({expression})" for name, expression in _outputs(member.query))
-    return f"CASE WHEN {wants(group, number, member)} THEN named_struct({fields}) END AS o{number}"
+    output = f"named_struct({fields})"
+    if member.query.residual:
+        output = f"CASE WHEN {_all_of(member.query.residual)} THEN {output} END"
+    met = met_pairs(number, member.levels, selective=group.selective)
+    return f"CASE WHEN {met} THEN {output} END AS o{number}"
 
 
 def _literal(text: str) -> str:
@@ -85,4 +109,23 @@ def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream
             empty[member.query.name] = view(none, group, number, member)
         except Exception as error:
             raise InputError(f"query {member.query.name}: {short_message(error)}") from error
+        _refuse_variants(member.query, empty[member.query.name])
     return empty
+
+
+def _refuse_variants(query: Query, result: DataFrame) -> None:
+    """Refuse to write a VARIANT to a file, where it would be two columns of bytes; only the shared table knows it."""
+    for field in () if query.in_table or query.sink.kind == "noop" else result.schema.fields:
+        if _holds_variant(field.dataType):
+            raise InputError(
+                f"query {query.name}: column {field.name} of its result is {field.dataType.simpleString()}, which its "
+                "files cannot hold: extract what you need, as in v:price::double, or use sink = 'table' and no order"
+            )
+
+
+def _holds_variant(kind: DataType) -> bool:
+    """Say whether a type is VARIANT, or made of it."""
+    if isinstance(kind, StructType):
+        return any(_holds_variant(field.dataType) for field in kind.fields)
+    parts = [getattr(kind, name) for name in ("elementType", "keyType", "valueType") if hasattr(kind, name)]
+    return isinstance(kind, VariantType) or any(map(_holds_variant, parts))

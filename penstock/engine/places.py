@@ -1,7 +1,7 @@
 """Rows of output files in the order in which they were written.
 
 Spark reads files and parts of files in an order of its own.  So each row is given its *place*, and rows are sorted by
-that: the version of the plan that its query was defined by, the name of its file (names ascend), its number there.
+that: the name of its file (names ascend), and its number there.
 
 In:  DataFrames over output files.  Out: the same rows in order.
 """
@@ -15,24 +15,20 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ERA, _FILE, _ROW = "penstock.era", "penstock.file", "penstock.row"
+_FILE, _ROW = "penstock.file", "penstock.row"
 
 
-def placed(rows: DataFrame, era: int = 0) -> DataFrame:
+def placed(rows: DataFrame) -> DataFrame:
     """Give the rows of some files their places."""
     metadata = rows.metadataColumn("_metadata")
-    return rows.select(
-        "*", F.lit(era).alias(_ERA), metadata["file_name"].alias(_FILE), metadata["row_index"].alias(_ROW)
-    )
+    return rows.select("*", metadata["file_name"].alias(_FILE), metadata["row_index"].alias(_ROW))
 
 
-def unplaced(rows: DataFrame, era: int = 0) -> DataFrame:
-    """Give rows that are in no order among themselves a place before all others of their era."""
-    return rows.select(
-        "*", F.lit(era).alias(_ERA), F.lit("").alias(_FILE), F.lit(0).cast("bigint").alias(_ROW)
-    )
+def unplaced(rows: DataFrame) -> DataFrame:
+    """Give rows that are in no order among themselves a place before all others."""
+    return rows.select("*", F.lit("").alias(_FILE), F.lit(0).cast("bigint").alias(_ROW))
 
 
 def in_order(rows: DataFrame) -> DataFrame:
     """Sort rows by their places, and forget the places."""
-    return rows.orderBy(*(f"`{each}`" for each in (_ERA, _FILE, _ROW))).drop(_ERA, _FILE, _ROW)
+    return rows.orderBy(*(f"`{each}`" for each in (_FILE, _ROW))).drop(_FILE, _ROW)

@@ -18,6 +18,7 @@ In:  the plan and the ledger.  Out: `Release`, one task each, and the ``release`
 from __future__ import annotations
 
 import time
+import uuid
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.deliver import Buffers, OutputFile, note
+from penstock.engine.deliver import Buffers, note
 from penstock.engine.ordering import lag_rows
-from penstock.engine.sinks import SPOOLED, publications, sink_root
+from penstock.engine.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.log.hold import (
     ARRIVED,
     TIME,
@@ -40,6 +41,7 @@ from penstock.log.hold import (
     write_hold,
 )
 from penstock.log.ledger import publication_to_json
+from penstock.log.output_file import OutputFile
 from penstock.log.tally import delays_of
 from penstock.plan.order import trigger
 
@@ -68,10 +70,12 @@ class Release:
     due: tuple[Held, ...]
     merges: tuple[tuple[Held, ...], ...]
     root: str
-    """Where the results go, empty if they are only counted."""
+    """Where the results go, empty if they are only counted, or kept in the state."""
     final: str
     compression: str
     spooled: bool
+    kept: str = ""
+    """The directory of the state where they are kept."""
     released: int | None = None
     """The time of the last result released before; what is older is out of order now."""
     last: bool = False
@@ -155,16 +159,16 @@ def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int)
     """Describe one query's release."""
     hold = ledger.hold(query.name)
     waiting = max(lag_rows(group, ledger, query.name) for group, _, _ in plan.places(query.name))
-    final = f"released-{ledger.releases:012d}.parquet"
     return Release(
         query=query.name,
         until=until,
         due=tuple(each for each in hold.files if each.min_t < until),
         merges=tuple(choose_merges(each for each in hold.files if each.max_t >= until)),
         root=sink_root(query, files),
-        final=f"v{hold.era:06d}/{final}" if query.sink.kind == "table" else final,
+        final=f"released-{ledger.releases:012d}",
         compression=query.sink.option("compression", "snappy"),
         spooled=query.sink.kind in SPOOLED,
+        kept=results_folder(query.name) if query.sink.kind == "table" else "",
         released=hold.until,
         unit=f"{RELEASE}{ledger.releases:012d}",
         buffers=Buffers(waiting, hold.rows, ledger.undelivered.get(query.name, 0)),
@@ -195,24 +199,34 @@ def _write_due(files: Files, release: Release) -> dict[str, Any]:
     """Write what is due as one file in order, or only count it."""
     first = min((each.min_t for each in release.due), default=release.until)
     arrivals, disordered, newest = Counter[float](), 0, first
-    out = OutputFile(release.root, release.final, release.compression)
-    tables = in_order if release.root else _unsorted
+    out = _output_file(files, release)
+    tables = _unsorted if out is None else in_order
     for table in tables(files, release.due, first, release.until):
         arrivals.update(_arrivals(table.column(ARRIVED)))
         newest = max(newest, pc.max(table.column(TIME)).as_py())
         if release.released is not None:
             disordered += pc.sum(pc.less(table.column(TIME), release.released)).as_py() or 0
-        for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches() if release.root else ():
-            out.write(batch)
+        if out is not None:
+            for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches():
+                out.write(batch)
     buffers = replace(release.buffers, held=release.buffers.held - arrivals.total())
-    out.close(note(release.query, release.unit, list(arrivals.items()), buffers))
+    if out is not None:
+        out.close(note(release.query, release.unit, list(arrivals.items()), buffers))
     return {
         "results": arrivals.total(),
         "arrivals": list(arrivals.items()),
-        "files": [out.report(release.query)] if out.rows else [],
+        "files": [out.report(release.query)] if out is not None and out.rows else [],
         "disordered": disordered,
         "newest": newest,
     }
+
+
+def _output_file(files: Files, release: Release) -> OutputFile | None:
+    """Name the file of a release, for a sink or for the state to keep; None if results are only counted."""
+    if release.kept:  # names ascend, so that what is kept can be read in order
+        name = f"{release.kept}/{release.final}-{uuid.uuid4().hex}.parquet"
+        return OutputFile(files.root, name, kept=True)
+    return OutputFile(release.root, f"{release.final}.parquet", release.compression) if release.root else None
 
 
 def _unsorted(files: Files, holds: Iterable[Held], since: int, until: int) -> Iterator[pa.Table]:
@@ -242,4 +256,5 @@ def release_commit(releases: Sequence[Release], reports: Sequence[dict[str, Any]
         "gone": {query: report["gone"] for query, report in done},
         "held": {query: report["held"] for query, report in done},
         "publish": [publication_to_json(each) for each in publications(unit, output, spooled)],
+        "kept": kept_files(output),
     }

@@ -3,7 +3,9 @@
     requests/<id>.json   put by whoever asks, read and removed by the engine
     answers/<id>.json    put by the engine, read and removed by whoever asked
 
-It works wherever the state is, needs no port, and a request that was put is either answered or still there.
+It works wherever the state is and needs no port.  A request is for the engine that runs when it is put: one that was
+there before is answered with a refusal and never carried out.  The engine removes a request when it has read it, since
+it may hold secrets, and an answer that nobody came for when it starts.
 
 In:  ``{"do": "add", "script": text}`` or ``{"do": "drop", "query": name}``.
 Out: ``{"ok": true, "say": sentence}``, or ``{"ok": false, "say": what is wrong, "input": whether the asker can mend
@@ -56,30 +58,57 @@ class Listener(threading.Thread):
     def _answer(self, name: str) -> None:
         """Do what one request asks, and answer it; whatever goes wrong is the answer."""
         try:
-            answer = {"ok": True, "say": self._handle(json.loads(self._files.read(f"requests/{name}")))}
+            asked = self._files.read(f"requests/{name}")
         except FileNotFoundError:
             return  # whoever asked has given up
+        self._files.delete(f"requests/{name}")
+        try:
+            answer = {"ok": True, "say": self._handle(json.loads(asked))}
         except PenstockError as error:
             answer = {"ok": False, "say": str(error), "input": isinstance(error, InputError)}
         except Exception as error:  # noqa: BLE001 - the next request must be heard
             answer = {"ok": False, "say": f"the engine could not do it: {error!r}", "input": False}
-        self._files.put(f"answers/{name}", json.dumps(answer).encode())
-        self._files.delete(f"requests/{name}")
+        _reply(self._files, name, answer)
+
+
+def refuse_waiting(files: Files) -> None:
+    """Refuse what was asked before this engine ran, and remove answers that nobody came for."""
+    for name in files.list("answers"):
+        files.delete(f"answers/{name}")
+    for name in files.list("requests"):
+        said = "it was asked before this engine ran, and was not carried out: ask again"
+        _reply(files, name, {"ok": False, "say": said, "input": False})
+        files.delete(f"requests/{name}")
+
+
+def _reply(files: Files, name: str, answer: Request) -> None:
+    """Answer a request."""
+    files.put(f"answers/{name}", json.dumps(answer).encode())
 
 
 def ask(url: str, request: Request, *, patience: float = 120.0) -> str:
     """Ask the engine that runs on a state, and give its answer; raise what it says is wrong."""
-    files = open_files(url)
+    files = open_files(url, private=True)
     name = f"{uuid.uuid4().hex}.json"
     files.put_if_absent(f"requests/{name}", json.dumps(request).encode())
     until = time.monotonic() + patience
     while not files.exists(f"answers/{name}"):
         if time.monotonic() > until:
-            files.delete(f"requests/{name}")
-            raise RunError(f"the engine on {url} did not answer in {patience:.0f} s: is it running?")
+            raise RunError(_no_answer(files, name, patience))
         time.sleep(_EVERY)
     answer = json.loads(files.read(f"answers/{name}"))
     files.delete(f"answers/{name}")
     if answer["ok"]:
         return str(answer["say"])
     raise (InputError if answer["input"] else RunError)(answer["say"])
+
+
+def _no_answer(files: Files, name: str, patience: float) -> str:
+    """Take a request back that was not answered in time, or say that it is too late for that."""
+    if not files.exists(f"requests/{name}"):
+        return (
+            f"the engine on {files.root} has taken the request and not answered in {patience:.0f} s: it may still "
+            "carry it out; `penstock status` shows when it has"
+        )
+    files.delete(f"requests/{name}")
+    return f"the engine on {files.root} did not answer in {patience:.0f} s: is it running?"

@@ -1,79 +1,118 @@
 """Committed results, read back: a query's rows, a stream's late rows, and sinks that can be read from the start.
 
-In:  the plan and the state's files.  Out: Spark DataFrames.  Nothing here sees output that is not committed.
+In:  the plan, the ledger and the state's files.  Out: Spark DataFrames.  Nothing here sees output that is not
+committed: of what the state keeps, the files that the ledger names are read and no others.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
 
+from penstock.engine.adopt import with_all_named
 from penstock.engine.pairs import output_columns, view, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
 from penstock.engine.shape import pair_schema
-from penstock.engine.sinks import ordered_folder
-from penstock.engine.sources import empty_rows
+from penstock.engine.sources import empty_rows, schema_ddl
 from penstock.errors import InputError
 from penstock.log.files import open_files
 from penstock.log.locations import literal
+from penstock.log.names import folder_of
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger, Publication
     from penstock.plan.build import Plan
-    from penstock.sql.query import Stream
+    from penstock.sql.query import Query, Stream
 
 _EMPTY = "part-00000000-schema.parquet"
 """The file without rows that every parquet sink begins with."""
 
 
-def read_results(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, name: str) -> DataFrame:
-    """Read a query's committed results from its sink, in order if it asks for that."""
+def read_results(
+    spark: SparkSession, files: Files, plan: Plan, look: Callable[[], Ledger], name: str
+) -> DataFrame:
+    """Read a query's committed results from its sink, in order if it asks for that.
+
+    If files have been merged into others since `look` was asked which there are, it is asked again.
+    """
     query = plan.query(name)
     if query.sink.kind == "parquet":
-        rows = spark.read.parquet(literal(query.sink.option("path")))
+        rows = _reader(spark).parquet(literal(query.sink.option("path")))
         return in_order(placed(rows)) if query.ordered else rows
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
-    born = ledger.query(query.name).born
-    tables = [
-        (
-            table["version"],
-            _read_table(
-                spark, files, f"table/{group}/{table['directory']}", table, table["members"][query.name]
-            ),
-        )
-        for group, tables in ledger.tables.items()
-        for table in tables
-        if query.name in table["members"] and table["version"] >= born
+    for _ in range(_LOOKS):
+        with suppress(_GoneError):
+            return _read_kept(spark, files, plan, with_all_named(files, look()), query)
+    return _read_kept(spark, files, plan, with_all_named(files, look()), query)
+
+
+_LOOKS = 9
+
+
+class _GoneError(Exception):
+    """A file is not there any more."""
+
+
+def _read_kept(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, query: Query) -> DataFrame:
+    """Read the results that the state keeps: those among its group's pairs, and those in files of the query's own."""
+    views = [
+        pairs.where(wanted).select(*output_columns(outputs))
+        for (schema, wanted, outputs), names in _readings(ledger, query.name).items()
+        for pairs in [_read_files(_reader(spark).schema(schema), files, names)]
     ]
-    released = _read_released(spark, files, query.name, born)
-    if tables and not (released or query.ordered):
-        return _together(rows for _, rows in tables)
-    eras = [unplaced(rows, version) for version, rows in tables] + released
-    nothing = [unplaced(_empty(spark, plan, query.name))] if any(plan.places(name)) or not eras else []
-    return in_order(_together([*nothing, *eras]))
+    shapes: dict[str, list[str]] = {}
+    for file in ledger.kept.get(query.name, ()):
+        shapes.setdefault(file.shape, []).append(file.name)
+    own = [_read_files(_reader(spark), files, names) for names in shapes.values()]
+    nothing = [_empty(spark, plan, query.name)] if any(plan.places(query.name)) or not (views or own) else []
+    if not query.ordered:
+        return _together([*nothing, *views, *own])
+    found_without_order = [unplaced(rows) for rows in (*nothing, *views)]
+    return in_order(_together([*found_without_order, *map(placed, own)]))
+
+
+Reading = tuple[str, str, tuple[tuple[str, str], ...]]
+"""How pairs are read: their schema, the condition that they are a query's, and what is made of them."""
+
+
+def _readings(ledger: Ledger, query: str) -> dict[Reading, list[str]]:
+    """List the files with pairs of a query by how they are read: tables that are read alike are read together."""
+    found: dict[Reading, list[str]] = {}
+    for tables in ledger.tables.values():
+        for table in tables:
+            for each in table.members.get(query, ()) if table.files else ():
+                wanted = wanted_pairs(each.residual, each.number, each.levels, selective=table.selective)
+                names = found.setdefault((table.schema, wanted, each.outputs), [])
+                names += [file.name for file in table.files or ()]
+    return found
+
+
+def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> DataFrame:
+    """Read some files of the state; say so if one is gone."""
+    try:
+        return reader.parquet(*(files.to_read(name) for name in names))
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        raise _GoneError from error
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:
     """Lay results end to end; a column that a definition of the query did not have is null there."""
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-
-
-def _read_released(spark: SparkSession, files: Files, query: str, born: int) -> list[DataFrame]:
-    """Read the results that the state keeps in order, definition by definition, with the place of each row."""
-    folder = ordered_folder(query)
-    eras = {int(each[1:]): f"{folder}/{each}" for each in files.list(folder) if each.startswith("v")}
-    return [placed(spark.read.parquet(files.to_read(eras[era])), era) for era in sorted(eras) if era >= born]
 
 
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
@@ -85,29 +124,23 @@ def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
 
 def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
     """Read what is to be handed over; the results of a release in their order."""
-    rows = spark.read.parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
+    rows = _reader(spark).parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
     return in_order(placed(rows)) if publication.unit.startswith(RELEASE) else rows
-
-
-def _read_table(
-    spark: SparkSession, files: Files, place: str, table: Mapping[str, Any], member: Mapping[str, Any]
-) -> DataFrame:
-    """Select a query's results, as it was defined then, from the pairs stored under one version of the plan."""
-    there = files.list(place)  # the directory comes with the first pair
-    reader = spark.read.schema(table["schema"])
-    pairs = reader.parquet(files.to_read(place)) if there else spark.createDataFrame([], table["schema"])
-    levels = (member["levels"][0], member["levels"][1])
-    mine = wanted_pairs(member["residual"], member["number"], levels, selective=table["selective"])
-    return pairs.where(mine).select(*output_columns(member["outputs"]))
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
     """Read the rows of a stream that came too late, or had no event time."""
-    place = f"late/{stream.name.lower()}"
-    if not files.list(place):
+    folder = folder_of(files, "late", stream.name)
+    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    if not batches:
         return empty_rows(spark, stream)
-    names = [f"`{column.name}`" for column in stream.columns]
-    return spark.read.parquet(files.to_read(place)).select(*names)
+    # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
+    return _reader(spark).schema(schema_ddl(stream)).parquet(*batches)
+
+
+def _reader(spark: SparkSession) -> DataFrameReader:
+    """Read Parquet, and check the pages: a damaged one is an error that names the file, not another result."""
+    return spark.read.option("parquet.page.verify-checksum.enabled", "true")
 
 
 def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.deliver import set_names
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from penstock.plan.group import Group
@@ -24,7 +25,12 @@ def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
 
 def pair_schema(group: Group, left: Stream, right: Stream) -> str:
     """Write the schema of a group's pairs as Spark DDL."""
-    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if group.selective else ""
+    return table_schema(group, left, right, with_sets=group.selective)
+
+
+def table_schema(group: Group, left: Stream, right: Stream, *, with_sets: bool) -> str:
+    """Write the schema of the pairs that a group keeps, with the sets of queries that read them or without."""
+    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if with_sets else ""
     return (
         f"l {_struct(left, pair_columns(group, 'l'))}, r {_struct(right, pair_columns(group, 'r'))}, "
         f"level smallint{sets}"
@@ -44,5 +50,5 @@ def carries_times(group: Group) -> bool:
 def _struct(stream: Stream, names: tuple[str, ...]) -> str:
     """Write some columns of a stream as a struct type."""
     fields = (column for column in stream.columns if column.name in names)
-    inside = ", ".join(f"`{column.name}`: {column.type}" for column in fields)
+    inside = ", ".join(f"{always_quoted(column.name)}: {column.type}" for column in fields)
     return f"struct<{inside or 'nothing: tinyint'}>"

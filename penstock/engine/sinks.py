@@ -7,24 +7,32 @@ holds committed results only, and after a crash the next start publishes what wa
 | sink      | a result is                                              | after a crash            |
 |-----------|----------------------------------------------------------|--------------------------|
 | parquet   | a row in a file of the query's directory                 | exactly once             |
-| table     | a row of the query's view over the group's pairs         | exactly once             |
+| table     | a row of a file that the state keeps and a commit names  | exactly once             |
 | callback  | in the DataFrame of one call ``fn(df, unit_id)``         | the last unit may come again, by its id |
 | console   | printed                                                  | as for a callback        |
 | noop      | counted                                                  | counted exactly once     |
 
 A query that wants its results in order gets them by releases (`penstock.engine.release`) instead of units: a parquet
 sink as files whose names ascend, a table as such files of its own in the state, a callback or console call by call.
+
+With the table sink, pairs are stored once for all queries whose results follow from the pair alone, and such a query is
+a view over them.  Results that are settled when they are found (`penstock.sql.constancy`) have files of their own.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from penstock.errors import RunError
 from penstock.log.files import open_files
 from penstock.log.ledger import Move, Publication
 from penstock.log.locations import absolute
+from penstock.log.names import safe_name
+from penstock.sql.constancy import Constancy, constancy_of
+from penstock.sql.options import check_value
 from penstock.sql.query import Sink
 
 if TYPE_CHECKING:
@@ -33,9 +41,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.log.files import Files
-    from penstock.sql.query import Query
+    from penstock.sql.query import Query, Stream
 
     Handler = Callable[[DataFrame, str], object]
+
+_log = logging.getLogger(__name__)
 
 SPOOLED = frozenset({"console", "callback"})
 """Sinks that get their results as a DataFrame after the commit."""
@@ -50,7 +60,8 @@ class Callback:
 
 def parquet(path: str | os.PathLike[str], *, compression: str = "snappy") -> Sink:
     """Deliver to a directory of Parquet files."""
-    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression)))
+    check_value("compression", compression)
+    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression.lower())))
 
 
 def table() -> Sink:
@@ -86,21 +97,54 @@ def sink_root(query: Query, files: Files) -> str:
     if query.sink.kind == "parquet":
         return query.sink.option("path")
     if query.sink.kind in SPOOLED:
-        return files.path(f"spool/{query.name.lower()}")
-    if query.sink.kind == "table" and query.ordered:
-        return files.path(ordered_folder(query.name))
+        return files.path(f"spool/{safe_name(query.name)}")
     return ""
 
 
-def ordered_folder(query: str) -> str:
-    """Say where the state keeps the results of a query with the table sink that wants them in order."""
-    return f"ordered/{query.lower()}"
+def is_view(query: Query, left: Stream, right: Stream) -> bool:
+    """Say whether a query is read from the pairs that its group stores: its results are the same at every read.
+
+    Which pairs are its results is settled when they are found, so its conditions need not be.
+    """
+    return query.in_table and constancy_of(replace(query, residual=()), left, right) == Constancy.ALWAYS
 
 
-def publish(publication: Publication) -> None:
+def results_folder(query: str) -> str:
+    """Say where the state keeps the results of a query that has files of its own there."""
+    return f"results/{safe_name(query)}"
+
+
+def pairs_folder(group: str) -> str:
+    """Say where the state keeps the pairs of a group."""
+    return f"pairs/{group}"
+
+
+def publish(publication: Publication, state: Files) -> None:
     """Move committed files into place; doing it again changes nothing."""
     for move in publication.moves:
-        open_files(move.root).move(move.staged, move.final)
+        try:
+            open_files(move.root).move(move.staged, move.final)
+        except FileNotFoundError:
+            _pass_over(publication, move, state)
+
+
+def _pass_over(publication: Publication, move: Move, state: Files) -> None:
+    """Take a file that is neither staged nor in place as moved before, and removed since by who reads the sink.
+
+    Only a sink's own directory is anybody's to remove files from; in the state it is a loss.
+    """
+    sink = open_files(move.root)
+    path = sink.path(move.final)
+    if publication.query or path.startswith(f"{state.root}/") or not sink.exists(""):
+        raise RunError(
+            f"file {path} of unit {publication.unit} is committed, and neither there nor staged: restore it from a "
+            f"copy, or run `penstock repair --state {state.root}`"
+        )
+    _log.warning(
+        "%s of unit %s is not there: taken as delivered, and removed since by who reads it",
+        path,
+        publication.unit,
+    )
 
 
 def let_go(publication: Publication) -> None:
@@ -115,13 +159,23 @@ def clear_staging(roots: Iterable[str]) -> None:
         open_files(root).delete_tree("_staging")
 
 
-def publications(unit: str, files: Iterable[dict[str, str]], spooled: set[str]) -> list[Publication]:
-    """Turn what the tasks of a unit wrote into what is to be published.
+def publications(unit: str, files: Iterable[dict[str, Any]], spooled: set[str]) -> list[Publication]:
+    """Turn what the tasks of a unit wrote for sinks into what is to be published.
 
     One entry is for all directories of the unit, and one for each query that gets a DataFrame.
     """
     moves: dict[str, list[Move]] = {}
     for file in files:
-        query = file["query"] if file["query"] in spooled else ""
-        moves.setdefault(query, []).append(Move(file["root"], file["staged"], file["final"]))
+        if "kept" not in file:
+            query = file["query"] if file["query"] in spooled else ""
+            moves.setdefault(query, []).append(Move(file["root"], file["staged"], file["final"]))
     return [Publication(unit, tuple(mine), query) for query, mine in moves.items()]
+
+
+def kept_files(files: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """List what the tasks of a unit wrote that the state keeps, by query; pairs of a group have no query."""
+    kept: dict[str, list[dict[str, Any]]] = {}
+    for file in files:
+        if "kept" in file:
+            kept.setdefault(file["query"], []).append(file["kept"])
+    return kept

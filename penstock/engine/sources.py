@@ -5,6 +5,13 @@ Out: one streaming DataFrame with, for each log, the key; the event time in micr
 every column of the source untouched, so that a late row can be kept whole.
 
 All of it is Spark SQL, evaluated once per row however many queries ask.
+
+Spark computes a subexpression that several columns have in common first and once, also one that stands behind the test
+that guards it; but it does not look into the branches of a CASE.  So whatever may fail stands in one (`answer`)::
+
+    x <> 0                      as it is: it cannot fail
+    f(s) > 5                    as it is: f(s) is evaluated for every row anyway, and once for all who compare it
+    x = 0 OR 10 / x > 1         CASE WHEN <the row has a time and a key> THEN x = 0 OR 10 / x > 1 END
 """
 
 from __future__ import annotations
@@ -20,10 +27,14 @@ from penstock.engine.complaints import short_message
 from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
+from penstock.sql.guards import always_succeeds, guards_nothing
+from penstock.sql.query import RESERVED
+from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -33,12 +44,13 @@ if TYPE_CHECKING:
 _FLOATS = frozenset({"float", "double"})
 _NESTED = ("array", "struct")
 
-ROW_TIME = "penstock_t"
+ROW_TIME = f"{RESERVED}t"
 
 
-def schema_ddl(stream: Stream) -> str:
-    """Write a stream's columns as Spark DDL."""
-    return ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)
+def schema_ddl(stream: Stream, names: Collection[str] | None = None) -> str:
+    """Write a stream's columns, or some of them, as Spark DDL."""
+    columns = [each for each in stream.columns if names is None or each.name in names]
+    return ", ".join(f"{always_quoted(each.name)} {each.type}" for each in columns)
 
 
 def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
@@ -48,6 +60,7 @@ def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
 
 def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     """Open a declared stream's Spark source; a wrong option is the user's to mend."""
+    _refuse_incomplete(stream)
     path = source_path(stream)
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
@@ -58,8 +71,22 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
             reader = reader.schema(schema_ddl(stream))
         source = reader.load(path) if path else reader.load()
     except Exception as error:
-        raise InputError(f"stream {stream.name}: {short_message(error)}") from error
+        said = scrubbed(short_message(error), stream.options)
+        raise InputError(f"stream {stream.name}: {said}") from error
     return _with_declared_columns(source, stream)
+
+
+def _refuse_incomplete(stream: Stream) -> None:
+    """Refuse a stream that is known by its state alone, where the state does not keep all that it takes to read it."""
+    if not stream.format:
+        raise InputError(
+            f"stream {stream.name} was given as a DataFrame, which a state does not keep: register it again"
+        )
+    if missing := redacted(stream.options):
+        raise InputError(
+            f"option {missing[0]} of stream {stream.name} is secret, and a state keeps no secrets: declare the stream "
+            f"again with its options ({', '.join(missing)})"
+        )
 
 
 def source_path(stream: Stream) -> str:
@@ -80,14 +107,14 @@ def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
             f"it has {', '.join(source.columns)}"
         )
     return source.select(
-        *(F.col(f"`{each.name}`").cast(each.type).alias(each.name) for each in stream.columns)
+        *(F.col(always_quoted(each.name)).cast(each.type).alias(each.name) for each in stream.columns)
     )
 
 
 def with_ingest_columns(source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...]) -> DataFrame:
     """Add to a stream's rows what its logs need: event time, keys and predicate bits."""
     added = _ingest_columns(stream, logs)
-    return _selected(source, stream, ["*", *(f"{value} AS {name}" for name, value in added.items())])
+    return _selected(source, stream, ["*", *(_named(name, value) for name, value in added.items())])
 
 
 def ingest_columns_of(
@@ -95,8 +122,13 @@ def ingest_columns_of(
 ) -> DataFrame:
     """Take of a stream's rows, and of what its logs need, only the columns named."""
     added = _ingest_columns(stream, logs)
-    columns = [f"{added[name]} AS {name}" if name in added else f"`{name}`" for name in names]
+    columns = [_named(name, added[name]) if name in added else always_quoted(name) for name in names]
     return _selected(source, stream, columns)
+
+
+def _named(name: str, value: str) -> str:
+    """Write a column of a SELECT list."""
+    return f"{value} AS {always_quoted(name)}"
 
 
 def _selected(source: DataFrame, stream: Stream, columns: list[str]) -> DataFrame:
@@ -111,8 +143,8 @@ def _ingest_columns(stream: Stream, logs: tuple[LogPlan, ...]) -> dict[str, str]
     """Give the expression of each column that is made for ingest."""
     added = {ROW_TIME: time_expression(stream)}
     for number, log in enumerate(logs):
-        added |= _key_columns(number, log)
-        added |= _bit_columns(number, log)
+        added |= _key_columns(number, stream, log)
+        added |= _bit_columns(number, stream, log)
     return added
 
 
@@ -129,7 +161,7 @@ def time_expression(stream: Stream) -> str:
     """
     column = stream.column(stream.time)
     kind = column.type if column else ""
-    name = f"`{stream.time}`"
+    name = always_quoted(stream.time)
     if kind == "date":
         return f"unix_date({name}) * 86400000000L"
     if kind == "timestamp_ntz":
@@ -159,19 +191,58 @@ def key_names(number: int, log: LogPlan) -> tuple[str, list[str]]:
 
     A plain bigint column is its own 64-bit key.
     """
-    parts = [] if log.whole_key else [f"penstock_k{number}_{place}" for place in range(len(log.key))]
-    return log.plain_key or f"penstock_h{number}", parts
+    parts = [] if log.whole_key else [f"{RESERVED}k{number}.{part}" for part in range(len(log.key))]
+    return log.plain_key or f"{RESERVED}h{number}", parts
 
 
 def bit_names(number: int, log: LogPlan) -> list[str]:
     """Name the columns that carry a log's predicate bits through ingest."""
     if not log.predicates:
         return []
-    return [f"penstock_b{number}_{word}" for word in range(words_for(len(log.predicates)))]
+    return [f"{RESERVED}b{number}.{word}" for word in range(words_for(len(log.predicates)))]
 
 
-def _key_columns(number: int, log: LogPlan) -> dict[str, str]:
-    """Evaluate a log's key: null in the 64-bit column means that the row can never match."""
+def answer(predicate: str, stream: Stream, usable: str) -> str:
+    """Write a predicate so that it may stand beside others, with which it may have subexpressions in common."""
+    apart = always_succeeds(predicate, stream) or guards_nothing(predicate, stream)
+    return predicate if apart else f"CASE WHEN {usable} THEN {predicate} END"
+
+
+def _usable(stream: Stream, log: LogPlan) -> str:
+    """Say whether a row can meet others: one without a time, or a key that is a plain column, cannot.
+
+    The time is compared because a test for null is left out by Spark where there are none.
+    """
+    columns = dict.fromkeys(part.column for part in log.key if part.column)
+    tests = [
+        f"{time_expression(stream)} > {_NO_TIME}",
+        *(f"{always_quoted(each)} IS NOT NULL" for each in columns),
+    ]
+    return " AND ".join(tests)
+
+
+_NO_TIME = "-9223372036854775808L"
+
+
+def _key_columns(number: int, stream: Stream, log: LogPlan) -> dict[str, str]:
+    """Evaluate a log's key, of rows that some query wants if it may fail; null means that the row can never match."""
+    columns = _keys(number, log)
+    if not log.wanted:
+        return columns
+    wanted = " OR ".join(_all_hold(condition, stream, log) for condition in log.wanted)
+    return {name: f"CASE WHEN {wanted} THEN {value} END" for name, value in columns.items()}
+
+
+def _all_hold(condition: tuple[str, ...], stream: Stream, log: LogPlan) -> str:
+    """Say whether a row satisfies all predicates of a condition, and is usable."""
+    usable = _usable(stream, log)
+    return " AND ".join(
+        f"({each})" for each in (usable, *(answer(each, stream, usable) for each in condition))
+    )
+
+
+def _keys(number: int, log: LogPlan) -> dict[str, str]:
+    """Write a log's key: a 64-bit number, and the key itself if that is not all of it."""
     name, parts = key_names(number, log)
     if log.plain_key:
         return {}
@@ -213,13 +284,14 @@ def _as_value(part: KeyPart) -> str:
     return value
 
 
-def _bit_columns(number: int, log: LogPlan) -> dict[str, str]:
+def _bit_columns(number: int, stream: Stream, log: LogPlan) -> dict[str, str]:
     """Evaluate every predicate once and pack the answers into 64-bit words; null counts as false."""
     columns = {}
+    usable = _usable(stream, log)
     for word, name in enumerate(bit_names(number, log)):
         mine = log.predicates[64 * word : 64 * word + 64]
         bits = (
-            f"(CASE WHEN {predicate} THEN shiftleft(1L, {bit}) ELSE 0L END)"
+            f"(CASE WHEN {answer(predicate, stream, usable)} THEN shiftleft(1L, {bit}) ELSE 0L END)"
             for bit, predicate in enumerate(mine)
         )
         columns[name] = " | ".join(bits)

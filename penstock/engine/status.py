@@ -316,7 +316,7 @@ def by_layout(ledger: Ledger, log: str) -> list[tuple[Layout, list[Segment]]]:
     """Sort a log's segments by layout; there is always at least the current one."""
     return [
         (layout, [each for each in ledger.segments(log) if each.layout == number])
-        for number, layout in enumerate(ledger.layouts[log])
+        for number, layout in ledger.layouts[log].items()
     ]
 
 

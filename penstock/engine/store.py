@@ -4,9 +4,9 @@
     log/          segments, one directory per log, and per roll of a stream whose rows are counted
     checkpoint/   how far Spark has read each source
     late/         rows that came too late, by stream and batch
-    table/        pairs, stored once per group, read through views
+    pairs/        pairs, stored once per group, read through views
+    results/      results of queries with the table sink that have files of their own
     hold/         results that wait for their turn, where order was asked for
-    ordered/      results in order of queries with the table sink
     spool/        results on their way to a console or a callback
     identity      what its sinks know this state by
     lock          held by the one engine that may write
@@ -16,19 +16,30 @@ In:  a path or url.  Out: the open journal, and a ledger that is the fold of it.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
+from penstock.engine.requests import refuse_waiting
+from penstock.errors import RunError
 from penstock.log import ledger as books
 from penstock.log.files import open_files
 from penstock.log.journal import Journal, read_only
 
 if TYPE_CHECKING:
+    from penstock.log.envelope import JSON
     from penstock.log.files import Files
-    from penstock.log.journal import JSON
     from penstock.log.ledger import Json, Ledger
+
+
+REPAIR_NOTE = "journal/repair.json"
+"""What a repair has begun to do (`penstock.engine.repair`); gone when it is done."""
+
+KINDS = ("journal", "log", "checkpoint", "late", "table", "hold", "ordered", "spool", "requests", "answers")
+"""The directories of a state.  They are made before anybody else makes them, Spark for one, so that their content is
+their owner's alone, whoever may enter the state's own directory."""
 
 
 class Store:
@@ -36,13 +47,20 @@ class Store:
 
     def __init__(self, url: str) -> None:
         """Take ownership and read the journal; refuse if another engine has it."""
-        self.files: Files = open_files(url)
+        self.files: Files = open_files(url, private=True)
         self._lock = self.files.lock("lock")
+        self._letting_go = threading.Lock()
+        self._unneeded: list[str] = []
         try:
+            self._refuse_half_repaired()
             self.journal: Journal[Ledger] = Journal(
                 self.files, books.fold, books.Ledger(), dump=books.dump, load=_load
             )
             self.journal.recover()
+            self._claim()
+            for kind in KINDS:
+                self.files.make_private(kind)
+            refuse_waiting(self.files)
             self._remove_leftovers()
         except BaseException:
             self._lock.release()
@@ -61,26 +79,55 @@ class Store:
         return self.journal.state
 
     def commit(self, commit: Json) -> None:
-        """Make something true."""
+        """Make something true; from then on nobody can want what was let go before."""
+        with self._letting_go:
+            unneeded, self._unneeded = self._unneeded, []
         self.journal.commit(commit)
+        for name in unneeded:
+            self.files.delete(name)
+
+    def let_go(self, name: str) -> None:
+        """Delete a file that the last commit does without, when the next one is made.
+
+        Should the last commit be damaged, one can go back to before it; the next carries a copy of it along.
+        """
+        with self._letting_go:
+            self._unneeded.append(name)
+
+    def clear(self, kind: str) -> None:
+        """Empty one of the directories."""
+        for name in self.files.list(kind):
+            self.files.delete_tree(f"{kind}/{name}")
 
     def close(self) -> None:
         """Give up ownership."""
         self._lock.release()
 
+    def _refuse_half_repaired(self) -> None:
+        """Refuse a state whose repair was cut short: some of it is of an earlier time than the rest."""
+        if self.files.exists(REPAIR_NOTE):
+            raise RunError(
+                f"a repair of {self.files.root} was begun and not finished: "
+                f"run `penstock repair --state {self.files.root} --yes` again"
+            )
+
+    def _claim(self) -> None:
+        """Where there is no lock (object stores), shut out an engine that still runs, before anything is touched.
+
+        Its next commit finds the number taken; so it cannot commit a file that is removed from here on.
+        """
+        if not self._lock.excludes:
+            self.commit({"kind": "opened"})
+
     def _remove_leftovers(self) -> None:
-        """Delete segments and hold files that no commit names: written by tasks whose commit never came."""
+        """Delete segments and hold files that no commit names: of tasks whose commit never came, or let go by the last.
+
+        Those may be needed to go back to before the last commit, so that is not the last any more.
+        """
         known = self.ledger.files()
-        stray = [
-            name
-            for kind in ("log", "hold")
-            for folder in self.files.list(kind)
-            for file in self.files.list(f"{kind}/{folder}")
-            if (name := f"{kind}/{folder}/{file}") not in known
-        ]
-        if stray:
-            # Where there is no lock (object stores), this commit fences an engine that is still running, so that it
-            # cannot commit one of the files deleted next.
+        kinds = ("log", "hold", "pairs", "results")
+        stray = [name for kind in kinds for name in self.files.find(kind) if name not in known]
+        if stray and self._lock.excludes:
             self.commit({"kind": "opened"})
         for name in stray:
             self.files.delete(name)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change import (
-    Change,
     find_change,
+    is_stored_anew,
     new_layouts,
     next_plan,
     plan_commit,
@@ -23,24 +23,28 @@ from penstock.engine.release import last_releases, release_commit
 from penstock.engine.upgrade import Upgrade, can_upgrade, upgrade_job
 from penstock.engine.workload import stream_difference
 from penstock.errors import InputError
+from penstock.plan.codec import stream_from_json, stream_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
+    from penstock.engine.change import Change
     from penstock.engine.store import Store
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
+    from penstock.sql.query import Query
 
 
 def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Plan:
     """Go over to a plan, unless it is the one that is true already; `why` its chains are cut where they are."""
     ledger = store.ledger
     before = standing_plan(ledger)
-    change = _change(store, before, plan, why)
-    if before is not None and not change:
+    change = find_change(before, plan, why)
+    if before is not None and not change and not is_stored_anew(before, ledger):
+        _declare(store, plan)
         return (
             before  # with the numbering by which its tables are written, whatever the order of registration
         )
@@ -55,7 +59,7 @@ def take_up(store: Store, spark: SparkSession, plan: Plan, why: str = "") -> Pla
     release = _last_release(store, spark, before, change)
     store.commit(plan_commit(plan, before, change, ledger, upgrades, release=release))
     for name in ledger.files() - store.ledger.files():
-        store.files.delete(name)
+        store.let_go(name)
     return plan
 
 
@@ -77,15 +81,40 @@ def refuse_move(plan: Plan, ledger: Ledger) -> None:
         )
 
 
-def _change(store: Store, before: Plan | None, plan: Plan, why: str) -> Change:
-    """Say what a plan changes; refuse if it takes a stream for another than it was."""
-    known = before.streams if before else ()
+def farewells(ledger: Ledger, plan: Plan) -> dict[str, str]:
+    """Say what becomes of the results of each query that a plan does without, by its name in lower case."""
+    before = standing_plan(ledger)
+    dropped = find_change(before, plan).dropped if before else ()
+    return {name.lower(): _farewell(before.query(name), ledger) for name in dropped if before}
+
+
+def _farewell(query: Query, ledger: Ledger) -> str:
+    """Say what becomes of a query's results when it goes."""
+    count, held = ledger.query(query.name).results, ledger.hold(query.name).rows
+    said = f"its {count:,} results stay where they are"
+    if query.sink.kind == "table":
+        said = f"its {count:,} results were in the state's table and cannot be read any more"
+    elif query.sink.kind != "parquet":
+        said = f"its {count:,} results were handed over, and none is kept"
+    return f"{said}; {held:,} that were held until it was their turn are not delivered" if held else said
+
+
+def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
+    """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while."""
+    known = [stream_from_json(each) for each in ledger.declared.values()]
     if (difference := stream_difference(known, plan.streams)) is not None:
         raise InputError(
-            f"state {store.files.root} was made by another script: {difference}. "
-            "Declare the stream as it was, or give a new directory (--state)"
+            f"state {state} was made by another script: {difference}. "
+            "Declare the stream as it was, give it another name, or give a new directory (--state)"
         )
-    return find_change(before, plan, why)
+
+
+def _declare(store: Store, plan: Plan) -> None:
+    """Note the options that streams are read with from now on, if they are others than before."""
+    known = store.ledger.declared
+    fresh = [each for each in map(stream_to_json, plan.streams) if known.get(each["name"]) != each]
+    if fresh:
+        store.commit({"kind": "declared", "streams": fresh})
 
 
 def _last_release(
@@ -103,11 +132,11 @@ def _upgrade(store: Store, spark: SparkSession, plan: Plan) -> dict[str, tuple[l
     ledger = store.ledger
     upgrades: dict[str, tuple[list[str], list[Segment]]] = {}
     for log in new_layouts(plan, ledger):
-        stream, layouts = plan.stream(log.stream), ledger.layouts.get(log.id, ())
-        for number, old in enumerate(layouts):
+        stream, fresh = plan.stream(log.stream), ledger.layout(log.id) + 1
+        for number, old in ledger.layouts.get(log.id, {}).items():
             mine = [each for each in ledger.segments(log.id) if each.layout == number]
             if mine and can_upgrade(spark, stream, log, old):
-                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, len(layouts)))
+                made = upgrade_job(spark, store.files, Upgrade(stream, log, old, mine, fresh))
                 removed, added = upgrades.setdefault(log.id, ([], []))
                 removed += [each.name for each in mine]
                 added += made

@@ -14,7 +14,7 @@ Where input waits for its turn, a cursor names a time besides: all rows older th
 batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`Stretch.cut`).
 
 The job is a map over shares of the pairs (`penstock.join.divide`); no row is moved between tasks.  Each task maps the
-segments, finds its rows in each, probes, gathers the columns asked for, and delivers.
+segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
 
 In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.deliver`).
 """
@@ -33,6 +33,7 @@ from penstock.join.divide import Division
 from penstock.join.equality import with_equal_keys
 from penstock.join.probe import Wanted, probe
 from penstock.join.sets import query_sets, to_words
+from penstock.join.width import pieces, row_widths
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Stretch:
     """When its batch arrived, in seconds since the epoch."""
     cut: bool = False
     """Whether only its rows of these times take part."""
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ def _portions(task: UnitTask, side: SideTask, stretches: Sequence[Stretch], part
     division = Division(part, task.parts, task.keyed)
     portions = []
     for number, stretch in enumerate(stretches):
-        segment = read_segment(task.files, stretch.name)
+        segment = read_segment(task.files, stretch)
         probed, probing = division.probed(segment.rows.h), division.probing(segment.rows.h, number)
         if probed.start >= probed.stop:
             continue
@@ -265,20 +267,26 @@ def _pairs(
     found_all = axis.probe(
         mine, theirs, batch.stretch, state.stretch, batch_is_left=batch_is_left, wanted=wanted
     )
+    arrived = max(left.stretch.arrived, right.stretch.arrived)
     for found in found_all:
         placed = found.moved(batch.probing, state.probed)
-        equal = _check_keys(placed, batch.segment, state.segment)
-        tested = _check_columns(task, equal, left.segment, right.segment, batch_is_left=batch_is_left)
-        if len(tested):
-            arrived = max(left.stretch.arrived, right.stretch.arrived)
-            made = _record_batch(task, tested, left.segment, right.segment, batch_is_left=batch_is_left)
-            yield with_arrival(made, arrived)
+        for equal in _check_keys(placed, batch.segment, state.segment):
+            tested = _check_columns(task, equal, left.segment, right.segment, batch_is_left=batch_is_left)
+            for made in _record_batches(
+                task, tested, left.segment, right.segment, batch_is_left=batch_is_left
+            ):
+                yield with_arrival(made, arrived)
 
 
-def _check_keys(found: Pairs, batch: SegmentRows, state: SegmentRows) -> Pairs:
-    """Drop pairs whose hashes are equal but whose keys are not."""
+def _check_keys(found: Pairs, batch: SegmentRows, state: SegmentRows) -> Iterator[Pairs]:
+    """Drop pairs whose hashes are equal but whose keys are not, a piece of bounded bytes after the other."""
     mine, theirs = batch.keys(), state.keys()
-    return with_equal_keys(found, mine, theirs) if mine else found
+    if not mine:
+        yield found
+        return
+    widths = row_widths(mine, found.batch) + row_widths(theirs, found.state)
+    for piece in pieces(len(found), widths):
+        yield with_equal_keys(found.only(piece), mine, theirs)
 
 
 def _check_columns(
@@ -293,10 +301,27 @@ def _check_columns(
     return with_near_columns(found, checks, batch_is_left=batch_is_left) if checks else found
 
 
+def _record_batches(
+    task: UnitTask, found: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Gather the columns of the pairs, a piece of bounded bytes after the other."""
+    rows = (found.batch, found.state) if batch_is_left else (found.state, found.batch)
+    widths = _widths(left, rows[0], task.left.columns) + _widths(right, rows[1], task.right.columns)
+    for piece in pieces(len(found), widths):
+        yield _record_batch(task, found.only(piece), left, right, batch_is_left=batch_is_left)
+
+
+def _widths(
+    segment: SegmentRows, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
+) -> int | NDArray[np.int64]:
+    """Say how many bytes some columns of some rows of a segment have."""
+    return row_widths([segment.column(name) for name, _ in columns if segment.has(name)], rows)
+
+
 def _record_batch(
     task: UnitTask, found: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
 ) -> pa.RecordBatch:
-    """Gather the columns of the pairs."""
+    """Gather the columns of some pairs."""
     left_rows, right_rows = (found.batch, found.state) if batch_is_left else (found.state, found.batch)
     columns: dict[str, pa.Array] = {
         "l": _gather(left, left_rows, task.left.columns),

@@ -8,7 +8,7 @@ In:  the logs that a new plan stores differently.  Out: the same segments under 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 
+from penstock.engine.sources import answer, schema_ddl
 from penstock.engine.work import computed, numbers, report, run_work
+from penstock.join.width import bounded
 from penstock.log.relayout import Meaning, relayout_segment
 from penstock.log.segment import Segment, read_segment
+from penstock.sql.query import RESERVED
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
-_NUMBER = "penstock_n"
+_NUMBER = f"{RESERVED}n"
 
 
 def can_upgrade(spark: SparkSession, stream: Stream, log: LogPlan, old: Layout) -> bool:
@@ -40,7 +44,7 @@ def can_upgrade(spark: SparkSession, stream: Stream, log: LogPlan, old: Layout) 
     if not _new(log, old) or not set(log.columns) <= set(old.columns):
         return False
     try:
-        rows = spark.createDataFrame([], _schema(stream, old))
+        rows = spark.createDataFrame([], schema_ddl(stream, old.columns))
         rows.selectExpr(*_new(log, old))
     except AnalysisException:
         return False
@@ -60,13 +64,18 @@ class Upgrade:
 
 def upgrade_job(spark: SparkSession, files: Files, upgrade: Upgrade) -> list[Segment]:
     """Write segments again under a log's new layout, one task each."""
-    new = _new(upgrade.log, upgrade.old)
+    all_rows = f"{always_quoted(_NUMBER)} >= 0"
+    answers = [answer(each, upgrade.stream, all_rows) for each in _new(upgrade.log, upgrade.old)]
     rows = computed(
         spark,
         len(upgrade.segments),
-        f"{_NUMBER} int, {_schema(upgrade.stream, upgrade.old)}",
-        (_NUMBER, *(f"({each}) AS p{place}" for place, each in enumerate(new))),
+        f"{always_quoted(_NUMBER)} int, {schema_ddl(upgrade.stream, upgrade.old.columns)}",
+        (
+            f"{always_quoted(_NUMBER)} AS n",
+            *(f"({each}) AS p{number}" for number, each in enumerate(answers)),
+        ),
     )
+    upgrade = replace(upgrade, stream=replace(upgrade.stream, options=()))  # tasks need no secrets
     reports = run_work(rows, partial(_write, files, upgrade), first=partial(_read, files, upgrade))
     return [Segment.from_json(each) for each in reports]
 
@@ -75,16 +84,16 @@ def _read(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
     """Read the columns of a task's segments."""
     columns = list(upgrade.old.columns)
     for number in numbers(batches):
-        rows = read_segment(files, upgrade.segments[number].name)
+        rows = read_segment(files, upgrade.segments[number])
         count = pa.array(np.full(rows.rows.t.size, number, np.int32))
         arrays = [count, *(rows.column(name) for name in columns)]
-        yield pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])
+        yield from bounded([pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])])
 
 
 def _write(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
     """Write a task's segment with the answers to the new predicates."""
     table = pa.Table.from_batches(list(batches))
-    number = table.column(_NUMBER)[0].as_py()
+    number = table.column("n")[0].as_py()
     answers = {
         each: pc.fill_null(table.column(f"p{place}"), fill_value=False).to_numpy()
         for place, each in enumerate(_new(upgrade.log, upgrade.old))
@@ -97,8 +106,3 @@ def _write(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
 def _new(log: LogPlan, old: Layout) -> list[str]:
     """List the predicates that the old layout has no answers to."""
     return [each for each in log.predicates if each not in old.predicates]
-
-
-def _schema(stream: Stream, layout: Layout) -> str:
-    """Write the columns that a layout stores as Spark DDL."""
-    return ", ".join(f"`{each.name}` {each.type}" for each in stream.columns if each.name in layout.columns)

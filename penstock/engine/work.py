@@ -109,6 +109,11 @@ def numbered(spark: SparkSession, tasks: int) -> DataFrame:
 @lru_cache(maxsize=64)
 def computed(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, ...]) -> DataFrame:
     """Give the plan of a job in which Spark SQL makes columns of what a first work gives, for the last."""
+    return computed_once(spark, tasks, schema, columns)
+
+
+def computed_once(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, ...]) -> DataFrame:
+    """Make such a plan anew: Spark sets its clock when it first runs, and draws its seeds when it is made."""
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(do_first_work, schema)
     return rows.selectExpr(*columns).mapInArrow(do_work, SUMMARY)
 

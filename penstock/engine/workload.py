@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change import meaning, stopped_queries
 from penstock.engine.choose import plan_over
-from penstock.engine.key_types import with_key_types
+from penstock.engine.key_types import type_text, with_key_types
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind import bind_query
 from penstock.sql.options import budget_of, check_duration
-from penstock.sql.query import Column, Query, Sink, Stream
+from penstock.sql.query import RESERVED_NAMES, SECOND, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.script import (
     AlterQuery,
     CreateQuery,
@@ -27,10 +27,11 @@ from penstock.sql.script import (
     altered,
     parse_script,
 )
+from penstock.sql.source_options import row_meaning
 from penstock.sql.spark_types import TIME_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -58,8 +59,10 @@ class Workload:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
             raise InputError(f"stream {name} is declared twice: choose another name")
-        columns = tuple(Column(each.name, each.dataType.simpleString()) for each in source.schema.fields)
+        columns = tuple(Column(each.name, type_text(each.dataType)) for each in source.schema.fields)
         names = [each.name for each in columns]
+        for each in filter(is_reserved, names):
+            raise InputError(f"column {each} of stream {name}: {RESERVED_NAMES}")
         found = find_name(time, names)
         if found is None:
             raise InputError(
@@ -192,9 +195,33 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def stream_difference(known: Iterable[Stream], mine: Iterable[Stream]) -> str | None:
-    """Say how a stream is not the one a state was made with, in the user's words; None if all are."""
-    before = {each.name: each for each in known}
-    for each in mine:
-        if each.name in before and before[each.name] != each:
-            return f"stream {each.name} is not declared as it was"
+    """Say how a stream is not the one a state was made with, in the user's words; None if all are.
+
+    Options that do not change what a row means may differ (`penstock.sql.source_options`).
+    """
+    before = {each.name.lower(): each for each in known}
+    for now in mine:
+        was = before.get(now.name.lower())
+        changed = next(_differences(was, now), None) if was else None
+        if changed is not None:
+            return f"stream {now.name} is not declared as it was: {changed}"
     return None
+
+
+def _differences(was: Stream, now: Stream) -> Iterator[str]:
+    """Say what is another in the second of two declarations."""
+    if was.name != now.name:
+        yield f"it was called {was.name}"
+    columns, others = ({each.name: each.type for each in stream.columns} for stream in (was, now))
+    if list(columns.items()) != list(others.items()):
+        yield "its columns were " + ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    if was.time != now.time:
+        yield f"its time was {was.time}"
+    if was.lateness != now.lateness:
+        yield f"its lateness was {was.lateness / SECOND:g} seconds"
+    if was.format.lower() != now.format.lower():
+        yield f"its format was {was.format or 'that of a DataFrame'}"
+    before, after = row_meaning(was.options), row_meaning(now.options)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield f"its option {name} was {before[name]!r}" if name in before else f"it had no option {name}"

@@ -84,10 +84,9 @@ def probe_ladder(
     counts = tuple(np.searchsorted(times, batch.t, "right") for times in (ladder.left, ladder.right))
     rungs = ladder.kind, ladder.shift, ladder.marks
     first, count = _runs(batch.h, batch.t, state.h, state.t, counts, rungs, batch_times, state_times)
-    for rows in portions(count):
+    for rows, *runs in portions(first, count, wanted):
         mine = tuple(each[rows] for each in counts)
-        runs = first[rows], count[rows]
-        found = Pairs(*_expand(batch.t[rows], state.t, runs, mine, rungs, ladder.levels, rows.start))
+        found = Pairs(*_expand(batch.t[rows], state.t, tuple(runs), mine, rungs, ladder.levels, rows.start))
         if wanted is not None:
             found = _choose(found, batch, state, wanted)
         if len(found):

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numba import njit
 
+from penstock.join import width
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 _Number = TypeVar("_Number", bound=np.generic)
 
 MOST_PAIRS = 1 << 20
-"""Pairs found in one go: bounds the memory of a probe whatever the multiplicity of a key."""
+"""Pairs found in one go: bounds the memory of a probe whatever the multiplicity of a key.
+
+Where hundreds of queries make sets wide, fewer: as many as have `penstock.join.width.MOST_BYTES` of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,8 @@ class Pairs:
         """Give levels in the whole chain, of which a run beginning at this level was probed."""
         return Pairs(self.batch, self.state, self.level + np.int16(by), self.sets)
 
-    def only(self, these: NDArray[np.bool_]) -> Pairs:
-        """Keep some of the pairs."""
+    def only(self, these: NDArray[np.bool_] | slice) -> Pairs:
+        """Keep some of the pairs; neighbours without copying."""
         sets = None if self.sets is None else self.sets[these]
         return Pairs(self.batch[these], self.state[these], self.level[these], sets)
 
@@ -146,35 +151,49 @@ def probe(
     if narrow and wanted is not None and batch.pattern is not None:
         reach = _reach(wanted.by_level, wanted.by_batch, cuts, sign)
         _narrow(first, count, batch.t, batch.pattern, state.h, state.t, reach)
-    for rows in portions(count):
-        found = _fill(batch, state, first, count, rows, cuts, sign, wanted)
+    for rows, starts, counts in portions(first, count, wanted):
+        found = _fill(batch, state, starts, counts, rows, cuts, sign, wanted)
         if len(found):
             yield found
 
 
-def portions(count: Ints) -> Iterator[slice]:
-    """Cut the batch so that no portion has many more than `MOST_PAIRS` pairs."""
+def portions(first: Ints, count: Ints, wanted: Wanted | None = None) -> Iterator[tuple[slice, Ints, Ints]]:
+    """Cut the runs of batch rows into portions of at most `MOST_PAIRS` pairs; a row with more has several.
+
+    >>> [(rows, runs.tolist()) for rows, _, runs in portions(np.array([0, 0]), np.array([2, 3]))]
+    [(slice(0, 2, None), [2, 3])]
+    """
+    most = MOST_PAIRS if wanted is None else _most_pairs(wanted.by_level.shape[1])
     total = np.cumsum(count)
     start, done = 0, 0
     while start < count.size and done < total[-1]:
-        stop = int(np.searchsorted(total, done + MOST_PAIRS, "right"))
-        stop = max(stop, start + 1)
-        yield slice(start, stop)
-        start, done = stop, int(total[stop - 1])
+        stop = int(np.searchsorted(total, done + most, "right"))
+        rows = slice(start, max(stop, start + 1))
+        if rows.stop > stop:  # one row has too many partners
+            ends = range(0, int(count[start]), most)
+            runs = ((first[rows] + end, np.minimum(count[rows] - end, most)) for end in ends)
+            yield from ((rows, *run) for run in runs)
+        else:
+            yield rows, first[rows], count[rows]
+        start, done = rows.stop, int(total[rows.stop - 1])
+
+
+def _most_pairs(words: int) -> int:
+    """Say how many pairs with sets of so many words are found in one go."""
+    return max(1, min(MOST_PAIRS, width.MOST_BYTES // (8 * words)))
 
 
 def _fill(
     batch: Rows,
     state: Rows,
-    first: Ints,
-    count: Ints,
+    starts: Ints,
+    counts: Ints,
     rows: slice,
     cuts: Ints,
     sign: int,
     wanted: Wanted | None,
 ) -> Pairs:
     """Lay out the pairs of some batch rows."""
-    starts, counts = first[rows], count[rows]
     if wanted is None:
         return Pairs(*_expand(batch.t[rows], state.t, starts, counts, cuts, sign, rows.start))
     zero = np.zeros(1, np.int32)

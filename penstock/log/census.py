@@ -40,7 +40,7 @@ def rows_per_slice(files: Files, segments: Iterable[Segment], claim: Horizon, en
     counts = np.zeros(len(ends), np.int64)
     known = np.minimum.accumulate(np.asarray(ends)[::-1])[::-1]
     for segment in segments:
-        rows = read_segment(files, segment.name)
+        rows = read_segment(files, segment)
         live = live_rows(rows, [claim])
         if claim.watermark is None:
             counts[0] += int(live.sum())

@@ -22,12 +22,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
 import socket
-import tempfile
 import threading
 import uuid
 from abc import ABC, abstractmethod
@@ -41,6 +39,7 @@ import pyarrow as pa
 from fsspec.core import url_to_fs
 
 from penstock.errors import InputError, StateBusyError
+from penstock.log import cache
 from penstock.log.locations import absolute, is_local, literal
 
 if TYPE_CHECKING:
@@ -48,10 +47,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-def open_files(url: str, *, sync: bool = True, options: Mapping[str, object] | None = None) -> Files:
+def open_files(
+    url: str, *, sync: bool = True, private: bool = False, options: Mapping[str, object] | None = None
+) -> Files:
     """Return the files below `url`: a local directory, or anything fsspec has a driver for.
 
     `sync` (local only) is whether a power cut is survived too; a killed process needs no sync.
+    `private` (local only) is whether what is made is for its owner alone, whatever the umask.
     `options` go to the fsspec driver (credentials, endpoint).
 
     >>> open_files("/data/state").path("journal/000000000001.json")
@@ -61,7 +63,7 @@ def open_files(url: str, *, sync: bool = True, options: Mapping[str, object] | N
     """
     location = absolute(url)
     if is_local(location):
-        return LocalFiles(f"file://{location.rstrip('/')}", sync)
+        return LocalFiles(f"file://{location.rstrip('/')}", sync, private)
     try:
         fsspec.get_filesystem_class(location.partition("://")[0])
     except (ImportError, ValueError) as error:
@@ -104,8 +106,17 @@ class Files(ABC):
         """Return the whole file, or raise FileNotFoundError."""
 
     @abstractmethod
+    def local_copy(self, name: str) -> str | None:
+        """Return where this machine has the file, fetched if need be; None where it is in memory only."""
+
+    def drop_copy(self, name: str) -> bool:  # noqa: ARG002 - there is none here
+        """Remove this machine's copy of the file, if it is no more than that, and say whether there was one."""
+        return False
+
     def memory_map(self, name: str) -> pa.NativeFile:
         """Open the file for reads without copying: bytes are loaded when they are touched."""
+        path = self.local_copy(name)
+        return pa.BufferReader(self.read(name)) if path is None else pa.memory_map(path, "r")
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -116,12 +127,20 @@ class Files(ABC):
         """Return the file's size in bytes, or raise FileNotFoundError."""
 
     @abstractmethod
+    def find(self, name: str) -> list[str]:
+        """Return the names of all files below the directory, however deep, sorted."""
+
+    @abstractmethod
     def list(self, name: str) -> list[str]:
         """Return the names directly in the directory, sorted; none when there is no such directory."""
 
     @abstractmethod
     def make_dirs(self, name: str) -> None:
         """Make the directory and its parents, where the filesystem has directories."""
+
+    def make_private(self, name: str) -> None:
+        """Make the directory, or take it, for its owner alone; a store has its own ways to say who may read."""
+        self.make_dirs(name)
 
     @abstractmethod
     def move(self, source: str, target: str) -> None:
@@ -149,6 +168,7 @@ class LocalFiles(Files):
 
     root: str
     sync: bool = True
+    private: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a root that a task in another working directory would read differently."""
@@ -174,7 +194,7 @@ class LocalFiles(Files):
         target = self._at(name)
         self._make_dirs(os.path.dirname(target))
         try:
-            with open(target, "wb") as file:
+            with open(target, "wb", opener=self._opener) as file:
                 yield file
             self._sync(target)
         except BaseException:
@@ -187,9 +207,9 @@ class LocalFiles(Files):
         with open(self._at(name), "rb") as file:
             return file.read()
 
-    def memory_map(self, name: str) -> pa.NativeFile:
-        """Map the file itself."""
-        return pa.memory_map(self._at(name), "r")
+    def local_copy(self, name: str) -> str:
+        """Give the file itself."""
+        return self._at(name)
 
     def exists(self, name: str) -> bool:
         """Ask the directory."""
@@ -198,6 +218,16 @@ class LocalFiles(Files):
     def size(self, name: str) -> int:
         """Ask the inode."""
         return os.stat(self._at(name)).st_size
+
+    def find(self, name: str) -> list[str]:
+        """Walk the tree, passing over temporary files."""
+        top = self._at(name)
+        return sorted(
+            "/".join(part for part in (name, os.path.relpath(folder, top), each) if part not in {"", "."})
+            for folder, _, names in os.walk(top)
+            for each in names
+            if not _is_temporary(each)
+        )
 
     def list(self, name: str) -> list[str]:
         """List the directory, without the temporary files that a killed process left behind."""
@@ -210,10 +240,19 @@ class LocalFiles(Files):
         """Make the directories."""
         self._make_dirs(self._at(name))
 
+    def make_private(self, name: str) -> None:
+        """Make the directory, or take its group's and others' rights away if it is ours."""
+        path = self._at(name)
+        self._make_dirs(path)
+        found = os.stat(path)
+        if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+            os.chmod(path, 0o700)
+
     def move(self, source: str, target: str) -> None:
         """Rename; a directory already published and not empty is an error, never merged into."""
         origin, goal = self._at(source), self._at(target)
-        self._make_dirs(os.path.dirname(goal))
+        if os.path.lexists(origin):  # else nothing is made for it
+            self._make_dirs(os.path.dirname(goal))
         try:
             os.replace(origin, goal)
         except FileNotFoundError:
@@ -240,7 +279,7 @@ class LocalFiles(Files):
         """Take flock(2) on a file that stays: the kernel lets go of it when the owner dies."""
         path = self._at(name)
         self._make_dirs(os.path.dirname(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -266,7 +305,7 @@ class LocalFiles(Files):
         self._make_dirs(directory)
         temporary = os.path.join(directory, _temporary(base))
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "xb", opener=self._opener) as file:
                 file.write(data)
             self._sync(temporary)
             yield temporary
@@ -274,12 +313,16 @@ class LocalFiles(Files):
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
 
+    def _opener(self, path: str, flags: int) -> int:
+        """Open a file as `open` does, for its owner alone if that is wanted."""
+        return os.open(path, flags, 0o600 if self.private else 0o666)
+
     def _make_dirs(self, directory: str) -> None:
         """Make the directory and its parents, each entered durably in its own parent."""
         if not os.path.isdir(directory):
             self._make_dirs(os.path.dirname(directory))
             with suppress(FileExistsError):
-                os.mkdir(directory)
+                os.mkdir(directory, 0o700 if self.private else 0o777)
             self._sync(os.path.dirname(directory))
 
     def _sync(self, path: str) -> None:
@@ -360,23 +403,16 @@ class FsspecFiles(Files):
         fs, path = self._locate(name)
         return cast("bytes", fs.cat_file(path))
 
-    def memory_map(self, name: str) -> pa.NativeFile:
-        """Map a local copy, fetched once by this machine's user (``memory://`` is in memory already)."""
+    def local_copy(self, name: str) -> str | None:
+        """Give this machine's copy, fetched once by its user (``memory://`` is in memory already)."""
         if self._scheme == "memory":
-            return pa.BufferReader(self.read(name))
-        copy = self._cached(name)
-        if not os.path.exists(copy):
-            fs, path = self._locate(name)
-            directory, base = os.path.split(copy)
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            temporary = os.path.join(directory, _temporary(base))
-            try:
-                fs.get_file(path, temporary)
-                os.replace(temporary, copy)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(temporary)
-        return pa.memory_map(copy, "r")
+            return None
+        fs, path = self._locate(name)
+        return str(cache.copy_of(self.root, name, lambda target: fs.get_file(path, str(target))))
+
+    def drop_copy(self, name: str) -> bool:
+        """Remove the copy; the store has the file."""
+        return self._scheme != "memory" and cache.drop_copy(self.root, _checked(name))
 
     def exists(self, name: str) -> bool:
         """Ask the store, not the driver's cache of listings."""
@@ -387,6 +423,15 @@ class FsspecFiles(Files):
         """Ask the store."""
         fs, path = self._locate(name, fresh=True)
         return int(fs.info(path)["size"])
+
+    def find(self, name: str) -> list[str]:
+        """List all below the prefix, passing over temporary files."""
+        fs, path = self._locate(name, fresh=True)
+        with self._guard():
+            below = [each.removeprefix(path).strip("/") for each in fs.find(path)]
+        return sorted(
+            f"{name}/{each}".strip("/") for each in below if not _is_temporary(each.rpartition("/")[2])
+        )
 
     def list(self, name: str) -> list[str]:
         """List below the prefix, without a directory's own marker object and without temporary files."""
@@ -424,15 +469,14 @@ class FsspecFiles(Files):
         fs, path = self._locate(name)
         with suppress(FileNotFoundError), self._guard():
             fs.rm_file(path)
-        with suppress(FileNotFoundError):
-            os.unlink(self._cached(name))
+        self.drop_copy(name)
 
     def delete_tree(self, name: str) -> None:
         """Remove all below the prefix, and this machine's copies."""
         fs, path = self._locate(name, fresh=True)
         with suppress(FileNotFoundError), self._guard():
             fs.rm(path, recursive=True)
-        shutil.rmtree(self._cached(name), ignore_errors=True)
+        self.drop_copy(name)
 
     def lock(self, name: str) -> Lock:
         """Return a lock that excludes nobody: the journal finds a second owner at its first commit."""
@@ -458,11 +502,6 @@ class FsspecFiles(Files):
             fs.invalidate_cache()
         return fs, f"{base.rstrip('/')}/{_checked(name)}" if name else base
 
-    def _cached(self, name: str) -> str:
-        """Return where the local copy of `name` lies; per user, because the temporary directory is shared."""
-        root = hashlib.sha256(self.root.encode()).hexdigest()[:16]
-        return os.path.join(tempfile.gettempdir(), f"penstock-cache-{os.getuid()}", root, _checked(name))
-
     def _rename_finished(self, name: str, data: bytes) -> None:
         """Write a temporary file beside `name` and rename it."""
         fs, path = self._locate(name)
@@ -485,6 +524,11 @@ class Lock:
         """Hold the open, locked file; None where the filesystem cannot lock."""
         self._descriptor = descriptor
         _HELD.add(self)
+
+    @property
+    def excludes(self) -> bool:
+        """Say whether nobody else can hold it: not where the filesystem cannot lock."""
+        return self._descriptor is not None
 
     def release(self) -> None:
         """Let the next engine in.  Releasing twice is harmless."""

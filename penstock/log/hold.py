@@ -28,10 +28,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.join import width
+from penstock.log.checksum import map_whole, summed_writer
+from penstock.log.names import safe_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.join.keys import Ints
+    from penstock.log.checksum import SummedFile
     from penstock.log.files import Files
 
 TIME, LEFT, RIGHT = "penstock.t", "penstock.l", "penstock.r"
@@ -44,7 +49,8 @@ FAN = 8
 """How many hold files of one generation become one of the next."""
 
 MOST_ROWS = 1 << 20
-"""About how many results are sorted in one go, which bounds the memory; those of one instant stay together."""
+"""About how many results are sorted in one go, fewer if they are wide: that bounds the memory.  Those of one instant
+stay together."""
 
 _BATCH_ROWS = 1 << 16
 _SAMPLES = 64
@@ -59,6 +65,8 @@ class Held:
     min_t: int
     max_t: int
     generation: int = 0
+    checksum: int | None = None
+    """Of the file's bytes (`penstock.log.checksum`); None for one of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class Hold:
 
 def hold_folder(query: str) -> str:
     """Say where the hold files of a query are."""
-    return f"hold/{query.lower()}"
+    return f"hold/{safe_name(query)}"
 
 
 def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:
@@ -92,22 +100,22 @@ def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:
 def write_hold(files: Files, folder: str, tables: Iterable[pa.Table], generation: int = 0) -> Held | None:
     """Write tables, in order within and among themselves, as a hold file; None if there is nothing in them."""
     name, rows, times = f"{folder}/{uuid.uuid4().hex}.arrow", 0, (0, 0)
+    sink: SummedFile | None = None
     with ExitStack() as stack:
-        out: pa.RecordBatchFileWriter | None = None
         for table in tables:
             first, last = (table.column(TIME)[place].as_py() for place in (0, -1))
-            if out is None:
-                sink = stack.enter_context(files.writer(name))
+            if sink is None:
+                sink = stack.enter_context(summed_writer(files, name))
                 out = stack.enter_context(pa.ipc.new_file(sink, table.schema))
             out.write_table(table, max_chunksize=_BATCH_ROWS)
             times = times[0] if rows else first, last
             rows += table.num_rows
-    return Held(name, rows, *times, generation) if rows else None
+    return Held(name, rows, *times, generation, sink.checksum) if sink else None
 
 
 def read_hold(files: Files, held: Held, since: int, until: int) -> Iterator[pa.RecordBatch]:
     """Map the results that a file holds of the times ``since <= t < until``."""
-    reader = pa.ipc.open_file(files.memory_map(held.name))
+    reader = pa.ipc.open_file(map_whole(files, held))
     for number in range(reader.num_record_batches):
         batch = _with_arrival(reader.get_batch(number))
         first, last = np.searchsorted(_times(batch), (max(since, held.min_t), until))
@@ -144,10 +152,24 @@ def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Ite
         return
     schema = runs[0].schema
     keys = [(each.name, "ascending") for each in schema if _has_order(each.type)]
-    for pieces in _stretches(runs):
+    for parts in _stretches(runs):
         # A session with another time zone writes the same times under another type.
-        table = pa.Table.from_batches([each.cast(schema) for each in pieces]).combine_chunks()
-        yield table.take(pc.sort_indices(table, sort_keys=keys))
+        yield from _sorted([each.cast(schema) for each in parts], keys)
+
+
+def _sorted(parts: Sequence[pa.RecordBatch], keys: Sequence[tuple[str, str]]) -> Iterator[pa.Table]:
+    """Sort the results of some files; where one instant has too many bytes, they are read in order piece by piece."""
+    table = pa.Table.from_batches(parts)
+    if table.nbytes <= width.MOST_BYTES:
+        whole = table.combine_chunks()
+        yield whole.take(pc.sort_indices(whole, sort_keys=keys))
+        return
+    order = pc.sort_indices(table, sort_keys=keys).to_numpy().astype(np.int64)
+    widths = np.concatenate(
+        [np.broadcast_to(width.row_widths(each.columns), each.num_rows) for each in parts]
+    )
+    for piece in width.pieces(order.size, widths[order]):
+        yield pa.Table.from_batches([width.take_rows(parts, order[piece])])
 
 
 def choose_merges(holds: Iterable[Held]) -> list[tuple[Held, ...]]:
@@ -169,9 +191,11 @@ def _times(batch: pa.RecordBatch) -> Ints:
 
 
 def _stretches(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Cut sorted runs at the same times, into stretches of about `MOST_ROWS` rows in all."""
+    """Cut sorted runs at the same times, into stretches of about so many rows in all as can be sorted in one go."""
     times = [_times(run) for run in runs]
-    cuts = _cuts(times) if sum(map(len, times)) > MOST_ROWS else np.empty(0, np.int64)
+    total = sum(map(len, times))
+    most = min(MOST_ROWS, max(1, total * width.MOST_BYTES // sum(run.nbytes for run in runs)))
+    cuts = _cuts(times, most) if total > most else np.empty(0, np.int64)
     edges = [(0, *np.searchsorted(each, cuts), len(each)) for each in times]
     for place in range(len(cuts) + 1):
         pieces = [
@@ -183,10 +207,10 @@ def _stretches(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
             yield pieces
 
 
-def _cuts(times: Sequence[Ints]) -> Ints:
-    """Find instants with about `MOST_ROWS` results between them, by a sample of sorted runs."""
-    step = max(1, MOST_ROWS // _SAMPLES)
-    every = MOST_ROWS // step
+def _cuts(times: Sequence[Ints], most: int) -> Ints:
+    """Find instants with about so many results between them, by a sample of sorted runs."""
+    step = max(1, most // _SAMPLES)
+    every = most // step
     sample = np.sort(np.concatenate([each[::step] for each in times]))
     return np.unique(sample[every::every])
 

@@ -26,29 +26,33 @@ Out: the folded state, for the owner (`Journal.state`) and for anyone who looks 
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import threading
 import time
 import uuid
-import zlib
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from penstock.errors import RunError, StateBusyError
+from penstock.log.envelope import (
+    JSON,
+    Commit,
+    Envelope,
+    TornError,
+    as_commit,
+    commit_name,
+    numbers,
+    snapshot_name,
+    unwrap,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.log.files import Files
 
-JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | None"
-Commit: TypeAlias = dict[str, JSON]
 S = TypeVar("S")
 
-_DIRECTORY = "journal"
-_FORMAT = 1
-_NAME = re.compile(r"(snapshot-)?(\d+)\.json")
 _ATTEMPTS = 10
 """How often to start over when files vanish while they are read, before it is called a gap."""
 
@@ -84,6 +88,7 @@ class Journal(Generic[S]):
         self._load = load
         self._snapshot_every = snapshot_every
         self._snapshot = 0  # the newest snapshot known to be good
+        self._before: Envelope | None = None  # the last commit, which the next carries along
         self._writer = uuid.uuid4().hex
         self._mutex = threading.Lock()
         self._fenced: str | None = None
@@ -101,6 +106,7 @@ class Journal(Generic[S]):
                 raise StateBusyError(self._fenced)
             found = _read(self._files, self._fold, self._empty, self._load)
             self.state, self.number, self._snapshot = found.state, found.number, found.snapshot
+            self._before = found.last
             self._in_doubt = None
             return self.state
 
@@ -123,11 +129,12 @@ class Journal(Generic[S]):
             if commit is None:
                 return None
             number = self.number + 1
-            data = _seal(number, self._writer, commit)
+            data = wrap(number, self._writer, commit, self._before)
             # folded from its bytes, so that memory holds what a recovery would read
-            state = self._fold(self.state, _as_commit(_unseal(data, number)))
+            written = unwrap(data, number)
+            state = self._fold(self.state, as_commit(written.body))
             self._append(number, data)
-            self.state, self.number = state, number
+            self.state, self.number, self._before = state, number, written._replace(before=None)
             self._snapshot_if_due()
             return number
 
@@ -141,7 +148,7 @@ class Journal(Generic[S]):
     def _append(self, number: int, data: bytes) -> None:
         """Put the commit's file, and make sure that it was ours to put."""
         try:
-            ours = self._put(_commit_name(number), data) and not self._overtaken(number)
+            ours = self._put(commit_name(number), data) and not self._overtaken(number)
         except BaseException:
             self._in_doubt = (
                 f"commit {number} of {self._files.root} failed and may or may not have been made: "
@@ -172,7 +179,7 @@ class Journal(Generic[S]):
 
     def _overtaken(self, number: int) -> bool:
         """Tell whether the number was free only because a rival's snapshot has replaced its commit."""
-        return any(each >= number for each in _numbers(self._files).snapshots)
+        return any(each >= number for each in numbers(self._files).snapshots)
 
     def _snapshot_if_due(self) -> None:
         """Write the state down, and remove what only the snapshot before the previous one needed.
@@ -183,16 +190,16 @@ class Journal(Generic[S]):
             return
         previous = self._snapshot
         try:
-            data = _seal(self.number, self._writer, self._dump(self.state))
-            self._files.put(_snapshot_name(self.number), data)
+            data = wrap(self.number, self._writer, self._dump(self.state))
+            self._files.put(snapshot_name(self.number), data)
             self._snapshot = self.number
-            present = _numbers(self._files)
+            present = numbers(self._files)
             for number in present.snapshots:
                 if number < previous:
-                    self._files.delete(_snapshot_name(number))
+                    self._files.delete(snapshot_name(number))
             for number in present.commits:
                 if number <= previous:
-                    self._files.delete(_commit_name(number))
+                    self._files.delete(commit_name(number))
         except OSError as error:
             _log.warning("snapshot %d of %s failed: %s", self.number, self._files.root, error)
 
@@ -203,22 +210,12 @@ def read_only(files: Files, fold: Callable[[S, Commit], S], empty: S, *, load: C
 
 
 class _Folded(NamedTuple, Generic[S]):
-    """A state, the number of the last commit in it, and of the snapshot it was read from."""
+    """A state, the number of the last commit in it, and of the snapshot it was read from; and the last commit."""
 
     state: S
     number: int
     snapshot: int
-
-
-class _Numbers(NamedTuple):
-    """Which commits and snapshots have a file, in ascending order."""
-
-    commits: list[int]
-    snapshots: list[int]
-
-
-class _TornError(Exception):
-    """A file that is not what was written."""
+    last: Envelope | None
 
 
 class _MissingError(Exception):
@@ -244,28 +241,36 @@ def _read_once(
     Commits are read by number, up to the largest listed: a listing taken while files come and go
     may leave out one that is there.
     """
-    present = _numbers(files)
+    present = numbers(files)
     state, start, torn = empty, 0, list[str]()
     for number in reversed(present.snapshots):
         try:
-            state, start = load(_unseal(_fetch(files, _snapshot_name(number), torn), number)), number
+            state, start = load(unwrap(_fetch(files, snapshot_name(number), torn), number).body), number
             break
-        except _TornError as error:
-            torn.append(_snapshot_name(number))
+        except TornError as error:
+            torn.append(snapshot_name(number))
             _log.warning("snapshot %s is skipped: %s", files.path(torn[-1]), error)
-    last = max(present.commits, default=start)
-    for number in range(start + 1, last + 1):
-        data = _fetch(files, _commit_name(number), torn)
+    end = max(present.commits, default=start)
+    last = _last_before(files, start)
+    for number in range(start + 1, end + 1):
+        data = _fetch(files, commit_name(number), torn)
         try:
-            commit = _as_commit(_unseal(data, number))
-        except _TornError as error:
+            last = unwrap(data, number)._replace(before=None)
+            state = fold(state, as_commit(last.body))
+        except TornError as error:
             message = (
-                f"commit {number} is damaged: {files.path(_commit_name(number))}: {error}; restore it from a "
-                f"copy, or remove it and all later commits to go back to commit {number - 1}"
+                f"commit {number} is damaged: {files.path(commit_name(number))}: {error}; {_ways_out(files)}"
             )
             raise RunError(message) from error
-        state = fold(state, commit)
-    return _Folded(state, max(start, last), start)
+    return _Folded(state, max(start, end), start, last)
+
+
+def _last_before(files: Files, number: int) -> Envelope | None:
+    """Read the last commit of a snapshot, for the next to carry along; nobody needs it to go on."""
+    try:
+        return unwrap(files.read(commit_name(number)), number)._replace(before=None)
+    except (FileNotFoundError, TornError):
+        return None
 
 
 def _fetch(files: Files, name: str, torn: list[str]) -> bytes:
@@ -274,75 +279,13 @@ def _fetch(files: Files, name: str, torn: list[str]) -> bytes:
         return files.read(name)
     except FileNotFoundError as error:
         beside = f" (unreadable: {', '.join(torn)})" if torn else ""
-        message = f"the journal has a gap: {files.path(name)} is missing{beside}; restore it from a copy"
+        message = f"the journal has a gap: {files.path(name)} is missing{beside}; {_ways_out(files)}"
         raise _MissingError(message) from error
 
 
-def _numbers(files: Files) -> _Numbers:
-    """List the journal; names that are neither commit nor snapshot are left alone."""
-    present = _Numbers([], [])
-    for name in files.list(_DIRECTORY):
-        if match := _NAME.fullmatch(name):
-            (present.snapshots if match[1] else present.commits).append(int(match[2]))
-    return _Numbers(sorted(present.commits), sorted(present.snapshots))
-
-
-def _commit_name(number: int) -> str:
-    """Name a commit's file, so that a listing shows commits in order.
-
-    >>> _commit_name(1)
-    'journal/000000000001.json'
-    """
-    return f"{_DIRECTORY}/{number:012d}.json"
-
-
-def _snapshot_name(number: int) -> str:
-    """Name the snapshot of the state after commit `number`."""
-    return f"{_DIRECTORY}/snapshot-{number:012d}.json"
-
-
-def _seal(number: int, writer: str, body: JSON) -> bytes:
-    r"""Wrap a body with its number, its writer and a checksum of all of it.
-
-    >>> _seal(1, "w", {"a": 2})
-    b'{"body":{"a":2},"format":1,"number":1,"writer":"w","crc32":548752995}\n'
-    """
-    text = _canonical({"format": _FORMAT, "number": number, "writer": writer, "body": body})
-    return f'{text[:-1]},"crc32":{zlib.crc32(text.encode())}}}\n'.encode()
-
-
-def _unseal(data: bytes, number: int) -> JSON:
-    """Return the body, or raise `_TornError` when these are not the bytes that were sealed as `number`."""
-    try:
-        envelope = json.loads(data)
-        checksum = envelope.pop("crc32", None)
-        text = _canonical(envelope)
-    except (ValueError, AttributeError, TypeError) as error:
-        message = f"it is not a JSON object ({error})"
-        raise _TornError(message) from error
-    if checksum != zlib.crc32(text.encode()):
-        message = "its checksum does not fit"
-        raise _TornError(message)
-    if envelope["format"] != _FORMAT:
-        message = (
-            f"the journal has format {envelope['format']} and this Penstock reads {_FORMAT}: run a newer one"
-        )
-        raise RunError(message)
-    if envelope["number"] != number:
-        message = f"it holds number {envelope['number']}"
-        raise _TornError(message)
-    body: JSON = envelope["body"]
-    return body
-
-
-def _as_commit(body: JSON) -> Commit:
-    """Narrow a body to a commit."""
-    if not isinstance(body, dict):
-        message = f"a commit is one JSON object, not {body!r}"
-        raise TypeError(message)
-    return body
-
-
-def _canonical(value: JSON) -> str:
-    """Write JSON in the one way whose checksum can be checked after reading it back."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _ways_out(files: Files) -> str:
+    """Say what to do about a journal that cannot be read."""
+    return (
+        f"restore it from a copy, or run `penstock repair --state {files.root}`: it writes it again where it can, or "
+        "goes back to before it"
+    )

@@ -32,7 +32,7 @@ from penstock.join.sets import query_sets
 from penstock.plan.cost import THIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.join.keys import Ints
     from penstock.join.sets import Words
@@ -132,12 +132,17 @@ def _has_ended(count: PatternCount, claims: Iterable[Horizon]) -> bool:
 
 
 def choose_rewrites(
-    segments: Sequence[Segment], claims: Sequence[Horizon], passed: int
+    segments: Sequence[Segment],
+    claims: Sequence[Horizon],
+    passed: int,
+    by_layout: Mapping[int, Sequence[Horizon]] | None = None,
 ) -> list[tuple[Segment, ...]]:
     """Choose which segments to rewrite into one: runs of neighbours to merge, single ones to thin.
 
-    Only segments whose batches every slice has `passed` are touched, so no cursor points into one.
+    Only segments whose batches every slice has `passed` are touched, so no cursor points into one.  Where segments of
+    several layouts are merged, their bits mean different things, and so do the claims on them: `by_layout`.
     """
+    own = by_layout or {}
     settled = sorted(
         (each for each in segments if each.last < passed), key=lambda each: (each.first, each.name)
     )
@@ -146,13 +151,13 @@ def choose_rewrites(
     run: list[Segment] = []
     for segment in settled:
         if run and not _may_join(run, segment, widest):
-            chosen += [tuple(run)] if _is_full(run, segment, widest) else _thin(run, claims)
+            chosen += [tuple(run)] if _is_full(run, segment, widest) else _thin(run, claims, own)
             run = []
         run.append(segment)
         if len(run) == FAN:
             chosen.append(tuple(run))
             run = []
-    return chosen + _thin(run, claims)
+    return chosen + _thin(run, claims, own)
 
 
 def _kept_time(segments: Sequence[Segment], claims: Iterable[Horizon]) -> int:
@@ -193,6 +198,8 @@ def _is_full(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
     return len(run) >= FEW and beyond and segment.generation == run[0].generation
 
 
-def _thin(segments: Sequence[Segment], claims: Sequence[Horizon]) -> list[tuple[Segment, ...]]:
+def _thin(
+    segments: Sequence[Segment], claims: Sequence[Horizon], by_layout: Mapping[int, Sequence[Horizon]]
+) -> list[tuple[Segment, ...]]:
     """Choose the segments of which most rows have ended."""
-    return [(each,) for each in segments if ended_share(each, claims) >= THIN]
+    return [(each,) for each in segments if ended_share(each, by_layout.get(each.layout, claims)) >= THIN]

@@ -1,10 +1,11 @@
 """All that the engine knows, as a fold over the journal.
 
-Eleven kinds of commit, each making one thing true::
+Thirteen kinds of commit, each making one thing true::
 
     opened     another engine took over this state
     plan       from here on this state serves these streams and queries (the first commit, and every change)
-    batch      a stream's batch is in the logs; its watermark rose     (ingest)
+    declared   these streams have other options from here on, but their rows mean the same  (start)
+    batch      a stream's batch, of this origin, is in the logs; its watermark rose  (ingest)
     seal       rows below a horizon have their final positions         (join, where windows count rows)
     unit       slices advanced; this output is committed               (join)
     backfill   a query has got the pairs that were there before it      (join)
@@ -12,7 +13,13 @@ Eleven kinds of commit, each making one thing true::
     order      from here on this waits in a group: its input, or its results  (join, where order is adaptive)
     rewrite    these segments are replaced by that one, or gone        (merge, retention)
     published  output of these units has reached its sinks             (deliver)
+    compact    these files of results are replaced by those            (compact)
+    adopt      these are the files of results of an earlier version    (start)
     prices     this is what the engine's work costs here               (calibrate)
+
+A unit, a backfill and a release name the files of results that the state keeps: ``stored``, pairs by group and table,
+and ``kept``, results of one query by its name.  A reader reads the files that are named here and no others, so a
+commit replaces them at once (`penstock.log.tables`).
 
 The ledger is a value: a commit gives a new one, so a reader may keep what it has.
 
@@ -29,11 +36,13 @@ from penstock.errors import RunError
 from penstock.log.hold import Held, Hold
 from penstock.log.roll import LONG_AGO, Roll
 from penstock.log.segment import Segment
+from penstock.log.tables import StoredFile, StoredTable, last_begun, readable, without_ends
 from penstock.log.tally import Delays, Effort, Fit, Traffic
+from penstock.plan.codec import redact_stream
 from penstock.plan.order import trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MOST_CHANGES = 32
 """Changes of plan, and of what waits, that are remembered outside the journal."""
@@ -175,11 +184,18 @@ class Ledger:
     plan: Json = field(default_factory=dict)
     version: int = 0
     """How often the plan was changed; output in the groups' tables is kept by version."""
-    layouts: Mapping[str, tuple[Layout, ...]] = field(default_factory=dict)
+    layouts: Mapping[str, Mapping[int, Layout]] = field(default_factory=dict)
+    """For each log, the layouts that are in use, by number: the last one is the current one."""
     births: Mapping[str, int | None] = field(default_factory=dict)
     """For each log, the event time of its stream when it began; None: with the stream."""
-    tables: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
-    """For each group, how to read the pairs stored under each version of the plan."""
+    tables: Mapping[str, tuple[StoredTable, ...]] = field(default_factory=dict)
+    """For each group, the pairs that are stored for queries to read, and how each of them reads them."""
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """For each group whose units find pairs for a table, the one they go to."""
+    kept: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
+    """For each query, the files of results that the state keeps for it alone, in order."""
+    adopted: bool = False
+    """Whether all files of results are named here; not in a state of an earlier version, before `adopt`."""
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     logs: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
@@ -205,6 +221,10 @@ class Ledger:
     """For each query, the results of commits whose output is still pending."""
     prices: Json = field(default_factory=dict)
     """What was measured by `penstock calibrate`; empty before."""
+    declared: Mapping[str, Json] = field(default_factory=dict)
+    """How each stream that was ever read is declared, without secrets; also those that no query reads any more."""
+    origins: Mapping[str, Json] = field(default_factory=dict)
+    """Where the last batch of each stream came from (`penstock.log.origin`); not known of earlier versions' batches."""
 
     def stream(self, name: str) -> StreamState:
         """Give a stream's state, the empty one before its first batch."""
@@ -224,18 +244,33 @@ class Ledger:
 
     def files(self) -> set[str]:
         """Name every file of rows, times or results that is in use."""
-        enrolled = (each for roll in self.rolls.values() for each in (*roll.pieces, *roll.waiting))
-        held = {each.name for hold in self.holds.values() for each in hold.files}
-        return {each.name for segments in (*self.logs.values(), enrolled) for each in segments} | held
+        return {each.name for each in (*self.summed(), *self.result_files())}
 
-    def table(self, group: str) -> Json | None:
+    def summed(self) -> Iterator[Segment | Held]:
+        """List the files that are kept with a checksum: of rows, times and held results."""
+        for segments in self.logs.values():
+            yield from segments
+        for roll in self.rolls.values():
+            yield from (*roll.pieces, *roll.waiting)
+        for hold in self.holds.values():
+            yield from hold.files
+
+    def result_files(self) -> Iterator[StoredFile]:
+        """List the files of pairs and results that the state keeps."""
+        for tables in self.tables.values():
+            for table in tables:
+                yield from table.files or ()
+        for files in self.kept.values():
+            yield from files
+
+    def table(self, group: str) -> StoredTable | None:
         """Say how the pairs are stored that a group finds now; None if nobody reads them from there."""
-        known = [each for each in self.tables.get(group, ()) if not each["directory"].endswith("-past")]
-        return known[-1] if known else None
+        known = self.tables.get(group, ())
+        return next((each for each in known if each.id == self.writes.get(group)), None)
 
     def layout(self, log: str) -> int:
-        """Give the number of a log's current layout."""
-        return len(self.layouts.get(log, ())) - 1
+        """Give the number of a log's current layout, -1 before its first."""
+        return max(self.layouts.get(log, ()), default=-1)
 
     def segments(self, log: str) -> tuple[Segment, ...]:
         """List a log's segments."""
@@ -263,7 +298,8 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
     ledger = _release(ledger, commit["release"]) if "release" in commit else ledger
     layouts = dict(ledger.layouts)
     for log, (columns, predicates) in commit["layouts"].items():
-        layouts[log] = (*layouts.get(log, ()), Layout(tuple(columns), tuple(predicates)))
+        fresh = {ledger.layout(log) + 1: Layout(tuple(columns), tuple(predicates))}
+        layouts[log] = {**layouts.get(log, {}), **fresh}
     groups = {
         name: replace(_group_state(each), effort=known.effort)
         if (known := ledger.groups.get(name))
@@ -276,28 +312,53 @@ def _plan(ledger: Ledger, commit: Json) -> Ledger:
         name: started.get(name, ledger.query(name))
         for name in (*(each["name"] for each in commit["plan"]["queries"]), *stopped)
     }
+    tables = _readable(ledger, commit, queries)
     kept = set(commit["logs"])
     logs = {log: segments for log, segments in ledger.logs.items() if log in kept}
     for log, (removed, added) in commit["upgrades"].items():
         rest = tuple(each for each in logs[log] if each.name not in set(removed))
         logs[log] = tuple(Segment.from_json(each) for each in added) + rest
+    plan = _redacted(commit["plan"])
     return replace(
         ledger,
         logs=logs,
-        plan=commit["plan"],
+        plan=plan,
+        declared={**ledger.declared, **_by_name(plan["streams"])},
         version=ledger.version + 1,
         changes=(*ledger.changes, _changed(ledger, commit))[-MOST_CHANGES:],
-        layouts={log: each for log, each in layouts.items() if log in kept},
+        layouts={
+            log: _in_use(each, logs.get(log, ()), ledger.traffic.get(log))
+            for log, each in layouts.items()
+            if log in kept
+        },
         births={log: each for log, each in {**ledger.births, **commit["births"]}.items() if log in kept},
         traffic={log: each for log, each in ledger.traffic.items() if log in kept},
         groups=groups,
-        tables=_readable(ledger, commit, queries),
+        tables=tables,
+        writes=_writes(commit, tables),
         rolls={
             stream: ledger.rolls.get(stream, Roll(since)) for stream, since in commit.get("rolls", {}).items()
         },
         queries=queries,
+        kept={name: files for name, files in ledger.kept.items() if name in queries},
+        adopted=ledger.adopted or commit.get("adopted", False),
         holds={name: _begun(ledger.hold(name), era) for name, era in commit.get("ordered", {}).items()},
     )
+
+
+def _redacted(plan: Json) -> Json:
+    """Take out the secrets that earlier versions wrote with a plan's streams."""
+    return {**plan, "streams": [redact_stream(each) for each in plan.get("streams", ())]} if plan else plan
+
+
+def _by_name(streams: Iterable[Json]) -> dict[str, Json]:
+    """Give declarations by the streams' names."""
+    return {each["name"]: each for each in streams}
+
+
+def _declared(ledger: Ledger, commit: Json) -> Ledger:
+    """Take note of the options that some streams are read with now."""
+    return replace(ledger, declared={**ledger.declared, **_by_name(commit["streams"])})
 
 
 def _begun(hold: Hold, era: int) -> Hold:
@@ -305,19 +366,41 @@ def _begun(hold: Hold, era: int) -> Hold:
     return hold if hold.era == era else replace(hold, era=era, until=None)
 
 
-def _readable(ledger: Ledger, commit: Json, queries: Mapping[str, QueryState]) -> dict[str, tuple[Json, ...]]:
-    """Add how pairs are stored from now on, and forget what no query can read any more: it has gone, or is another."""
-    tables: dict[str, tuple[Json, ...]] = {}
+def _in_use(
+    layouts: Mapping[int, Layout], segments: Iterable[Segment], traffic: Traffic | None
+) -> dict[int, Layout]:
+    """Forget the layouts that no segment and no count of rows goes by any more; the last one is the current one."""
+    used = {each.layout for each in segments} | {max(layouts)} | ({traffic.layout} if traffic else set())
+    return {number: layout for number, layout in layouts.items() if number in used}
+
+
+def _readable(
+    ledger: Ledger, commit: Json, queries: Mapping[str, QueryState]
+) -> dict[str, tuple[StoredTable, ...]]:
+    """Add how pairs are stored from now on, and forget what no query can read any more: it has gone, or is another.
+
+    So is a table without pairs that nobody will write to.
+    """
+    born = {name: state.born for name, state in queries.items()}
+    version = ledger.version + 1
+    tables: dict[str, tuple[StoredTable, ...]] = {}
     for group in {**ledger.tables, **commit["tables"]}:
-        known = ledger.tables.get(group, ()) + tuple(commit["tables"].get(group, ()))
-        kept = tuple(
-            each
-            for each in known
-            if any(name in queries and each["version"] >= queries[name].born for name in each["members"])
-        )
-        if kept:
+        fresh = tuple(StoredTable.from_json(each) for each in commit["tables"].get(group, ()))
+        known = tuple(readable(each, born) for each in ledger.tables.get(group, ()) + fresh)
+        written = _writes(commit, {group: known}).get(group)
+        used = (each for each in known if each.files != () or written == each.id or each.version == version)
+        names = {each.id for each in used}
+        if kept := without_ends(
+            each for each in known if each.members and (each.id in names or each.generation)
+        ):
             tables[group] = kept
     return tables
+
+
+def _writes(commit: Json, tables: Mapping[str, Sequence[StoredTable]]) -> dict[str, str]:
+    """Say to which table the units of each group write; earlier versions left it to be found out."""
+    known: dict[str, str] = commit.get("writes", {group: last_begun(each) for group, each in tables.items()})
+    return {group: table for group, table in known.items() if table}
 
 
 def _changed(ledger: Ledger, commit: Json) -> Json:
@@ -392,10 +475,68 @@ def _delivered(ledger: Ledger, commit: Json) -> Ledger:
         queries[name] = replace(queries[name], delays=queries[name].delays.then(delays))
     for name, added in commit.get("held", {}).items():
         holds[name] = replace(ledger.hold(name), files=ledger.hold(name).files + _held(added))
+    ledger = _kept(ledger, commit)
     pending = ledger.pending + tuple(publication_from_json(each) for each in commit["publish"])
     undelivered = Counter(ledger.undelivered)
     undelivered.update(commit["results"] if pending else {})
     return replace(ledger, queries=queries, pending=pending, holds=holds, undelivered=dict(undelivered))
+
+
+def _kept(ledger: Ledger, commit: Json) -> Ledger:
+    """Name the files of results that the state keeps from here on."""
+    tables, kept = dict(ledger.tables), dict(ledger.kept)
+    for group, stored in commit.get("stored", {}).items():
+        tables[group] = tuple(
+            replace(each, files=(each.files or ()) + _stored(stored[each.id])) if each.id in stored else each
+            for each in tables[group]
+        )
+    for query, files in commit.get("kept", {}).items():
+        kept[query] = kept.get(query, ()) + _stored(files)
+    return replace(ledger, tables=tables, kept=kept)
+
+
+def _stored(files: Iterable[Json]) -> tuple[StoredFile, ...]:
+    """Read files of results."""
+    return tuple(StoredFile(**each) for each in files)
+
+
+def _adopt(ledger: Ledger, commit: Json) -> Ledger:
+    """Name the files of results that an earlier version has left in directories."""
+    tables = {
+        group: tuple(each if each.files is not None else replace(each, files=()) for each in known)
+        for group, known in ledger.tables.items()
+    }
+    return replace(_kept(replace(ledger, tables=tables), commit), adopted=True)
+
+
+def _compact(ledger: Ledger, commit: Json) -> Ledger:
+    """Put files in the place of others that held the same, and begin to merge tables into one."""
+    tables, kept = dict(ledger.tables), dict(ledger.kept)
+    for group, begun in commit["tables"].items():
+        into = StoredTable.from_json(begun["table"])
+        merging = (replace(each, into=into.id) if each.id in begun["of"] else each for each in tables[group])
+        tables[group] = (into, *merging)
+    for group, change in commit["pairs"].items():
+        tables[group] = without_ends(_with_files(each, change) for each in tables[group])
+    for query, changes in commit["kept"].items():
+        for gone, added in changes:
+            kept[query] = _replaced(kept[query], gone, _stored(added))
+    return replace(ledger, tables=tables, kept=kept)
+
+
+def _with_files(table: StoredTable, change: Json) -> StoredTable:
+    """Take some files from a table, and add others to it."""
+    gone = set(change["remove"])
+    rest = tuple(each for each in table.files or () if each.name not in gone)
+    return replace(table, files=_stored(change["add"].get(table.id, ())) + rest)
+
+
+def _replaced(
+    files: Sequence[StoredFile], gone: Sequence[str], added: Iterable[StoredFile]
+) -> tuple[StoredFile, ...]:
+    """Put files in the place of neighbours."""
+    first = next(place for place, each in enumerate(files) if each.name == gone[0])
+    return (*files[:first], *added, *(each for each in files[first:] if each.name not in set(gone)))
 
 
 def _release(ledger: Ledger, commit: Json) -> Ledger:
@@ -441,7 +582,11 @@ def _batch(ledger: Ledger, commit: Json) -> Ledger:
     rolls = dict(ledger.rolls)
     if stream in rolls:
         rolls[stream] = replace(rolls[stream], waiting=rolls[stream].waiting + waiting)
-    return replace(ledger, streams={**ledger.streams, stream: state}, logs=logs, traffic=traffic, rolls=rolls)
+    origins = {name: each for name, each in ledger.origins.items() if name != stream}
+    if commit.get("origin"):
+        origins[stream] = commit["origin"]
+    streams = {**ledger.streams, stream: state}
+    return replace(ledger, streams=streams, logs=logs, traffic=traffic, rolls=rolls, origins=origins)
 
 
 def _seal(ledger: Ledger, commit: Json) -> Ledger:
@@ -506,7 +651,20 @@ def _rewrite(ledger: Ledger, commit: Json) -> Ledger:
     fit = ledger.rewrite_fit
     if rows := commit.get("rows", 0):
         fit = fit.then((1, rows), commit["seconds"])
-    return replace(ledger, logs={**ledger.logs, commit["log"]: added + kept}, rewrite_fit=fit)
+    log = commit["log"]
+    layouts = {
+        **ledger.layouts[log],
+        **{
+            number: Layout(tuple(columns), tuple(predicates))
+            for number, columns, predicates in commit.get("layouts", ())
+        },
+    }
+    return replace(
+        ledger,
+        logs={**ledger.logs, log: added + kept},
+        layouts={**ledger.layouts, log: _in_use(layouts, added + kept, ledger.traffic.get(log))},
+        rewrite_fit=fit,
+    )
 
 
 def _prices(ledger: Ledger, commit: Json) -> Ledger:
@@ -532,6 +690,7 @@ def _order(ledger: Ledger, commit: Json) -> Ledger:
 _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "opened": _opened,
     "plan": _plan,
+    "declared": _declared,
     "batch": _batch,
     "seal": _seal,
     "unit": _unit,
@@ -540,6 +699,8 @@ _STEPS: dict[str, Callable[[Ledger, Json], Ledger]] = {
     "order": _order,
     "rewrite": _rewrite,
     "published": _published,
+    "compact": _compact,
+    "adopt": _adopt,
     "prices": _prices,
 }
 
@@ -571,9 +732,15 @@ def dump(ledger: Ledger) -> Json:
     return {
         "plan": ledger.plan,
         "version": ledger.version,
-        "layouts": {log: [asdict(each) for each in layouts] for log, layouts in ledger.layouts.items()},
+        "layouts": {
+            log: {str(number): asdict(each) for number, each in layouts.items()}
+            for log, layouts in ledger.layouts.items()
+        },
         "births": dict(ledger.births),
-        "tables": {group: list(tables) for group, tables in ledger.tables.items()},
+        "tables": {group: [each.to_json() for each in tables] for group, tables in ledger.tables.items()},
+        "writes": dict(ledger.writes),
+        "kept": {query: [asdict(each) for each in files] for query, files in ledger.kept.items()},
+        "adopted": ledger.adopted,
         "streams": {name: asdict(state) for name, state in ledger.streams.items()},
         "logs": {log: [each.to_json() for each in segments] for log, segments in ledger.logs.items()},
         "groups": {
@@ -592,20 +759,24 @@ def dump(ledger: Ledger) -> Json:
         "switches": list(ledger.switches),
         "undelivered": dict(ledger.undelivered),
         "prices": ledger.prices,
+        "declared": dict(ledger.declared),
+        "origins": dict(ledger.origins),
     }
 
 
 def load(data: Json) -> Ledger:
     """Read a snapshot."""
+    plan = _redacted(data["plan"])
+    tables = {group: tuple(map(StoredTable.from_json, each)) for group, each in data["tables"].items()}
     return Ledger(
-        plan=data["plan"],
+        plan=plan,
         version=data["version"],
-        layouts={
-            log: tuple(Layout(tuple(each["columns"]), tuple(each["predicates"])) for each in layouts)
-            for log, layouts in data["layouts"].items()
-        },
+        layouts={log: _layouts(each) for log, each in data["layouts"].items()},
         births=data["births"],
-        tables={group: tuple(tables) for group, tables in data["tables"].items()},
+        tables=tables,
+        writes=_writes(data, tables),
+        kept={query: _stored(files) for query, files in data.get("kept", {}).items()},
+        adopted=data.get("adopted", False),
         streams={name: StreamState(**state) for name, state in data["streams"].items()},
         logs={log: tuple(map(Segment.from_json, each)) for log, each in data["logs"].items()},
         groups={name: _group_state(each) for name, each in data["groups"].items()},
@@ -621,7 +792,15 @@ def load(data: Json) -> Ledger:
         switches=tuple(data.get("switches", ())),
         undelivered=data.get("undelivered", {}),
         prices=data.get("prices", {}),
+        declared=data.get("declared", _by_name(plan.get("streams", ()))),
+        origins=data.get("origins", {}),
     )
+
+
+def _layouts(data: Any) -> dict[int, Layout]:
+    """Read a log's layouts; earlier versions kept all of them, in a list."""
+    known = data.items() if isinstance(data, dict) else enumerate(data)
+    return {int(number): Layout(tuple(each["columns"]), tuple(each["predicates"])) for number, each in known}
 
 
 def _traffic(data: Json) -> Traffic:

@@ -3,26 +3,40 @@
 A bit the old layout has is carried over; a bit it lacks was evaluated over the rows held and comes in here.  Order,
 keys and columns stay as they are, so the segment stays sorted.
 
+Segments of old layouts are merged with each other by leaving out what the present layout has no use for: two layouts
+that have the same in common with it are one to every query there is (`Common`).
+
 In:  a segment, what its bits mean and what they are to mean, and the new answers.  Out: a segment of the new layout.
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.join.sets import find_patterns, to_words, words_for
-from penstock.log.segment import concat_segments, read_segment, write_ordered
+from penstock.log.segment import (
+    HASH,
+    KEY,
+    PATTERN,
+    TIME,
+    SegmentRows,
+    concat_segments,
+    read_segment,
+    write_ordered,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.join.sets import Words
     from penstock.log.files import Files
+    from penstock.log.keep import Horizon
     from penstock.log.segment import Segment, SegmentColumns
 
 
@@ -35,11 +49,49 @@ class Meaning:
     layout: int
 
 
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A layout that segments of several are merged into: its number, its columns, and where its bits are in theirs.
+
+    `bits` has, for each of their layouts, the place of each bit; `claims` say who needs rows of that layout.
+    """
+
+    layout: int
+    columns: tuple[str, ...]
+    bits: Mapping[int, tuple[int, ...]]
+    claims: Mapping[int, Sequence[Horizon]]
+
+    def of(self, rows: SegmentRows, layout: int) -> SegmentRows:
+        """Give the rows of a segment as this layout has them."""
+        time_columns = {name: kind for name, kind in rows.time_columns.items() if name in self.columns}
+        names = [HASH, TIME, *([PATTERN] if self.bits[layout] else [])]
+        names += [name for name in rows.batch.schema.names if name.startswith(KEY)]
+        names += [name for name in self.columns if name not in time_columns]
+        pattern = rows.rows.pattern if self.bits[layout] else None
+        table = _moved_bits(rows.table, self.bits[layout])
+        return SegmentRows(replace(rows.rows, pattern=pattern), table, rows.batch.select(names), time_columns)
+
+
+def _moved_bits(table: Words, places: Sequence[int]) -> Words:
+    """Give each pattern the bits that are left of it, in their new order.
+
+    >>> _moved_bits(to_words([0b101, 0b110], 3), (2, 0)).tolist()
+    [[3], [1]]
+    """
+    if not places:
+        return to_words([0], 0)
+    out = np.zeros((len(table), words_for(len(places))), np.uint64)
+    for bit, place in enumerate(places):
+        one = (table[:, place // 64] >> np.uint64(place % 64)) & np.uint64(1)
+        out[:, bit // 64] |= one << np.uint64(bit % 64)
+    return out
+
+
 def relayout_segment(
     files: Files, log: str, segment: Segment, meaning: Meaning, answers: Mapping[str, NDArray[np.bool_]]
 ) -> Segment:
     """Write a segment again; `answers` holds, row by row, those that its bits do not."""
-    rows = read_segment(files, segment.name)
+    rows = read_segment(files, segment)
     content = concat_segments([rows])
     known = {each: _answers(content, bit) for bit, each in enumerate(meaning.before) if each in meaning.after}
     table, pattern = _patterns({**known, **answers}, meaning.after, content.t.size)

@@ -27,12 +27,15 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from penstock.log.checksum import map_whole, summed_writer
 from penstock.log.segment import TIME, Segment
+from penstock.plan.stored import LONGEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.join.keys import Ints
+    from penstock.log.checksum import Kept
     from penstock.log.files import Files
 
 MOST_ROWS = 1 << 20
@@ -70,21 +73,22 @@ def roll_folder(stream: str) -> str:
     >>> roll_folder("Temperature")
     'roll-temperature-38d2a5bb'
     """
-    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")[: LONGEST_NAME - 14]
     return f"roll-{slug}-{crc32(stream.encode()):08x}"
 
 
 def write_times(files: Files, name: str, t: Ints, *, first: int, last: int) -> Segment:
     """Write event times in order, as a file that can be mapped."""
     batch = pa.RecordBatch.from_arrays([pa.array(np.sort(t))], [TIME])
-    with files.writer(name) as sink, pa.ipc.new_file(sink, batch.schema) as out:
+    with summed_writer(files, name) as sink, pa.ipc.new_file(sink, batch.schema) as out:
         out.write_batch(batch)
-    return Segment(name, first, last, t.size, int(t.min()), int(t.max()), batch.nbytes)
+    made = Segment(name, first, last, t.size, int(t.min()), int(t.max()), batch.nbytes)
+    return replace(made, checksum=sink.checksum)
 
 
-def read_times(files: Files, name: str) -> Ints:
+def read_times(files: Files, piece: Kept) -> Ints:
     """Map a file of event times."""
-    times: Ints = pa.ipc.open_file(files.memory_map(name)).get_batch(0).column(0).to_numpy()
+    times: Ints = pa.ipc.open_file(map_whole(files, piece)).get_batch(0).column(0).to_numpy()
     return times
 
 
@@ -120,13 +124,13 @@ def plan_sealing(stream: str, roll: Roll, until: int, ended: Sequence[Segment] =
 
 def seal(files: Files, sealing: Sealing) -> Segment | None:
     """Write the next piece of a roll; None if no row is sealed, so that the pieces before stay as they are."""
-    times = [read_times(files, each.name) for each in sealing.waiting]
+    times = [read_times(files, each) for each in sealing.waiting]
     fresh = [t[np.searchsorted(t, sealing.since) : np.searchsorted(t, sealing.until)] for t in times]
     count = sum(t.size for t in fresh)
     if not count:
         return None
     first = sealing.absorbed[0].first if sealing.absorbed else sealing.position
-    whole = np.concatenate([*(read_times(files, each.name) for each in sealing.absorbed), *fresh])
+    whole = np.concatenate([*(read_times(files, each) for each in sealing.absorbed), *fresh])
     name = f"log/{roll_folder(sealing.stream)}/{first:015d}-{uuid.uuid4().hex}.arrow"
     return write_times(files, name, whole, first=first, last=sealing.position + count - 1)
 
@@ -144,7 +148,7 @@ class Positions:
         place = bisect_right([each.min_t for each in pieces], t - 1) - 1
         if place < 0:
             return pieces[0].first if pieces else 0
-        times = read_times(self.files, pieces[place].name)
+        times = read_times(self.files, pieces[place])
         return pieces[place].first + int(np.searchsorted(times, t))
 
     def times(self, first: int, last: int) -> Ints:
@@ -160,7 +164,7 @@ class Positions:
         for piece in pieces:
             low, high = max(first, piece.first), min(last, piece.last + 1)
             if low < high:
-                parts.append(read_times(self.files, piece.name)[low - piece.first : high - piece.first])
+                parts.append(read_times(self.files, piece)[low - piece.first : high - piece.first])
         parts.append(np.full(max(0, last - max(first, end)), NOT_YET))
         return np.concatenate(parts)
 

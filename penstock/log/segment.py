@@ -28,6 +28,7 @@ import pyarrow as pa
 from penstock.join.order import sort_rows
 from penstock.join.probe import Rows
 from penstock.join.sets import from_words, to_words
+from penstock.log.checksum import map_whole, summed_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.join.keys import Hashes, Ints
     from penstock.join.sets import Words
+    from penstock.log.checksum import Kept
     from penstock.log.files import Files
 
 HASH, TIME, PATTERN, KEY = "penstock.h", "penstock.t", "penstock.p", "penstock.k"
@@ -76,6 +78,8 @@ class Segment:
     """Which of its log's layouts it was written by: what columns it has, and what its predicate bits mean."""
     arrived: float = 0.0
     """When Spark handed its batch over, in seconds since the epoch; 0 for a merged one, whose pairs are all found."""
+    checksum: int | None = None
+    """Of the file's bytes (`penstock.log.checksum`); None for one of an earlier version."""
 
     def rows_between(self, first: int, last: int) -> int:
         """Say about how many rows have a time from first to last: as many as these times are of all its times."""
@@ -157,7 +161,7 @@ def write_ordered(
 ) -> Segment:
     """Write rows in a given order (a permutation, or a selection of one)."""
     batch = _record_batch(content, order)
-    with files.writer(name) as sink, pa.ipc.new_file(sink, batch.schema) as out:
+    with summed_writer(files, name) as sink, pa.ipc.new_file(sink, batch.schema) as out:
         out.write_batch(batch)
     t = content.t[order]
     pattern = None if content.pattern is None else content.pattern[order]
@@ -172,6 +176,7 @@ def write_ordered(
         generation=generation,
         patterns=_count_patterns(t, pattern, content.table),
         layout=layout,
+        checksum=sink.checksum,
     )
 
 
@@ -206,9 +211,9 @@ def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) ->
     return tuple(counts)
 
 
-def read_segment(files: Files, name: str) -> SegmentRows:
-    """Map a segment; nothing is read until a column is touched."""
-    batch = pa.ipc.open_file(files.memory_map(name)).get_batch(0)
+def read_segment(files: Files, segment: Kept) -> SegmentRows:
+    """Map a segment; once it was checked, nothing is read until a column is touched."""
+    batch = pa.ipc.open_file(map_whole(files, segment)).get_batch(0)
     meta = json.loads(batch.schema.metadata[_META])
     names = batch.schema.names
     pattern = batch.column(PATTERN).to_numpy() if PATTERN in names else None

@@ -1,5 +1,7 @@
 """Streams and queries as JSON, so that a state directory knows what it serves without its script.
 
+Secrets of a stream's source are not written (`penstock.sql.source_options`); what stands in their place says so.
+
 In:  frozen values of `penstock.sql.query`.  Out: JSON, and the same values again: reading gives back what was written.
 """
 
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.plan.build import Stopped
 from penstock.sql.comparisons import Comparison
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
+from penstock.sql.source_options import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 def workload_to_json(streams: Iterable[Stream], queries: Iterable[Query]) -> dict[str, Any]:
     """Write streams and queries as JSON."""
     return {
-        "streams": [asdict(stream) for stream in streams],
+        "streams": [stream_to_json(stream) for stream in streams],
         "queries": [_query_to_json(query) for query in queries],
     }
 
@@ -36,8 +39,18 @@ def stopped_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[Stopped, ...]:
 
 def workload_from_json(data: Mapping[str, Any]) -> tuple[dict[str, Stream], tuple[Query, ...]]:
     """Read streams (by name) and queries."""
-    streams = [_stream(each) for each in data["streams"]]
+    streams = [stream_from_json(each) for each in data["streams"]]
     return {each.name: each for each in streams}, tuple(_query(each) for each in data["queries"])
+
+
+def stream_to_json(stream: Stream) -> dict[str, Any]:
+    """Write one stream, without its secrets."""
+    return redact_stream(asdict(stream))
+
+
+def redact_stream(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Take the secrets out of a stream that an earlier version wrote."""
+    return {**data, "options": [list(each) for each in without_secrets(data["options"])]}
 
 
 def _query_to_json(query: Query) -> dict[str, Any]:
@@ -53,7 +66,7 @@ def _options(data: Iterable[Iterable[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in data)
 
 
-def _stream(data: Mapping[str, Any]) -> Stream:
+def stream_from_json(data: Mapping[str, Any]) -> Stream:
     """Read one stream."""
     columns = tuple(Column(**each) for each in data["columns"])
     return Stream(**{**data, "columns": columns, "options": _options(data["options"])})

@@ -17,6 +17,7 @@ from zlib import crc32
 from penstock.errors import InputError
 from penstock.plan.chain import Chain
 from penstock.plan.share import WHOLE, Share
+from penstock.plan.stored import LONGEST_NAME
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ def group_id(signature: Signature, label: str = "") -> str:
     text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
     text += f"|{signature.rows}" if signature.counted else ""
     slug = re.sub(r"[^a-z0-9]+", "_", f"{signature.left}_{signature.right}".lower()).strip("_")
+    slug = slug[: LONGEST_NAME - 9]
     return f"{slug}-{crc32(text.encode()):08x}"
 
 

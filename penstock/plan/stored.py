@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from penstock.errors import InputError
+from penstock.sql.guards import always_succeeds
 from penstock.sql.interval import parse_duration
+from penstock.sql.tree import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +34,9 @@ WHOLE_TYPES = frozenset(
     {"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz"}
 )
 """Types of which one value fits in 64 bits, so that its hash can be one to one."""
+
+LONGEST_NAME = 255
+"""Bytes that filesystems take as the name of a directory: the readable part of an id is cut to fit."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,6 +66,8 @@ class LogPlan:
     """The one query that reads it, where queries share nothing."""
     counted: bool = False
     """Whether it is for windows that count rows."""
+    wanted: tuple[tuple[str, ...], ...] = ()
+    """Which rows a key that may fail is evaluated for: all predicates of one of these hold; none given: for all."""
 
     def __post_init__(self) -> None:
         """Refuse a log whose predicates have two bits."""
@@ -97,7 +104,7 @@ def log_key(stream: Stream, keys: Iterable[Key], side: Side) -> tuple[KeyPart, .
 
 def _key_part(stream: Stream, expression: str, common: str) -> KeyPart:
     """Type one key column: the common type if there is one, else the declared type of a plain column."""
-    column = stream.column(expression.strip("`"))
+    column = stream.column(unquoted(expression))
     declared = column.type if column else ""
     name = column.name if column else ""
     return KeyPart(expression, common or declared, cast=bool(common) and common != declared, column=name)
@@ -129,7 +136,7 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "", *, counted: b
     text += ":rows" if counted else ""
     names = "_".join(part.expression for part in key) or "time"
     words = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
-    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")[: LONGEST_NAME - 34]
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
 
 
@@ -150,10 +157,31 @@ def plan_log(
     """Collect what the queries that read a log need of its stream."""
     predicates: dict[str, None] = {}
     columns: set[str] = set()
+    conditions: list[tuple[str, ...]] = []
     for query, side in readers:
         predicates |= dict.fromkeys(query.predicates(side))
         columns |= query.columns(side)
+        conditions.append(query.predicates(side))
     everything = retention(stream) is not None
     stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
     name = log_id(stream.name, key, owner, counted=counted)
-    return LogPlan(name, stream.name, key, tuple(predicates), stored, owner, counted)
+    guarded = not everything and not all(_cannot_fail(part, stream) for part in key)
+    wanted = _loosest(conditions) if guarded else ()
+    return LogPlan(name, stream.name, key, tuple(predicates), stored, owner, counted, wanted)
+
+
+def _cannot_fail(part: KeyPart, stream: Stream) -> bool:
+    """Say whether every row has a value of this part of a key."""
+    text = f"CAST({part.expression} AS {part.type})" if part.cast else part.expression
+    return always_succeeds(text, stream)
+
+
+def _loosest(conditions: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Leave out conditions that imply another; if one accepts all rows, all are left out.
+
+    >>> _loosest([("a", "b"), ("a",), ("c",)]), _loosest([("a",), ()])
+    ((('a',), ('c',)), ())
+    """
+    distinct = sorted(set(conditions))
+    kept = [one for one in distinct if not any(set(other) < set(one) for other in distinct)]
+    return () if () in kept else tuple(kept)

@@ -1,8 +1,8 @@
 """One SELECT to a `Query`: the path from text to meaning, on one screen.
 
-    tokens ─┬─ window clauses ─────────────────────────┐
-            └─ tree ─ shape ─ scope ─┬─ conditions ──── window, keys, predicates
-                                     └─ outputs
+    tokens ─┬─ window clauses ────────────────┐
+            └─ shape ─ scope ─┬─ conditions ──┴─ window, keys, predicates
+                              └─ outputs
 
 The result is the same whatever the order of streams in FROM, of conditions, or of the sides of a comparison:
 the stream whose name comes first is the left one.  A self-join keeps its order.
@@ -15,26 +15,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from penstock.errors import SqlError, did_you_mean
-from penstock.sql.canonical import show
 from penstock.sql.comparisons import Comparison, read_comparison
 from penstock.sql.conditions import Conditions, classify
 from penstock.sql.names import Input, Scope
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
 from penstock.sql.query import FOREVER, Query, Range, Sink
-from penstock.sql.shape import check_expressions, check_statement, tables
-from penstock.sql.tokens import Source, Span, span_of_tokens
+from penstock.sql.shape import Select, Table, read_select
+from penstock.sql.tokens import Source, span_of_tokens
+from penstock.sql.tree import COMPARISON, Name, binary, columns_of, show
 from penstock.sql.windows import Clauses, WindowSpec, take_windows, window_range, window_specs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sqlglot.tokenizer_core import Token
-
+    from penstock.sql.lexer import Token
     from penstock.sql.query import Side, Stream
+    from penstock.sql.tokens import Span
+    from penstock.sql.tree import Tree
 
 _WAYS = (
     "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
@@ -80,11 +79,10 @@ def bind_tokens(
     clauses, rest = take_windows(source, tokens, name)
     if not rest:
         raise source.error(f"query {name} is empty: it needs a SELECT", span_of_tokens(tokens))
-    select = check_statement(source, source.parse(rest), rest)
-    check_expressions(source, select, span_of_tokens(tokens))
-    scope = _make_scope(source, select, rest, streams, name)
+    select = read_select(source, rest, name)
+    scope = _make_scope(source, select, streams, span_of_tokens(rest))
     conditions = classify(scope, _conditions(scope, select))
-    outputs, trees = make_outputs(scope, select, rest)
+    outputs, trees = make_outputs(scope, select.items)
     window, rows = _window(scope, clauses, conditions, name)
     if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
         conditions.residual += [each for _, each in conditions.bounds]
@@ -118,7 +116,7 @@ def _refuse_idle_rows(
         raise source.error(
             f"windows of {name} count rows, and a stream that may still send rows cannot be left out of the count: "
             "leave idle_after out, or give the window a length of time",
-            (tokens[0].start, tokens[0].end + 1),
+            (tokens[0].start, tokens[0].end),
         )
 
 
@@ -134,60 +132,47 @@ def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream])
     gone = [token for token in source.statements[0] if (token.start, token.end) not in kept]
     text = list(query.text)
     for token in gone:
-        text[token.start : token.end + 1] = " " * (token.end + 1 - token.start)
+        text[token.start : token.end] = " " * (token.end - token.start)
     changed = Source(f"{''.join(text).rstrip()}\nWINDOW {window.text}")
     tokens = changed.statements[0]
     return bind_tokens(query.name, changed, tokens, streams, sink=query.sink, options=query.options)
 
 
-def _make_scope(
-    source: Source, select: exp.Select, tokens: Sequence[Token], streams: Mapping[str, Stream], query: str
-) -> Scope:
+def _make_scope(source: Source, select: Select, streams: Mapping[str, Stream], span: Span) -> Scope:
     """Look up the two streams and decide which is left."""
-    written = tables(source, select, tokens, query)
-    span = span_of_tokens(tokens)
-    first, second = (_find_stream(source, each, streams, span) for each in written)
-    aliases = [each.alias or each.name for each in written]
+    first, second = (_find_stream(source, each, streams) for each in select.tables)
+    aliases = [each.alias for each in select.tables]
     if aliases[0].lower() == aliases[1].lower():
         message = (
             f"both streams are called {aliases[1]}: give each an alias, FROM {first.name} x, {second.name} y"
         )
-        raise source.error(message, source.span_of(written[1], span))
+        raise source.error(message, select.tables[1].span)
     swapped = second.name.lower() < first.name.lower()
     sides: tuple[Side, Side] = ("r", "l") if swapped else ("l", "r")
     inputs = (Input(aliases[0], first, sides[0]), Input(aliases[1], second, sides[1]))
-    using = tuple(each.name.lower() for join in select.args["joins"] for each in join.args.get("using") or [])
-    return Scope(source, span, inputs, using)
+    return Scope(source, span, inputs, tuple(name.lower() for name, _ in select.using))
 
 
-def _find_stream(source: Source, table: exp.Table, streams: Mapping[str, Stream], span: Span) -> Stream:
+def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) -> Stream:
     """Find a declared stream, ignoring case."""
     folded = {each.name.lower(): each for each in streams.values()}
-    parts = [part.copy() for part in table.parts]
-    name = ".".join(part.name for part in parts)
-    found = folded.get(name.lower())
+    found = folded.get(table.name.lower())
     if not found:
-        hint = did_you_mean(name, [each.name for each in streams.values()])
-        raise source.error(
-            f"stream {name} is not declared: {hint}", source.span_of(exp.Tuple(expressions=parts), span)
-        )
+        hint = did_you_mean(table.name, [each.name for each in streams.values()])
+        raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
     return found
 
 
-def _conditions(scope: Scope, select: exp.Select) -> list[exp.Expr]:
-    """Give every condition, resolved: of WHERE, of ON, and those that USING stands for."""
-    found = [_using(scope, each) for join in select.args["joins"] for each in join.args.get("using") or []]
-    written = [join.args.get("on") for join in select.args["joins"]]
-    where = select.args.get("where")
-    written += [where.this] if where else []
-    return found + [scope.resolve(each) for each in written if each]
+def _conditions(scope: Scope, select: Select) -> list[Tree]:
+    """Give every condition, resolved: those that USING stands for, of ON, and of WHERE."""
+    using = [_using(scope, name, span) for name, span in select.using]
+    return [*using, *(scope.resolve(each) for each in select.conditions)]
 
 
-def _using(scope: Scope, name: exp.Expr) -> exp.Expr:
+def _using(scope: Scope, column: str, span: Span) -> Tree:
     """Write ``USING (k)`` as ``A.k = B.k``."""
-    plain = exp.to_identifier(name.name).update_positions(name)
-    sides = [exp.Column(this=plain.copy(), table=exp.to_identifier(each.alias)) for each in scope.inputs]
-    return scope.resolve(exp.EQ(this=sides[0], expression=sides[1]))
+    first, second = (Name((each.alias, column), span) for each in scope.inputs)
+    return scope.resolve(binary("=", COMPARISON, first, second))
 
 
 def _window(
@@ -225,6 +210,6 @@ def _comparisons(scope: Scope, conditions: Conditions) -> tuple[Comparison, ...]
     return tuple(dict.fromkeys(each for each in found if each))
 
 
-def _columns_read(trees: Sequence[exp.Expr], side: Side) -> frozenset[str]:
+def _columns_read(trees: Sequence[Tree], side: Side) -> frozenset[str]:
     """List the columns of one side that some trees read."""
-    return frozenset(c.name for tree in trees for c in tree.find_all(exp.Column) if c.table == side)
+    return frozenset(each.name for tree in trees for each in columns_of(tree) if each.side == side)

@@ -15,16 +15,20 @@ Out: `Bound`s, intersected by `penstock.sql.bind`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from sqlglot import exp
+from typing import TYPE_CHECKING, Any
 
 from penstock.sql.canonical import MIRROR
+from penstock.sql.deep import run
 from penstock.sql.interval import DurationError, parse_duration, parse_span
+from penstock.sql.lexer import string_value, tokenize
 from penstock.sql.query import FOREVER
+from penstock.sql.tree import Column, Constant, Form, columns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from penstock.sql.names import Scope
+    from penstock.sql.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,75 +57,79 @@ class _CalendarError(Exception):
     """An interval of months or years: `args` holds the tree and why."""
 
 
-def read_bound(scope: Scope, comparison: exp.Expr) -> Bound | None:
+def read_bound(scope: Scope, condition: Tree) -> Bound | None:
     """Read a comparison of the two event times; None when it is something else."""
-    if type(comparison) not in MIRROR or type(comparison) in {exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ}:
+    if not isinstance(condition, Form) or condition.head not in {"=", "<", "<=", ">", ">="}:
         return None
-    if not _names_both_times(scope, comparison):
+    if not _names_both_times(scope, condition):
         return None
     try:
-        left, right = _linear(scope, comparison.this), _linear(scope, comparison.expression)
+        left, right = (run(_linear(side)) for side in condition.trees)
     except _CalendarError as error:
-        node, why = error.args
-        message = f"the interval of this window {why}"
-        raise scope.error(message, node if "start" in node.meta else comparison) from None
+        raise scope.error(f"the interval of this window {error}", condition) from None
     if left is None or right is None:
         return None
-    return _solve(left.plus(right, -1), type(comparison))
+    return _solve(left.plus(right, -1), condition.head)
 
 
-def _solve(zero: _Linear, kind: type[exp.Expr]) -> Bound | None:
-    """Solve ``zero <kind> 0`` for d, when it is d, or -d, and a constant."""
+def _solve(zero: _Linear, operator: str) -> Bound | None:
+    """Solve ``zero <operator> 0`` for d, when it is d, or -d, and a constant."""
     if (zero.left, zero.right) == (1, -1):
-        zero, kind = _Linear(-1, 1, -zero.micros), MIRROR[kind]
+        zero, operator = _Linear(-1, 1, -zero.micros), MIRROR[operator]
     if (zero.left, zero.right) != (-1, 1):
         return None
     edge = -zero.micros
     return {
-        exp.EQ: Bound(edge, edge + 1),
-        exp.LT: Bound(hi=edge),
-        exp.LTE: Bound(hi=edge + 1),
-        exp.GT: Bound(lo=edge + 1),
-        exp.GTE: Bound(lo=edge),
-    }[kind]  # type: ignore[index]
+        "=": Bound(edge, edge + 1),
+        "<": Bound(hi=edge),
+        "<=": Bound(hi=edge + 1),
+        ">": Bound(lo=edge + 1),
+        ">=": Bound(lo=edge),
+    }[operator]
 
 
-def _names_both_times(scope: Scope, tree: exp.Expr) -> bool:
+def _names_both_times(scope: Scope, tree: Tree) -> bool:
     """Say whether the columns of a tree are the two event times and no others."""
-    found = {(column.table, column.name) for column in tree.find_all(exp.Column)}
-    return found == {(each.side, each.stream.time) for each in scope.inputs}
+    read = {(column.side, column.name) for column in columns_of(tree)}
+    return read == {(each.side, each.stream.time) for each in scope.inputs}
 
 
-def _linear(scope: Scope, tree: exp.Expr) -> _Linear | None:
+def _linear(tree: Tree) -> Generator[Any, Any, _Linear | None]:
     """Read a sum of event times and constant intervals."""
-    if isinstance(tree, exp.Paren):
-        return _linear(scope, tree.this)
-    if isinstance(tree, exp.Column):
-        return _Linear(left=1) if tree.table == "l" else _Linear(right=1)
-    if isinstance(tree, exp.Interval):
+    if isinstance(tree, Column):
+        return _Linear(left=1) if tree.side == "l" else _Linear(right=1)
+    if isinstance(tree, Constant):
         micros = interval_micros(tree)
         return None if micros is None else _Linear(micros=micros)
-    if isinstance(tree, exp.Neg):
-        inner = _linear(scope, tree.this)
-        return inner and _Linear().plus(inner, -1)
-    if isinstance(tree, (exp.Add, exp.Sub)):
-        left, right = _linear(scope, tree.this), _linear(scope, tree.expression)
-        return left and right and left.plus(right, 1 if isinstance(tree, exp.Add) else -1)
-    return None
-
-
-def interval_micros(tree: exp.Interval) -> int | None:
-    """Give the length of a constant interval; None when it is not constant or not understood."""
-    value, unit = tree.this, tree.args.get("unit")
-    sign = -1 if isinstance(value, exp.Neg) else 1
-    literal = value.this if isinstance(value, exp.Neg) else value
-    if not isinstance(literal, exp.Literal):
+    if not isinstance(tree, Form) or tree.head not in {"(", "NEG", "+", "-"}:
         return None
+    total = _Linear()
+    for number, each in enumerate(tree.trees):
+        part: _Linear | None = yield _linear(each)
+        if part is None:
+            return None
+        minus = tree.head == "NEG" or (tree.head == "-" and number == 1)
+        total = total.plus(part, -1 if minus else 1)
+    return total
+
+
+def interval_micros(constant: Constant) -> int | None:
+    """Give the length of a constant interval; None when it is something else or not understood.
+
+    >>> interval_micros(Constant("INTERVAL 1 HOUR -30 MINUTES", "interval"))
+    1800000000
+    """
+    if constant.kind != "interval":
+        return None
+    words = [
+        string_value(token) if token.kind == "string" else token.text for token in tokenize(constant.text)
+    ]
     try:
-        if isinstance(unit, exp.IntervalSpan):
-            return sign * parse_span(literal.name, unit.this.name.upper(), unit.expression.name.upper())
-        return sign * parse_duration(f"{literal.name} {unit.name if unit else ''}")
+        if "TO" in words[1:]:
+            *sign, text, first, _, last = words[1:]
+            return parse_span(text, first, last) * (-1 if sign == ["-"] else 1)
+        return parse_duration(" ".join(words[1:]).replace("- ", "-").replace("+ ", "+"))
     except DurationError as error:
         if "fixed length" in str(error):
-            raise _CalendarError(literal, str(error)) from None
+            raise _CalendarError(str(error)) from None
         return None

@@ -15,23 +15,29 @@ In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import TYPE_CHECKING
-
-from sqlglot import exp
+from typing import TYPE_CHECKING, Any
 
 from penstock.sql.canonical import MIRROR
+from penstock.sql.deep import run
+from penstock.sql.tree import Column, Constant, Form
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from penstock.sql.names import Scope
+    from penstock.sql.tree import Tree
 
 _WHOLE = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 """Types of whole numbers, and the bits of their values."""
 _FLOATING = {"float", "double"}
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
 _LONG = (1 << 63) - 1
+
+_PLAIN_NUMBER = re.compile(r"-?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})")
 
 _ROUNDING = {True: 2.0**-19, False: 2.0**-48}
 """The share of the values' size that a few roundings cannot exceed, where a FLOAT is among them and where not."""
@@ -95,54 +101,54 @@ class _Bounds:
     strict: bool = False
 
 
-def read_comparison(scope: Scope, condition: exp.Expr) -> Comparison | None:
+def read_comparison(scope: Scope, condition: Tree) -> Comparison | None:
     """Read a residual condition that bounds the difference of two columns; None when it is something else."""
-    if type(condition) not in {exp.LT, exp.LTE, exp.GT, exp.GTE}:
+    if not isinstance(condition, Form) or condition.head not in {"<", "<=", ">", ">="}:
         return None
-    inner = _absolute(condition.this)
-    left, right = _read(inner or condition.this), _read(condition.expression)
+    first, second = condition.trees
+    inner = _absolute(first)
+    left, right = run(_read(inner or first)), run(_read(second))
     zero = left and right and left.plus(right.negated())
     if left is None or right is None or not zero or zero.left * zero.right != -1:
         return None
     if not inner:
-        return _typed(scope, zero, _solve(zero, type(condition)))
-    if isinstance(condition, (exp.GT, exp.GTE)) or right.left or right.right:
+        return _typed(scope, zero, _solve(zero, condition.head))
+    if condition.head in {">", ">="} or right.left or right.right:
         return None
-    return _typed(scope, zero, _within(left, right.constant, strict=isinstance(condition, exp.LT)))
+    return _typed(scope, zero, _within(left, right.constant, strict=condition.head == "<"))
 
 
-def _absolute(tree: exp.Expr) -> exp.Expr | None:
+def _absolute(tree: Tree) -> Tree | None:
     """Give what stands inside ``ABS(...)``."""
-    if isinstance(tree, exp.Anonymous) and tree.name.upper() == "ABS" and len(tree.expressions) == 1:
-        found: exp.Expr = tree.expressions[0]
-        return found
-    return None
+    return tree.trees[0] if isinstance(tree, Form) and tree.head == "ABS(" and len(tree.trees) == 1 else None
 
 
-def _read(tree: exp.Expr) -> _Sum | None:
+def _read(tree: Tree) -> Generator[Any, Any, _Sum | None]:
     """Read a sum of columns and constants."""
-    if isinstance(tree, exp.Paren):
-        return _read(tree.this)
-    if isinstance(tree, exp.Column):
-        is_left = tree.table == "l"
+    if isinstance(tree, Column):
+        is_left = tree.side == "l"
         return _Sum(left=1, names=(tree.name, "")) if is_left else _Sum(right=1, names=("", tree.name))
-    if isinstance(tree, exp.Literal):
+    if isinstance(tree, Constant):
         return _constant(tree)
-    if isinstance(tree, exp.Neg):
-        inner = _read(tree.this)
-        return inner and _arithmetic(inner.negated())
-    if isinstance(tree, (exp.Add, exp.Sub)):
-        first, second = _read(tree.this), _read(tree.expression)
-        both = first and second and first.plus(second if isinstance(tree, exp.Add) else second.negated())
-        return both and _arithmetic(both)
-    return None
-
-
-def _constant(literal: exp.Literal) -> _Sum | None:
-    """Read a plain number; one with an exponent is a DOUBLE in Spark, and rounds what is added to it."""
-    if literal.is_string or not literal.name.replace(".", "", 1).isdecimal():
+    if not isinstance(tree, Form) or tree.head not in {"(", "NEG", "+", "-"}:
         return None
-    return _Sum(constant=Fraction(literal.name), size=Fraction(literal.name))
+    parts = []
+    for each in tree.trees:
+        parts.append((yield _read(each)))
+        if parts[-1] is None:
+            return None
+    if tree.head in {"(", "NEG"}:
+        return parts[0] if tree.head == "(" else _arithmetic(parts[0].negated())
+    both = parts[0].plus(parts[1] if tree.head == "+" else parts[1].negated())
+    return both and _arithmetic(both)
+
+
+def _constant(literal: Constant) -> _Sum | None:
+    """Read a plain number; one with an exponent is a DOUBLE in Spark, and rounds what is added to it."""
+    if literal.kind != "number" or not _PLAIN_NUMBER.fullmatch(literal.text):
+        return None
+    value = Fraction(literal.text)
+    return _Sum(constant=value, size=abs(value))
 
 
 def _arithmetic(found: _Sum) -> _Sum:
@@ -150,12 +156,12 @@ def _arithmetic(found: _Sum) -> _Sum:
     return replace(found, computed=bool(found.left or found.right))
 
 
-def _solve(zero: _Sum, kind: type[exp.Expr]) -> _Bounds:
-    """Solve ``zero <kind> 0`` for d."""
+def _solve(zero: _Sum, operator: str) -> _Bounds:
+    """Solve ``zero <operator> 0`` for d."""
     if zero.left < 0:
-        zero, kind = zero.negated(), MIRROR[kind]
-    strict = kind in {exp.LT, exp.GT}
-    if kind in {exp.LT, exp.LTE}:
+        zero, operator = zero.negated(), MIRROR[operator]
+    strict = operator in {"<", ">"}
+    if operator in {"<", "<="}:
         return _Bounds(most=-zero.constant, strict=strict)
     return _Bounds(least=-zero.constant, strict=strict)
 

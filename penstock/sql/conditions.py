@@ -7,8 +7,11 @@
 
 Any of them may be missing; without a key, every two rows in the window meet.
 
+Spark evaluates conjuncts from the left, so that one may guard the next: ``s RLIKE '^[0-9]+$' AND CAST(s AS INT) > 5``.
+Those that cannot fail (`penstock.sql.safety`) may stand in any order, and come first; all others stay in theirs.
+
 In:  resolved conditions.
-Out: `Conditions`: canonical, sorted, without repeats.
+Out: `Conditions`: canonical, without repeats.
 True: the four together hold for a pair exactly when the conditions as written do.
 """
 
@@ -17,27 +20,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from penstock.sql.bounds import Bound, read_bound
-from penstock.sql.canonical import canonical, conjuncts, may_fail, show, show_bare
+from penstock.sql.canonical import canonical, conjuncts
 from penstock.sql.keys import make_key
+from penstock.sql.safety import cannot_fail
+from penstock.sql.tree import Constant, Form, show, show_bare, sides_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.sql.names import Scope
     from penstock.sql.query import Key, Side
+    from penstock.sql.tree import Tree
 
 
 @dataclass(slots=True)
 class Conditions:
-    """The conjuncts of one query, sorted out."""
+    """The conjuncts of one query, sorted out; each list is in the order of the text."""
 
+    scope: Scope
     keys: list[Key] = field(default_factory=list)
-    bounds: list[tuple[Bound, exp.Expr]] = field(default_factory=list)
-    predicates: dict[Side, list[exp.Expr]] = field(default_factory=lambda: {"l": [], "r": []})
-    residual: list[exp.Expr] = field(default_factory=list)
+    bounds: list[tuple[Bound, Tree]] = field(default_factory=list)
+    predicates: dict[Side, list[Tree]] = field(default_factory=lambda: {"l": [], "r": []})
+    residual: list[Tree] = field(default_factory=list)
 
     def sorted_keys(self) -> tuple[Key, ...]:
         """Give the keys in canonical order."""
@@ -46,55 +51,64 @@ class Conditions:
     def sorted_predicates(self, side: Side) -> tuple[str, ...]:
         """Give one side's predicates in canonical order.
 
-        Each is evaluated by itself, so one that may fail (``10 / x > 1``) is written behind the plain ones that may
-        be there to guard it (``x <> 0``): all of them together are one predicate more.
+        Each that cannot fail is a predicate by itself.  All others together are one more, behind those that may be
+        there to guard them: ``x <> 0``, ``(x <> 0) AND (10 / x > 1)``.
         """
-        plain = sorted({show_bare(each) for each in self.predicates[side] if not may_fail(each)})
-        risky = sorted({show_bare(each) for each in self.predicates[side] if may_fail(each)})
-        guarded = [f"({each})" for each in (*plain, *risky)]
-        return (*plain, *([" AND ".join(guarded)] if plain and risky else risky))
+        plain, risky = self._in_order(self.predicates[side], show_bare)
+        if not risky or len(plain) + len(risky) == 1:
+            return (*plain, *risky)
+        return (*plain, " AND ".join(f"({each})" for each in (*plain, *risky)))
 
     def sorted_residual(self) -> tuple[str, ...]:
-        """Give the conditions on pairs in canonical order."""
-        return tuple(sorted({show(each) for each in self.residual}))
+        """Give the conditions on pairs in canonical order: the order in which they have to be evaluated."""
+        plain, risky = self._in_order(self.residual, show)
+        return (*plain, *risky)
+
+    def _in_order(self, trees: list[Tree], text: Callable[[Tree], str]) -> tuple[list[str], list[str]]:
+        """Sort what cannot fail, and leave the rest in its order."""
+        safe = {text(each): cannot_fail(each, self.scope.type_of) for each in trees}
+        plain = sorted(each for each, sure in safe.items() if sure)
+        return plain, [text(each) for each in trees if not safe[text(each)]]
 
 
-def classify(scope: Scope, resolved: Iterable[exp.Expr]) -> Conditions:
+def classify(scope: Scope, resolved: Iterable[Tree]) -> Conditions:
     """Sort out the conjuncts of some resolved conditions."""
-    found = Conditions()
+    conditions = Conditions(scope)
     equal_times: list[Key] = []
     for tree in resolved:
-        for each in conjuncts(canonical(tree)):
-            _place(scope, each, found, equal_times)
-    if not found.keys:
-        found.keys = equal_times
-    return found
+        for written in conjuncts(tree):  # cut first: a chain of conjuncts is not to be sorted
+            for each in conjuncts(canonical(written, scope.type_of)):
+                _place(scope, each, conditions, equal_times)
+    if not conditions.keys:
+        conditions.keys = equal_times
+    return conditions
 
 
-def _place(scope: Scope, each: exp.Expr, found: Conditions, equal_times: list[Key]) -> None:
+def _place(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[Key]) -> None:
     """Put one conjunct where it belongs."""
     sides = sides_of(each)
     bound = read_bound(scope, each)
     if not sides:
         if not _always_true(each):
-            found.residual.append(each)
+            conditions.residual.append(each)
     elif len(sides) == 1:
         (side,) = sides
-        found.predicates[side].append(each)
+        conditions.predicates[side].append(each)
     elif bound:
-        found.bounds.append((bound, each))
+        conditions.bounds.append((bound, each))
         equal_times.extend(_key_of(scope, each))
     else:
         keys = _key_of(scope, each)
-        found.keys.extend(keys)
-        found.residual.extend([] if keys else [each])
+        conditions.keys.extend(keys)
+        conditions.residual.extend([] if keys else [each])
 
 
-def _key_of(scope: Scope, each: exp.Expr) -> list[Key]:
+def _key_of(scope: Scope, each: Tree) -> list[Key]:
     """Read an equality between the two streams; nothing when it is something else."""
-    if not isinstance(each, exp.EQ):
+    if not isinstance(each, Form) or each.head != "=":
         return []
-    first, second = each.left.unnest(), each.right.unnest()
+    first, second = each.trees
+    _refuse_rows(scope, each)
     if (sides_of(first), sides_of(second)) == ({"l"}, {"r"}):
         return [make_key(scope, first, second, each)]
     if (sides_of(first), sides_of(second)) == ({"r"}, {"l"}):
@@ -102,13 +116,15 @@ def _key_of(scope: Scope, each: exp.Expr) -> list[Key]:
     return []
 
 
-def sides_of(tree: exp.Expr) -> set[Side]:
-    """Say which sides a resolved tree reads."""
-    return {"l" if column.table == "l" else "r" for column in tree.find_all(exp.Column)}
+def _refuse_rows(scope: Scope, each: Form) -> None:
+    """Refuse ``(a.x, a.y) = (b.x, b.y)``: columns one by one are shared with other queries."""
+    if any(isinstance(side, Form) and side.head == "ROW" for side in each.trees):
+        raise scope.error("lists of columns cannot be compared: write a.x = b.x AND a.y = b.y", each)
 
 
-def _always_true(tree: exp.Expr) -> bool:
+def _always_true(tree: Tree) -> bool:
     """Recognise ``TRUE`` and ``1 = 1``."""
-    if isinstance(tree, exp.EQ) and isinstance(tree.left, exp.Literal):
-        return tree.left == tree.right
-    return isinstance(tree, exp.Boolean) and bool(tree.this)
+    if isinstance(tree, Form) and tree.head == "=":
+        left, right = tree.trees
+        return isinstance(left, Constant) and left == right and left.kind in {"number", "string"}
+    return tree == Constant("TRUE")

@@ -28,7 +28,8 @@ UNITS = {name: micros for micros, names in _SPELLINGS.items() for name in names.
 
 _CALENDAR = {"month", "months", "year", "years", "quarter", "quarters"}
 _SHOWN = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1_000))
-_PART = re.compile(r"\s*([+-]?\s*(?:\d+\.?\d*|\.\d+))\s*([^\W\d_]*)")
+_PART = re.compile(r"\s*([+-]?\s*(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*([^\W\d_]*)")
+_LONGEST_NUMBER = 60
 _FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
@@ -52,7 +53,7 @@ def parse_duration(text: str) -> int:
         part = _PART.match(rest)
         if not part:
             raise DurationError("is not a length of time: write a number and a unit, such as 10 seconds")
-        total += Fraction(part[1].replace(" ", "")) * _unit(part[2], part[1])
+        total += _number(part[1]) * _unit(part[2], part[1])
         rest = rest[part.end() :].strip()
     return _whole(total)
 
@@ -68,10 +69,10 @@ def parse_span(text: str, first: str, last: str) -> int:
     fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
     sign, body = (-1, text.strip()[1:]) if text.strip().startswith("-") else (1, text.strip())
     numbers = re.split(r"[ :]", body.lstrip("+"))
-    if len(numbers) != len(fields) or not all(re.fullmatch(r"\d+(\.\d+)?", each) for each in numbers):
+    if len(numbers) != len(fields) or not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?", each) for each in numbers):
         raise DurationError(f"does not have the fields {first} TO {last}")
     pairs = zip(numbers, fields, strict=True)
-    return sign * _whole(sum((Fraction(n) * UNITS[f.lower()] for n, f in pairs), Fraction(0)))
+    return sign * _whole(sum((_number(n) * UNITS[f.lower()] for n, f in pairs), Fraction(0)))
 
 
 def show_duration(micros: int) -> str:
@@ -101,6 +102,13 @@ def _decimal(micros: int, size: int) -> str:
     digits = len(str(size)) - 1 if str(size).strip("0") == "1" else 1
     tail = str(part * 10**digits // size).zfill(digits).rstrip("0") if part else ""
     return f"{whole}.{tail}" if tail else str(whole)
+
+
+def _number(text: str) -> Fraction:
+    """Read a number that is not longer than any there is use for."""
+    if len(text) > _LONGEST_NUMBER:
+        raise DurationError(f"has a number of {len(text)} characters: write one that is shorter")
+    return Fraction("".join(text.split()))
 
 
 def _unit(name: str, number: str) -> int:

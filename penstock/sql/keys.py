@@ -1,9 +1,8 @@
 """The equalities of a join and the types they are compared as.
 
-Both sides of an equality are hashed into buckets, so they must have one type before they are hashed.  Where
-the types are declared they are known; of an expression sqlglot often knows the family (a whole number, a
-text), which is enough, because a wider type of the same family compares the same.  Where nothing is known,
-Spark will check.
+Both sides of an equality are hashed, so they must have one type before they are hashed.  The types of columns, of their
+fields and of casts are known.  Of plain arithmetic and of a few functions the family is known (a whole number, a text),
+which is enough: a wider type of the same family compares the same.  Where nothing is known, Spark will be asked.
 
 In:  the two sides of an equality, resolved and canonical.
 Out: a `Key`.
@@ -11,19 +10,18 @@ Out: a `Key`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.annotate_types import annotate_types
-
-from penstock.sql.canonical import show, show_bare
+from penstock.sql.deep import run
 from penstock.sql.query import Key
-from penstock.sql.spark_types import TypeTextError, common_type, normal_type
+from penstock.sql.spark_types import TypeTextError, common_type, parse_type
+from penstock.sql.tree import Column, Form, cast_type, show_bare, unwrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from penstock.sql.names import Scope
+    from penstock.sql.tree import Tree
 
 _WIDEST = {
     "tinyint": "bigint",
@@ -33,18 +31,19 @@ _WIDEST = {
     "float": "double",
     "double": "double",
 }
+_TEXT_FUNCTIONS = {"LOWER(", "UPPER(", "TRIM(", "LTRIM(", "RTRIM("}
 
 
-def make_key(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> Key:
+def make_key(scope: Scope, left: Tree, right: Tree, at: Tree) -> Key:
     """Make the key of ``left = right``; `at` is the whole equality, for errors."""
     return Key(show_bare(left), show_bare(right), _key_type(scope, left, right, at))
 
 
-def _key_type(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> str:
+def _key_type(scope: Scope, left: Tree, right: Tree, at: Tree) -> str:
     """Give the type to cast both sides to, or nothing where that is not needed or not known."""
     exact = [_exact_type(scope, side) for side in (left, right)]
     first, second = (
-        each or _inferred_type(scope, side) for each, side in zip(exact, (left, right), strict=True)
+        kind or run(_family(scope, side)) for kind, side in zip(exact, (left, right), strict=True)
     )
     if not first or not second:
         return ""
@@ -57,7 +56,7 @@ def _key_type(scope: Scope, left: exp.Expr, right: exp.Expr, at: exp.Expr) -> st
     return "" if certain and first == second else common
 
 
-def _mismatch(scope: Scope, left: tuple[exp.Expr, str], right: tuple[exp.Expr, str]) -> str:
+def _mismatch(scope: Scope, left: tuple[Tree, str], right: tuple[Tree, str]) -> str:
     """Say which two things cannot be compared."""
     named = {side: scope.side(side).alias for side in ("l", "r")}
     sides = [
@@ -66,48 +65,58 @@ def _mismatch(scope: Scope, left: tuple[exp.Expr, str], right: tuple[exp.Expr, s
     ]
     if scope.inputs[0].side == "r":
         sides.reverse()
-    hint = "a MAP cannot be compared" if "map<" in " ".join(sides) else "CAST one of them"
+    hint = "CAST one of them"
+    if "collate" in left[1] + right[1]:
+        hint = "write COLLATE behind one of them"
+    never = next(
+        (kind for kind in ("map", "variant") if any(_holds(each[1], kind) for each in (left, right))), ""
+    )
+    hint = f"a {never.upper()} cannot be compared" if never else hint
     return f"cannot join on these: {sides[0]} and {sides[1]}; {hint}"
 
 
-def _exact_type(scope: Scope, side: exp.Expr) -> str:
-    """Give the type of a plain column or of a cast; empty for anything else."""
-    if isinstance(side, exp.Column):
-        return _declared(scope, side)
-    if isinstance(side, exp.Cast):
-        return _normal(side.to)
-    return ""
-
-
-def _declared(scope: Scope, column: exp.Column) -> str:
-    """Look up a resolved column."""
-    found = scope.side("l" if column.table == "l" else "r").stream.column(column.name)
-    return found.type if found else ""
-
-
-def _normal(kind: exp.DataType) -> str:
-    """Write sqlglot's type our way; empty where it is none of Spark's."""
+def _holds(kind: str, name: str) -> bool:
     try:
-        return normal_type(kind.sql(dialect="spark"))
+        return parse_type(kind).holds(name)
+    except TypeTextError:
+        return False
+
+
+def _exact_type(scope: Scope, side: Tree) -> str:
+    """Give the type of a column, of its fields, or of a cast; empty for anything else."""
+    fields: list[str] = []
+    while isinstance(side, Form) and side.head == ".":
+        fields.append(str(side.parts[-1])[1:])
+        (side,) = side.trees
+    kind = scope.type_of(side) if isinstance(side, Column) else cast_type(side)
+    try:
+        found = parse_type(kind)
+        for each in reversed(fields):
+            found = found.field(each)
     except TypeTextError:
         return ""
+    return "string" if found.name in {"char", "varchar"} else str(found)
 
 
-def _inferred_type(scope: Scope, side: exp.Expr) -> str:
-    """Ask sqlglot for the type of an expression, trusting it with the family only.
+def _family(scope: Scope, side: Tree) -> Generator[Any, Any, str]:
+    """Give a type wide enough for every value of an expression, if its family is known.
 
     Decimals are left to Spark: their digits follow rules of their own.
     """
-    typed = exp.Alias(this=side.copy())
-    for column in list(typed.find_all(exp.Column)):
-        column.replace(
-            exp.cast(exp.column(column.name), _declared(scope, column) or "string", dialect="spark")
-        )
-    try:
-        tree = annotate_types(sqlglot.parse_one(show(typed.this), dialect="spark"), dialect="spark")
-    except (SqlglotError, ValueError):
+    side = unwrapped(side)
+    if not isinstance(side, Form) or side.head == "." or cast_type(side):
+        kind = _exact_type(scope, side) if not hasattr(side, "text") else _literal(side.text)
+        return _WIDEST.get(kind, kind)
+    kinds = []
+    for each in side.trees:
+        kinds.append((yield _family(scope, each)))  # noqa: PERF401 - a comprehension cannot yield
+    if side.head in _TEXT_FUNCTIONS and kinds == ["string"]:
+        return "string"
+    if side.head not in {"+", "-", "*", "/", "%", "NEG"} or not set(kinds) <= {"bigint", "double"}:
         return ""
-    found = _normal(tree.type) if tree.type else ""
-    if "decimal" in show(typed.this).lower() or any("." in each.name for each in side.find_all(exp.Literal)):
-        return "" if found in _WIDEST or "decimal" in found else found
-    return _WIDEST.get(found, found)
+    return "double" if "double" in kinds or side.head == "/" else "bigint"
+
+
+def _literal(text: str) -> str:
+    """Tell a whole number that an INT can hold."""
+    return "bigint" if text.lstrip("-").isdecimal() and len(text) < len("1234567890") else ""

@@ -1,52 +1,40 @@
 """Which stream a column belongs to.
 
-A `Scope` knows the two streams of a query by the names it calls them.  `Scope.resolve` rewrites every column
-of a tree to ``l.Column`` or ``r.Column`` in its declared spelling; after it nothing depends on aliases, on
-the order of FROM, or on upper and lower case.
+A `Scope` knows the two streams of a query by the names it calls them.  `Scope.resolve` rewrites every column of a tree
+to ``l.Column`` or ``r.Column`` in its declared spelling; after it nothing depends on aliases, on the order of FROM, or
+on upper and lower case.
 
-In:  trees as sqlglot reads them.
+The variable of a lambda hides a column of its name.  Where it would hide one that the lambda means, it is renamed::
+
+    exists(A.tags, n -> n > A.n)        EXISTS(l.tags, n_1 -> n_1 > l.n)
+
+In:  trees as they were read.
 Out: trees over ``l.`` and ``r.`` columns that still know their place in the text.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from sqlglot import exp
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import did_you_mean
+from penstock.sql.deep import run
+from penstock.sql.query import SIDES
+from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted
+from penstock.sql.words import CONSTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Iterator, Mapping
 
     from penstock.errors import SqlError
-    from penstock.sql.query import Column, Side, Stream
+    from penstock.sql import query
+    from penstock.sql.query import Side, Stream
     from penstock.sql.tokens import Source, Span
+    from penstock.sql.tree import Tree
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED_WORDS = """
-    all and anti any as asc at authorization between both by case cast check collate column
-    constraint create cross current_date current_time current_timestamp current_user desc distinct
-    div else end escape except exists false fetch filter for foreign from full grant group having
-    ilike in inner intersect interval into is join lateral leading left like limit minus natural not
-    null on only or order outer overlaps primary references right rlike select semi session_user set
-    some table then to trailing true union unique user using values when where with within
-"""
-_RESERVED = frozenset(_RESERVED_WORDS.split())
-"""Names written in backquotes: where Spark would read a column anyway, quotes do no harm."""
-
-_UNIT_FUNCTIONS = {"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPADD", "TIMESTAMPDIFF"}
-_UNITS = {
-    "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "DAYOFYEAR",
-    "WEEK", "MONTH", "QUARTER", "YEAR",
-}  # fmt: skip
-
-
-def identifier(name: str) -> exp.Identifier:
-    """Write a name as it must stand in Spark SQL, in backquotes only where needed."""
-    return exp.to_identifier(name, quoted=not _PLAIN.fullmatch(name) or name.lower() in _RESERVED)
+    Variables = Mapping[str, str]
+    """The variables that are known at some point, in lower case, and what they are called in Spark SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +45,9 @@ class Input:
     stream: Stream
     side: Side
 
-    def column(self, column: Column) -> exp.Column:
+    def column(self, column: query.Column, span: Span = (0, 0)) -> Column:
         """Write one of its columns as ``l.Name`` or ``r.Name``."""
-        return exp.Column(this=identifier(column.name), table=exp.to_identifier(self.side))
+        return Column(self.side, column.name, span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,85 +66,149 @@ class Scope:
         """Find the stream on one side of the pair."""
         return next(each for each in self.inputs if each.side == side)
 
-    def error(self, message: str, node: exp.Expr) -> SqlError:
+    def error(self, message: str, at: Tree | Span) -> SqlError:
         """Make an error that points at a tree."""
-        return self.source.error(message, self.source.span_of(node, self.span))
+        return self.source.error(message, at if isinstance(at, tuple) else at.span)
 
-    def resolve(self, tree: exp.Expr) -> exp.Expr:
-        """Rewrite every column of a tree, in a copy."""
-        holder = exp.Alias(this=tree.copy())
-        for call in holder.find_all(exp.Anonymous):
-            _keep_unit(call)
-        for column in list(holder.find_all(exp.Column)):
-            column.replace(self._resolve_column(column))
-        found: exp.Expr = holder.this
-        return found.pop()
+    def type_of(self, column: Column) -> str:
+        """Look up the declared type of a resolved column."""
+        found = self.side(column.side).stream.column(column.name)
+        return found.type if found else ""
 
-    def input_called(self, name: exp.Expr) -> Input:
+    def resolve(self, tree: Tree) -> Tree:
+        """Rewrite every column of a tree."""
+        return run(self._resolve(tree, {}))
+
+    def _resolve(self, tree: Tree, known: Variables) -> Generator[Any, Any, Tree]:
+        if isinstance(tree, Name):
+            return self._named(tree, known)
+        if not isinstance(tree, Form):
+            return tree
+        if tree.head == "STAR":
+            raise self.error(
+                "* stands for columns: it must be an item of the SELECT list, or an argument", tree
+            )
+        if tree.head == "->":
+            resolved: Tree = yield self._lambda(tree, known)
+            return resolved
+        parts: list[str | Tree] = []
+        for part in tree.parts:
+            if isinstance(part, Form) and part.head == "STAR" and tree.head.endswith("("):
+                parts += self._listed(part)
+            else:
+                parts.append(part if isinstance(part, str) else (yield self._resolve(part, known)))
+        needs = tree.needs if len(parts) == len(tree.parts) else ()
+        return Form(tree.head, tuple(parts), tree.rank, needs, tree.span)
+
+    def _lambda(self, tree: Form, known: Variables) -> Generator[Any, Any, Tree]:
+        """Resolve the body of a lambda, in which its variables are known."""
+        *variables, body = tree.trees
+        names = [each.parts[0] for each in variables if isinstance(each, Name)]
+        renamed = [self._variable(name, {*known, *_variables(tree)}) for name in names]
+        inside = {**known, **dict(zip(map(str.lower, names), renamed, strict=True))}
+        resolved = yield self._resolve(body, inside)
+        return tree.with_trees((*(Constant(quoted(name), "variable") for name in renamed), resolved))
+
+    def _variable(self, name: str, variables: set[str]) -> str:
+        """Name a variable so that it hides no column, and no other variable."""
+        columns = {*SIDES, *(each.name.lower() for one in self.inputs for each in one.stream.columns)}
+        if name.lower() not in columns:
+            return name
+        choices = (f"{name}_{number}" for number in count(1))
+        return next(each for each in choices if each.lower() not in columns | variables)
+
+    def _named(self, name: Name, known: Variables) -> Tree:
+        """Say what a name is: a variable, a column and fields of it, or a function that needs no brackets."""
+        first = name.parts[0]
+        if first.lower() in known:
+            return self._fields(Constant(quoted(known[first.lower()]), "variable", name.span), name.parts[1:])
+        if len(name.parts) == 1 and first.upper() in CONSTANTS and not self._owners(first):
+            return Constant(first.upper(), "call", name.span)
+        return self._column(name)
+
+    def _column(self, name: Name) -> Tree:
+        """Find the column, and put the fields of a struct behind it again."""
+        first, *others = name.parts
+        aliases = [each.alias.lower() for each in self.inputs]
+        if others and (first.lower() in aliases or not self._owners(first)):
+            where = self.input_called(first, name.span)
+            column, fields = where.stream.column(others[0]), others[1:]
+        else:
+            where = self._only_owner(first, name.span)
+            column, fields = where.stream.column(first), others
+        if column is None:
+            raise self._no_column(where, others[0], name)
+        return self._fields(where.column(column, name.span), fields)
+
+    @staticmethod
+    def _fields(tree: Tree, fields: list[str] | tuple[str, ...]) -> Tree:
+        for each in fields:
+            tree = Form(".", (tree, f".{quoted(each)}"), span=tree.span)
+        return tree
+
+    def input_called(self, name: str, span: Span) -> Input:
         """Find a stream by what the query calls it."""
-        found = next((each for each in self.inputs if each.alias.lower() == name.name.lower()), None)
+        found = next((each for each in self.inputs if each.alias.lower() == name.lower()), None)
         if found:
             return found
-        renamed = next((each for each in self.inputs if each.stream.name.lower() == name.name.lower()), None)
+        renamed = next((each for each in self.inputs if each.stream.name.lower() == name.lower()), None)
         if renamed:
-            raise self.error(
-                f"{name.name} is called {renamed.alias} in this query: write {renamed.alias}", name
-            )
-        hint = did_you_mean(name.name, [each.alias for each in self.inputs])
-        raise self.error(f"unknown stream or alias {name.name}: {hint}", name)
+            raise self.error(f"{name} is called {renamed.alias} in this query: write {renamed.alias}", span)
+        hint = did_you_mean(name, [each.alias for each in self.inputs])
+        raise self.error(f"unknown stream or alias {name}: {hint}", span)
 
-    def _resolve_column(self, column: exp.Column) -> exp.Expr:
-        """Find the column, and put the fields of a struct behind it again."""
-        parts = column.parts
-        aliases = [each.alias.lower() for each in self.inputs]
-        if len(parts) > 1 and (parts[0].name.lower() in aliases or not self._owners(parts[0].name)):
-            where, fields = self.input_called(parts[0]), parts[2:]
-            found = self._column_of(where, parts[1])
-        else:
-            where, fields = self._only_owner(parts[0]), parts[1:]
-            found = self._column_of(where, parts[0])
-        tree: exp.Expr = where.column(found)
-        _mark(tree, parts)
-        for each in fields:
-            tree = exp.Dot(this=tree, expression=identifier(each.name))
-        return tree
+    def star(self, tree: Form) -> Iterator[tuple[Input, query.Column]]:
+        """List the columns of ``*`` or ``A.*``; those of USING come first and once, as in Spark."""
+        for qualifier in tree.trees:
+            yield from self._star_of(qualifier)
+            return
+        first, second = self.inputs
+        for name in self.using:
+            yield from ((first, each) for each in first.stream.columns if each.name.lower() == name)
+        for where in (first, second):
+            others = (each for each in where.stream.columns if each.name.lower() not in self.using)
+            yield from ((where, each) for each in others)
+
+    def _star_of(self, qualifier: Tree) -> Iterator[tuple[Input, query.Column]]:
+        """List the columns of one stream."""
+        if not isinstance(qualifier, Name) or len(qualifier.parts) > 1:
+            raise self.error("the fields of a struct cannot be listed by *: name them", qualifier)
+        where = self.input_called(qualifier.parts[0], qualifier.span)
+        yield from ((where, each) for each in where.stream.columns)
+
+    def _listed(self, tree: Form) -> list[str | Tree]:
+        """Write the columns that a star among the arguments of a function stands for."""
+        columns: list[str | Tree] = []
+        for where, column in self.star(tree):
+            columns += [", ", where.column(column, tree.span)]
+        return columns[1:]
 
     def _owners(self, name: str) -> list[Input]:
         """List the streams that have a column of this name."""
         return [each for each in self.inputs if each.stream.column(name)]
 
-    def _only_owner(self, name: exp.Expr) -> Input:
+    def _only_owner(self, name: str, span: Span) -> Input:
         """Find the one stream that has this column."""
-        owners = self._owners(name.name)
+        owners = self._owners(name)
         if not owners:
             known = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
-            raise self.error(f"unknown column {name.name}: {did_you_mean(name.name, known)}", name)
-        if len(owners) > 1 and name.name.lower() not in self.using:
-            first, second = (f"{each.alias}.{name.name}" for each in owners)
-            message = f"column {name.name} is in both streams: write {first} or {second}"
-            raise self.error(message, name)
+            raise self.error(f"unknown column {name}: {did_you_mean(name, known)}", span)
+        if len(owners) > 1 and name.lower() not in self.using:
+            first, second = (f"{each.alias}.{name}" for each in owners)
+            raise self.error(f"column {name} is in both streams: write {first} or {second}", span)
         return owners[0]
 
-    def _column_of(self, where: Input, name: exp.Expr) -> Column:
-        """Find a column of one stream."""
-        found = where.stream.column(name.name)
-        if not found:
-            hint = did_you_mean(name.name, [each.name for each in where.stream.columns])
-            raise self.error(f"stream {where.stream.name} has no column {name.name}: {hint}", name)
-        return found
+    def _no_column(self, where: Input, column: str, name: Name) -> SqlError:
+        """Say that a stream does not have the column that the second part of a name names."""
+        inside = [each for each in self.source.tokens if name.span[0] <= each.start < name.span[1]]
+        second = inside[min(2, len(inside) - 1)]
+        hint = did_you_mean(column, [each.name for each in where.stream.columns])
+        message = f"stream {where.stream.name} has no column {column}: {hint}"
+        return self.error(message, (second.start, second.end))
 
 
-def _mark(tree: exp.Expr, parts: Sequence[exp.Expr]) -> None:
-    """Let a rewritten column remember the whole stretch it was read from."""
-    marks = [part.meta for part in parts if "start" in part.meta]
-    if marks:
-        tree.this.meta.update(start=marks[0]["start"], end=marks[-1]["end"])
-
-
-def _keep_unit(call: exp.Anonymous) -> None:
-    """Let DAY in ``DATEDIFF(DAY, a, b)`` be a unit and not a column."""
-    arguments = call.expressions
-    if call.name.upper() in _UNIT_FUNCTIONS and len(arguments) == len(("unit", "from", "to")):
-        unit = arguments[0]
-        if isinstance(unit, exp.Column) and not unit.table and unit.name.upper() in _UNITS:
-            unit.replace(exp.var(unit.name.upper()))
+def _variables(tree: Tree) -> Iterator[str]:
+    """List the variables of all lambdas in a tree, in lower case."""
+    for node in nodes(tree):
+        if isinstance(node, Form) and node.head == "->":
+            yield from (each.parts[0].lower() for each in node.trees[:-1] if isinstance(each, Name))

@@ -12,18 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlglot.tokenizer_core import TokenType
-
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.interval import DurationError, parse_duration
+from penstock.sql.lexer import string_value
 from penstock.sql.query import Sink
 from penstock.sql.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sqlglot.tokenizer_core import Token
-
+    from penstock.sql.lexer import Token
     from penstock.sql.tokens import Reader, Source, Span
 
 ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
@@ -32,7 +30,10 @@ SCHEDULERS = ("lwo", "swf", "mqt")
 SINKS = {"parquet": ("path", "compression"), "table": (), "console": (), "noop": ()}
 """The sinks a script can name, and the options of each."""
 
-_CHOICES = {"order": ORDERS, "strategy": STRATEGIES, "scheduler": SCHEDULERS}
+COMPRESSIONS = ("snappy", "none", "gzip", "zstd", "lz4", "brotli")
+"""How files of results may be compressed."""
+
+_CHOICES = {"order": ORDERS, "strategy": STRATEGIES, "scheduler": SCHEDULERS, "compression": COMPRESSIONS}
 _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
 _QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after")
 _SETTINGS = ("strategy", "scheduler", "memory")
@@ -66,24 +67,24 @@ def read_options(reader: Reader) -> list[Option]:
 def _read_option(reader: Reader) -> Option:
     """Read one ``key = 'value'``; the key may have dots, the value may be a bare number or word."""
     key_span = reader.span
-    key = reader.until(TokenType.EQ, TokenType.COMMA, TokenType.R_PAREN)
+    key = reader.until("=", ",", ")")
     if not key:
         raise reader.error(f"{reader.found()}: an option is written name = 'value'")
-    key_span = (key_span[0], key[-1].end + 1)
+    key_span = (key_span[0], key[-1].end)
     reader.expect("=", "an option is written name = 'value'")
-    value = reader.until(TokenType.COMMA, TokenType.R_PAREN)
+    value = reader.until(",", ")")
     if not value:
         raise reader.error(f"{reader.found()}: option {plain(reader.source, key)} has no value")
-    value_span = (value[0].start, value[-1].end + 1)
-    if len(value) > 1 and any(token.token_type == TokenType.STRING for token in value):
-        raise reader.error("options are separated by commas", (value[1].start, value[-1].end + 1))
+    value_span = (value[0].start, value[-1].end)
+    if len(value) > 1 and any(token.kind == "string" for token in value):
+        raise reader.error("options are separated by commas", (value[1].start, value[-1].end))
     return Option(plain(reader.source, key), plain(reader.source, value), key_span, value_span)
 
 
 def plain(source: Source, tokens: list[Token]) -> str:
     """Give what a quoted text says, or a bare one as it is written."""
-    if len(tokens) == 1 and tokens[0].token_type in {TokenType.STRING, TokenType.IDENTIFIER}:
-        return tokens[0].text
+    if len(tokens) == 1 and tokens[0].kind in {"string", "quoted"}:
+        return string_value(tokens[0]) if tokens[0].kind == "string" else tokens[0].name
     return source.slice(tokens)
 
 
@@ -102,8 +103,13 @@ def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tupl
     if kind == "parquet" and "path" not in given:
         message = "sink parquet needs a path: WITH (sink = 'parquet', path = '...')"
         raise source.error(message, given["sink"].value_span)
-    sink = Sink(kind, tuple((name, given[name].value) for name in SINKS[kind] if name in given))
+    sink = Sink(kind, tuple((name, _sink_value(given[name])) for name in SINKS[kind] if name in given))
     return sink, tuple((name, given[name].value.lower()) for name in sorted(given) if name in _QUERY_OPTIONS)
+
+
+def _sink_value(option: Option) -> str:
+    """Give an option of a sink as it is kept: a path as written, a choice in lower case."""
+    return option.value.lower() if option.key.lower() in _CHOICES else option.value
 
 
 def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -118,6 +124,7 @@ def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ..
 def _check_query_option(name: str, value: str, kind: str) -> None:
     """Check one option of CREATE QUERY, in lower case."""
     if name == "sink" or name in SINKS[kind]:
+        check_value(name, value)
         return
     owner = next((sink for sink, names in SINKS.items() if name in names), None)
     if owner:

@@ -48,6 +48,17 @@ Side = Literal["l", "r"]
 SIDES: tuple[Side, Side] = ("l", "r")
 """Both streams of the pair, in the order in which cursors and watermarks are written."""
 
+RESERVED = "penstock."
+"""How the names of the engine's own columns begin, which stand beside the user's: those may not."""
+
+
+RESERVED_NAMES = f"names that begin with {RESERVED} are reserved, choose another"
+
+
+def is_reserved(name: str) -> bool:
+    """Say whether a name is one that only the engine may give."""
+    return name.lower().startswith(RESERVED)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -70,7 +81,7 @@ class Stream:
     time: str
     lateness: int = 0
     format: str = ""
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
 
     def __post_init__(self) -> None:
         """Refuse a stream whose time column or lateness cannot be right."""

@@ -12,14 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlglot.tokenizer_core import TokenType
-
 from penstock.errors import InputError, SqlError, did_you_mean
 from penstock.sql.bind import bind_query, bind_tokens, with_window
 from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
 from penstock.sql.query import Sink
 from penstock.sql.streams import read_stream
-from penstock.sql.tokens import Reader, Source, Span, span_of_tokens
+from penstock.sql.tokens import Reader, Source, Span, joined, span_of_tokens
 from penstock.sql.windows import WindowSpec, read_spec
 
 if TYPE_CHECKING:
@@ -218,7 +216,7 @@ class _Reading:
             raise self.source.error(error.message, span) from None
 
     def set_option(self, reader: Reader) -> SetOption:
-        key = reader.until(TokenType.EQ)
+        key = reader.until("=")
         reader.expect("=", "a setting is written SET name = 'value'")
         if not key or reader.done:
             raise reader.error("a setting is written SET name = 'value'")
@@ -249,7 +247,7 @@ class _Reading:
 
     def _unknown(self, reader: Reader) -> SqlError:
         """Say what a statement may be."""
-        words = self.source.words(reader.rest[:2])
+        words = joined(reader.rest[:2])
         if reader.word() in {"SELECT", "WITH"}:
             return reader.error("a SELECT in a script needs a name: CREATE QUERY name AS SELECT ...")
         return reader.error(f"{words} is not a statement: {did_you_mean(words, _STATEMENTS)}")

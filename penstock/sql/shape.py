@@ -1,166 +1,213 @@
-"""Is this a query Penstock can run?  One that selects from, joins and filters two streams.
+"""A SELECT by its clauses, if it is one that Penstock can run: it selects from, joins and filters two streams.
 
-sqlglot reads all of SQL; this file refuses, each with its own sentence and place, what a window join is not:
-aggregates, outer joins, subqueries, and so on.
+    SELECT items FROM stream [alias], stream [alias] [ON condition | USING (columns)] [WHERE condition]
 
-In:  the tokens and the tree of one statement.
-Out: nothing, or the `SqlError`; `tables` gives the two streams as written.
+What a window join is not (aggregates, outer joins, subqueries, ORDER BY and so on) is refused, each with its own
+sentence and place.
+
+In:  the tokens of one SELECT, its window clauses taken out.
+Out: a `Select`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import Token, TokenType
-
-from penstock.sql.canonical import MIRROR, RANGE_TESTS, show
-from penstock.sql.tokens import Source, Span, depths, span_of_tokens
+from penstock.sql.parse import Parser, parse_expression
+from penstock.sql.tokens import Reader, span_of_tokens
+from penstock.sql.words import CLAUSES, JOINS, SUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SUPPORTED = "a query selects, joins and filters two streams: SELECT ... FROM A, B WHERE ... WINDOW 1 min"
-_TABLE = {"this", "db", "catalog", "alias"}
-_READ = {"kind", "expressions", "from_", "joins", "where", "hint"}
-_CLAUSES = {
-    "with_": "WITH",
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "distinct": "DISTINCT",
-    "order": "ORDER BY",
-    "sort": "SORT BY",
-    "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "qualify": "QUALIFY",
-    "windows": "WINDOW ... AS",
-    "laterals": "LATERAL VIEW",
-    "sample": "TABLESAMPLE",
-    "pivots": "PIVOT",
+    from penstock.errors import SqlError
+    from penstock.sql.lexer import Token
+    from penstock.sql.tokens import Source, Span
+    from penstock.sql.tree import Tree
+
+_WORDS = ("WITH", "HAVING", "DISTINCT", "LIMIT", "OFFSET", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS")
+_REFUSED = {
+    "GROUP": "GROUP BY",
+    "ORDER": "ORDER BY",
+    "SORT": "SORT BY",
+    "CLUSTER": "CLUSTER BY",
+    "DISTRIBUTE": "DISTRIBUTE BY",
+    "LATERAL": "LATERAL VIEW",
+    "WINDOW": "WINDOW ... AS",
+    **dict(zip(_WORDS, _WORDS, strict=True)),
 }
-_JOIN_WORDS = {"LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "NATURAL", "ASOF"}
-_AGGREGATE_NAMES = """
-    any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor
-    bool_and bool_or collect_list collect_set corr count count_if count_min_sketch covar_pop
-    covar_samp every first first_value grouping grouping_id histogram_numeric kurtosis last
-    last_value listagg max max_by mean median min min_by mode percentile percentile_approx regr_avgx
-    regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some
-    std stddev stddev_pop stddev_samp string_agg sum try_avg try_sum var_pop var_samp variance
-"""
-_AGGREGATES = frozenset(_AGGREGATE_NAMES.split())
-_GENERATOR_NAMES = "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple"
-_GENERATORS = frozenset(_GENERATOR_NAMES.split())
+"""Words that begin a clause which is not supported, and the clause."""
+_NOT_A_STREAM = {"TABLESAMPLE", "PIVOT", "UNPIVOT", "TIMESTAMP", "VERSION", "FOR", "("}
 
 
-def check_statement(source: Source, tree: exp.Expr, tokens: Sequence[Token]) -> exp.Select:
-    """Check that the tree is one SELECT without clauses we do not run."""
-    span = span_of_tokens(tokens)
-    if isinstance(tree, exp.SetOperation):
-        name = type(tree).__name__.upper()
-        raise source.error(_refusal(name), find_word(source, tokens, name) or span)
-    if not isinstance(tree, exp.Select):
-        raise source.error(f"this is not a query: {_SUPPORTED}", span)
-    for arg, value in tree.args.items():
-        if value and arg not in _READ:
-            name = _CLAUSES.get(arg, arg.strip("_").upper())
-            raise source.error(_refusal(name), find_word(source, tokens, name.split()[0]) or span)
-    return tree
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of the SELECT list: its tree, the name it is given (None if none is), its text."""
+
+    tree: Tree
+    alias: str | None
+    text: str
+    span: Span
 
 
-def check_expressions(source: Source, tree: exp.Select, span: Span) -> None:
-    """Check that no expression aggregates, generates rows, or asks a query of its own."""
-    for node in tree.walk():
-        reason = _why_not(node) if node is not tree else None
-        if reason:
-            raise source.error(reason, source.span_of(node, source.span_of(node.parent or node, span)))
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A stream in FROM: its name as written, and what the query calls it."""
+
+    name: str
+    alias: str
+    span: Span
 
 
-def _why_not(node: exp.Expr) -> str | None:
-    """Say what is wrong with one node, if anything is."""
-    if isinstance(node, exp.Query):
-        return _refusal("a subquery")
-    if isinstance(node, exp.Window):
-        return _refusal("a window function (OVER)")
-    if isinstance(node, (exp.Placeholder, exp.Parameter)):
-        return "a parameter has no value here: write the value itself"
-    return _wrong_call(node) or _wrong_comparison(node)
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A SELECT; `conditions` are those of ON and WHERE, `using` the columns of USING with their places."""
+
+    items: tuple[Item, ...]
+    tables: tuple[Table, Table]
+    conditions: tuple[Tree, ...]
+    using: tuple[tuple[str, Span], ...]
 
 
-def _wrong_call(node: exp.Expr) -> str | None:
-    """Refuse functions that do not give one value for one row."""
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    if name in _AGGREGATES:
-        return _refusal(f"the aggregate {name.upper()}")
-    return _refusal(f"{name.upper()}, which makes rows,") if name in _GENERATORS else None
+def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
+    """Read a SELECT, or say why it is none that can be run."""
+    reader = Reader(source, tokens)
+    if reader.word() in _REFUSED:
+        raise _refusal(reader)
+    if not reader.accept("SELECT"):
+        raise reader.error(f"this is not a query: {SUPPORTED}", span_of_tokens(tokens))
+    items = _read_items(reader)
+    if not reader.accept("FROM"):
+        if not reader.done:
+            raise _refusal(reader)
+        raise reader.error(f"query {query} reads no stream: {SUPPORTED}", span_of_tokens(tokens))
+    tables, conditions, using = _read_tables(reader)
+    if reader.accept("WHERE"):
+        conditions.append(parse_expression(reader))
+    if not reader.done:
+        raise _refusal(reader)
+    return Select(items, _two(reader, tables, query), tuple(conditions), tuple(using))
 
 
-def _wrong_comparison(node: exp.Expr) -> str | None:
-    """Refuse comparisons that engines read differently."""
-    if type(node) not in MIRROR:
-        return None
-    sides = (node.this, node.expression)
-    if any(isinstance(side, RANGE_TESTS) for side in sides):
-        return f"brackets are needed to read {show(node)}: Spark and other engines group it differently"
-    if any(isinstance(side.unnest(), exp.Tuple) for side in sides):
-        return "lists of columns cannot be compared: write a.x = b.x AND a.y = b.y"
-    return None
+def _read_items(reader: Reader) -> tuple[Item, ...]:
+    """Read the SELECT list."""
+    select = reader.tokens[0].start, reader.tokens[0].end
+    if reader.word() == "DISTINCT" and reader.word(1) not in {"", ",", ".", "FROM"}:
+        raise _refusal(reader)
+    if reader.word() == "ALL" and reader.word(1) not in {",", ".", "FROM"}:
+        reader.take()
+    items = []
+    while True:
+        if reader.done or reader.word() in {",", "FROM"}:
+            message = "cannot read the SELECT list: it is columns and expressions separated by commas"
+            raise reader.error(message, select)
+        items.append(_read_item(reader))
+        if not reader.accept(","):
+            return tuple(items)
 
 
-def tables(
-    source: Source, tree: exp.Select, tokens: Sequence[Token], query: str
-) -> tuple[exp.Table, exp.Table]:
-    """Give the two streams of FROM, having checked that they are joined in a way we run."""
-    _refuse_joins(source, tokens)
-    origin = tree.args.get("from_")
-    if not origin:
-        raise source.error(f"query {query} reads no stream: {_SUPPORTED}", span_of_tokens(tokens))
-    found = [origin.this, *(join.this for join in tree.args.get("joins") or [])]
-    for each in found:
-        _check_table(source, each, span_of_tokens(tokens))
-    if len(found) == 1:
-        span = source.span_of(found[0], span_of_tokens(tokens))
-        raise source.error(f"{query} is a query with no join: name a second stream in FROM", span)
-    if len(found) > len(("left", "right")):
-        span = source.span_of(found[2], span_of_tokens(tokens))
-        raise source.error(f"{query} joins {len(found)} streams: two are supported", span)
-    return found[0], found[1]
+def _read_item(reader: Reader) -> Item:
+    """Read one entry of the SELECT list."""
+    first = reader.at
+    tree = parse_expression(reader)
+    tokens = reader.tokens[first : reader.at]
+    if tokens[-1].text == "*" and reader.word() == "EXCEPT":
+        raise reader.error(
+            "* is every column and takes no EXCEPT: list the columns you want", span_of_tokens(tokens)
+        )
+    alias = Parser(reader).alias()
+    return Item(tree, alias, reader.source.slice(tokens), span_of_tokens(reader.tokens[first : reader.at]))
 
 
-def _check_table(source: Source, table: exp.Expr, default: Span) -> None:
-    """Check that FROM names a stream and nothing more."""
-    span = source.span_of(table, default)
-    alias = table.args.get("alias")
-    if isinstance(table, (exp.Subquery, exp.Lateral)):
-        raise source.error(_refusal("a subquery in FROM"), span)
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise source.error(f"FROM names streams only: {_SUPPORTED}", span)
-    more = [arg for arg, value in table.args.items() if value and arg not in _TABLE]
-    if more or (alias and alias.args.get("columns")):
-        raise source.error(f"this is not a stream and an alias: {_SUPPORTED}", span)
+def _read_tables(reader: Reader) -> tuple[list[Table], list[Tree], list[tuple[str, Span]]]:
+    """Read the streams of FROM, and how they are joined."""
+    tables, using = [_read_table(reader)], list[tuple[str, "Span"]]()
+    conditions: list[Tree] = []
+    while True:
+        if reader.accept(","):
+            tables.append(_read_table(reader))
+            continue
+        if reader.word() not in JOINS:
+            return tables, conditions, using
+        _refuse_join(reader)
+        tables.append(_read_table(reader))
+        if reader.accept("ON"):
+            conditions.append(parse_expression(reader))
+        elif reader.accept("USING"):
+            using += _read_using(reader)
 
 
-def _refuse_joins(source: Source, tokens: Sequence[Token]) -> None:
-    """Refuse every join but the inner one; CROSS JOIN is an inner join whose conditions stand in WHERE."""
-    for i, depth in enumerate(depths(tokens)):
-        words = [source.words([token]).upper() for token in tokens[i : i + 3]]
-        if depth == 0 and words[0] in _JOIN_WORDS and "JOIN" in words[1:]:
-            name = " ".join(words[: words.index("JOIN") + 1])
-            message = (
-                f"{name} is not supported: joins are inner, written FROM A, B WHERE ... or A JOIN B ON ..."
-            )
-            raise source.error(message, (tokens[i].start, tokens[i + words.index("JOIN")].end + 1))
+def _refuse_join(reader: Reader) -> None:
+    """Read ``[INNER | CROSS] JOIN``; every other join is refused."""
+    first, words = reader.at, []
+    while reader.word() in {*JOINS, "OUTER"} and "JOIN" not in words:
+        words.append(reader.take().upper)
+    if words not in (["JOIN"], ["INNER", "JOIN"], ["CROSS", "JOIN"]):
+        if "JOIN" not in words:
+            raise reader.misfit()
+        message = f"{' '.join(words)} is not supported: joins are inner, written FROM A, B WHERE ... or A JOIN B ON ..."
+        raise reader.error(message, span_of_tokens(reader.tokens[first : reader.at]))
 
 
-def find_word(source: Source, tokens: Sequence[Token], word: str) -> Span | None:
-    """Find where a keyword stands outside brackets, skipping columns of that name."""
-    for i, depth in enumerate(depths(tokens)):
-        first = source.words([tokens[i]]).upper().split()[0]
-        if depth == 0 and first == word and (i == 0 or tokens[i - 1].token_type != TokenType.DOT):
-            return tokens[i].start, tokens[i].end + 1
-    return None
+def _read_table(reader: Reader) -> Table:
+    """Read a stream and its alias."""
+    first, start = reader.at, reader.span[0]
+    if reader.word() == "(":
+        reader.take()
+        raise reader.error(f"a subquery in FROM is not supported: {SUPPORTED}")
+    name = _part(reader)
+    while reader.accept("."):
+        name += f".{_part(reader)}"
+    token = reader.ahead()
+    if token and token.upper in _NOT_A_STREAM:
+        raise reader.error(
+            f"this is not a stream and an alias: {SUPPORTED}",
+            span_of_tokens(reader.tokens[first : reader.at]),
+        )
+    span = (start, reader.behind)
+    named = reader.accept("AS")
+    if named or (token and (token.kind == "quoted" or _is_alias(token))):
+        return Table(name, _part(reader), span)
+    return Table(name, name.rpartition(".")[2], span)
 
 
-def _refusal(what: str) -> str:
-    return f"{what} is not supported: {_SUPPORTED}"
+def _is_alias(token: Token) -> bool:
+    return token.kind == "word" and token.upper not in {*CLAUSES, *JOINS, *_REFUSED}
+
+
+def _part(reader: Reader) -> str:
+    """Read one part of a stream's name."""
+    token = reader.ahead()
+    if token is None or token.kind not in {"word", "quoted"} or token.upper in CLAUSES:
+        raise reader.misfit()
+    return reader.take().name
+
+
+def _read_using(reader: Reader) -> list[tuple[str, Span]]:
+    """Read the columns of ``USING (...)``."""
+    columns = []
+    if not reader.accept("("):
+        raise reader.misfit()
+    while True:
+        span = reader.span
+        columns.append((_part(reader), span))
+        if reader.accept(")"):
+            return columns
+        if not reader.accept(","):
+            raise reader.misfit()
+
+
+def _two(reader: Reader, tables: Sequence[Table], query: str) -> tuple[Table, Table]:
+    """Check that there are two streams."""
+    if len(tables) == 1:
+        raise reader.error(f"{query} is a query with no join: name a second stream in FROM", tables[0].span)
+    if len(tables) > len(("left", "right")):
+        raise reader.error(f"{query} joins {len(tables)} streams: two are supported", tables[2].span)
+    return tables[0], tables[1]
+
+
+def _refusal(reader: Reader) -> SqlError:
+    """Say what comes next where the query should have ended."""
+    clause = _REFUSED.get(reader.word())
+    return reader.error(f"{clause} is not supported: {SUPPORTED}") if clause else reader.misfit()

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 _UNITS = "kmgtp"
-_SIZE = re.compile(rf"(\d+(?:\.\d+)?|\.\d+)\s*([{_UNITS}]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(rf"([0-9]{{1,40}}(?:\.[0-9]{{1,40}})?|\.[0-9]{{1,40}})\s*([{_UNITS}]?)i?b?", re.IGNORECASE)
 _STEP = 1024
 
 

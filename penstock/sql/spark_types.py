@@ -7,16 +7,20 @@ The rules of comparison are those of Spark 4 in ANSI mode::
 
     tinyint < smallint < int < bigint < decimal < double        float with anything exact: double
     date < timestamp_ntz < timestamp                            string: becomes the other's type
-    boolean, binary: with themselves and string only            map: never
+    boolean, binary: with themselves and string only            map, variant: never
+    strings of two collations: never                            char, varchar: as string, where they are cast to
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _ALIASES = {
     "byte": "tinyint",
@@ -38,6 +42,9 @@ TIME_TYPES = frozenset(_TIMES)
 _TEXTS = {"string", "char", "varchar"}
 _SCALARS = {*_INTEGRAL, *_FRACTIONAL, *_TIMES, *_TEXTS, "boolean", "binary", "variant", "void", "time"}
 _MOST_DIGITS = 38
+_DEEPEST = 100
+"""Types in types that are read."""
+_COUNT = re.compile("[0-9]{1,9}")
 _WORDS = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:]|\S)")
 
 
@@ -49,13 +56,15 @@ class TypeTextError(ValueError):
 class SparkType:
     """A type: its name, the numbers in its parentheses, and what it is made of.
 
-    `names` are the fields of a struct, one for each of `parts`.
+    `names` are the fields of a struct, one for each of `parts`.  `collation` is that of a string, if it is not Spark's
+    default.
     """
 
     name: str
     numbers: tuple[int, ...] = ()
     parts: tuple[SparkType, ...] = ()
     names: tuple[str, ...] = ()
+    collation: str = ""
 
     def __str__(self) -> str:
         """Write it as Spark's DDL does, in lower case but for the names of fields."""
@@ -64,7 +73,29 @@ class SparkType:
             return f"struct<{','.join(f'{name}:{part}' for name, part in fields)}>"
         if self.parts:
             return f"{self.name}<{','.join(map(str, self.parts))}>"
-        return self.name + (f"({','.join(map(str, self.numbers))})" if self.numbers else "")
+        numbers = f"({','.join(map(str, self.numbers))})" if self.numbers else ""
+        return self.name + numbers + (f" collate {self.collation}" if self.collation else "")
+
+    def holds(self, *names: str) -> bool:
+        """Say whether it is, or is made of, one of some types.
+
+        >>> parse_type("ARRAY<VARIANT>").holds("map", "variant")
+        True
+        """
+        return self.name in names or any(part.holds(*names) for part in self.parts)
+
+    def field(self, name: str) -> SparkType:
+        """Give the type of a field of a struct, by its name as it is written in SQL."""
+        wanted = name.strip("`").lower()
+        for each, part in zip(self.names, self.parts, strict=True) if self.name == "struct" else ():
+            if each.strip("`").lower() == wanted:
+                return part
+        raise TypeTextError(f"{self} has no field {name}")
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Give precision and scale of an exact number."""
+        return (_INTEGRAL[self.name], 0) if self.name in _INTEGRAL else (self.numbers[0], self.numbers[1])
 
 
 def normal_type(text: str) -> str:
@@ -93,6 +124,7 @@ class _TypeParser:
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
+        self.depth = 0
 
     def fail(self, message: str) -> NoReturn:
         raise TypeTextError(message)
@@ -106,16 +138,34 @@ class _TypeParser:
     def type(self) -> SparkType:
         written = self.take()
         name = _ALIASES.get(written.lower(), written.lower())
-        if name == "struct":
-            return self._struct()
-        if name in {"array", "map"}:
-            return SparkType(name, parts=self._parts(2 if name == "map" else 1))
+        if name in {"array", "map", "struct"}:
+            return self._nested(name)
         if name not in _SCALARS:
             self.fail(f"{written} is not a Spark type: {did_you_mean(written, sorted(_SCALARS))}")
         numbers = self._numbers()
         return SparkType(
-            name, (*numbers, 0)[:2] if name == "decimal" and numbers else self._default(name, numbers)
+            name,
+            (*numbers, 0)[:2] if name == "decimal" and numbers else self._default(name, numbers),
+            collation=self._collation() if name in _TEXTS else "",
         )
+
+    def _nested(self, name: str) -> SparkType:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"types are nested more than {_DEEPEST} deep")
+        found = (
+            self._struct() if name == "struct" else SparkType(name, parts=self._parts(1 + (name == "map")))
+        )
+        self.depth -= 1
+        return found
+
+    def _collation(self) -> str:
+        """Read ``COLLATE name``; the default is not written."""
+        if not self.words or self.words[0].lower() != "collate":
+            return ""
+        self.take()
+        name = self.take().upper()
+        return "" if name == "UTF8_BINARY" else name
 
     @staticmethod
     def _default(name: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -127,7 +177,7 @@ class _TypeParser:
             return ()
         while self.take() != ")":
             number = self.take()
-            if not number.isdigit():
+            if not _COUNT.fullmatch(number):
                 self.fail(f"{number} is not a number of digits")
             found.append(int(number))
             if not self.words or self.words[0] not in {",", ")"}:
@@ -175,7 +225,7 @@ def common_type(left: str, right: str) -> str | None:
 
 def _common(left: SparkType, right: SparkType) -> SparkType | None:
     """Find the common type of two parsed types."""
-    if _holds_map(left) or _holds_map(right):
+    if left.holds("map", "variant") or right.holds("map", "variant"):
         return None
     if left == right:
         return left
@@ -184,10 +234,6 @@ def _common(left: SparkType, right: SparkType) -> SparkType | None:
     if left.name in _TEXTS or right.name in _TEXTS:
         return _common_with_text(left, right)
     return _common_number(left, right) or _common_time(left, right)
-
-
-def _holds_map(kind: SparkType) -> bool:
-    return kind.name in {"map", "variant"} or any(map(_holds_map, kind.parts))
 
 
 def _common_parts(left: SparkType, right: SparkType) -> SparkType | None:
@@ -204,7 +250,7 @@ def _common_with_text(left: SparkType, right: SparkType) -> SparkType | None:
     """Turn the string into the other's kind, as ANSI Spark does."""
     other = right if left.name in _TEXTS else left
     if other.name in _TEXTS:
-        return SparkType("string")
+        return SparkType("string", collation=left.collation) if left.collation == right.collation else None
     if other.name in _INTEGRAL:
         return SparkType("bigint")
     if other.name in _FRACTIONAL:
@@ -220,14 +266,27 @@ def _common_number(left: SparkType, right: SparkType) -> SparkType | None:
         return max(left, right, key=lambda each: _INTEGRAL[each.name])
     if {left.name, right.name} & {"float", "double"}:
         return SparkType("double")
-    (p, s), (q, t) = _digits(left), _digits(right)
+    (p, s), (q, t) = left.digits, right.digits
     scale = max(s, t)
     return SparkType("decimal", (min(max(p - s, q - t) + scale, _MOST_DIGITS), scale))
 
 
-def _digits(kind: SparkType) -> tuple[int, int]:
-    """Give precision and scale of an exact number."""
-    return (_INTEGRAL[kind.name], 0) if kind.name in _INTEGRAL else (kind.numbers[0], kind.numbers[1])
+def always_widens(source: SparkType, target: SparkType) -> bool:
+    """Say whether every value of one type is a value of the other, so that no cast between them fails.
+
+    >>> always_widens(parse_type("int"), parse_type("bigint")), always_widens(parse_type("string"), parse_type("int"))
+    (True, False)
+    """
+    if source == target or (target.name == "string" and source.name in _SCALARS - {"variant"}):
+        return True
+    if source.name in {*_INTEGRAL, *_FRACTIONAL} and target.name in {"double", "float"}:
+        return True
+    if source.name in _INTEGRAL and target.name in _INTEGRAL:
+        return _INTEGRAL[source.name] <= _INTEGRAL[target.name]
+    if source.name in {*_INTEGRAL, "decimal"} and target.name == "decimal":
+        (p, s), (q, t) = source.digits, target.digits
+        return s <= t and p - s <= q - t
+    return False
 
 
 def _common_time(left: SparkType, right: SparkType) -> SparkType | None:
@@ -235,3 +294,25 @@ def _common_time(left: SparkType, right: SparkType) -> SparkType | None:
     if {left.name, right.name} <= TIME_TYPES:
         return max(left, right, key=lambda each: _TIMES.index(each.name))
     return None
+
+
+def type_of_field(declared: str, path: Sequence[str]) -> str:
+    """Give the type of a field of a struct, of a field of that, and so on; empty if there is none.
+
+    >>> type_of_field("struct<a:int,B:struct<c:double>>", ["b", "c"]), type_of_field("int", ["a"])
+    ('double', '')
+    """
+    try:
+        found = parse_type(declared)
+    except TypeTextError:
+        return ""
+    for name in path:
+        parts = [
+            part
+            for field, part in zip(found.names, found.parts, strict=False)
+            if field.lower() == name.lower()
+        ]
+        if found.name != "struct" or len(parts) != 1:
+            return ""
+        found = parts[0]
+    return str(found)

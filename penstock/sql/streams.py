@@ -13,16 +13,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from sqlglot.tokenizer_core import TokenType
-
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.options import Option, check_duration, read_options
-from penstock.sql.query import Column, Stream
-from penstock.sql.spark_types import TIME_TYPES, TypeTextError, normal_type
+from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
+from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type
+from penstock.sql.tokens import joined, span_of_tokens
 
 if TYPE_CHECKING:
-    from sqlglot.tokenizer_core import Token
-
+    from penstock.sql.lexer import Token
     from penstock.sql.tokens import Reader, Span
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
@@ -68,7 +66,7 @@ def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
     if not found:
         raise reader.error(
             f"stream {stream} has no columns",
-            (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end + 1),
+            (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end),
         )
     return tuple(found)
 
@@ -77,18 +75,24 @@ def _read_column(reader: Reader) -> Column:
     """Read one ``name TYPE``; NOT NULL and COMMENT may follow and mean nothing here."""
     name_span = reader.span
     name = reader.name("a column")
-    tokens = _without_notes(reader, reader.until(TokenType.COMMA, TokenType.R_PAREN))
+    tokens = _without_notes(reader.until(",", ")"))
     if not tokens:
         raise reader.error(f"column {name} has no type", name_span)
+    if is_reserved(name):
+        raise reader.error(f"column {name}: {RESERVED_NAMES}", name_span)
     try:
-        return Column(name, normal_type(reader.source.words(tokens)))
+        kind = parse_type(joined(tokens))
     except TypeTextError as error:
-        raise reader.error(f"column {name}: {error}", (tokens[0].start, tokens[-1].end + 1)) from None
+        raise reader.error(f"column {name}: {error}", span_of_tokens(tokens)) from None
+    if kind.holds("char", "varchar"):
+        message = f"column {name}: {kind} is for tables, where Spark pads and checks it: declare it STRING"
+        raise reader.error(message, span_of_tokens(tokens))
+    return Column(name, str(kind))
 
 
-def _without_notes(reader: Reader, tokens: list[Token]) -> list[Token]:
+def _without_notes(tokens: list[Token]) -> list[Token]:
     """Cut NOT NULL and COMMENT '…' off a column."""
-    words = [reader.source.words([token]).upper() for token in tokens]
+    words = [token.upper for token in tokens]
     ends = [words.index(word) for word in ("NOT", "COMMENT") if word in words]
     return tokens[: min(ends, default=len(tokens))]
 

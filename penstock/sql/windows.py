@@ -1,6 +1,6 @@
 """The two window clauses that are not SQL: ``WINDOW 1 min`` and ``A [RANGE 12 HOURS]``.
 
-Both are found among the tokens and taken out before sqlglot reads the rest.  What they say is a `WindowSpec`
+Both are found among the tokens and taken out before the rest is read.  What they say is a `WindowSpec`
 per stream; `window_range` turns the two into the one range of differences a query admits::
 
     A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
@@ -19,31 +19,35 @@ Out: `Clauses` and the tokens without them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sqlglot.tokenizer_core import Token, TokenType
-
 from penstock.sql.interval import DurationError, parse_duration, show_duration
 from penstock.sql.query import FOREVER, Range
-from penstock.sql.tokens import Source, Span, depths, span_of_tokens
+from penstock.sql.tokens import Source, Span, depths, joined, span_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.errors import SqlError
+    from penstock.sql.lexer import Token
 
 _NOT_A_CLAUSE_AFTER = {
-    TokenType.DOT, TokenType.COMMA, TokenType.ALIAS, TokenType.SELECT, TokenType.WHERE, TokenType.ON,
-    TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE,
-    TokenType.GT, TokenType.GTE, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH,
+    ".", ",", "AS", "SELECT", "WHERE", "ON", "AND", "OR", "NOT", "=", "==", "<>", "!=", "<=>", "<", "<=", ">", ">=",
+    "+", "-", "*", "/", "%", "||", "|", "&", "^", "LIKE", "IN", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "DIV",
 }  # fmt: skip
 """After one of these, WINDOW is the name of a column (unless a number follows)."""
 
 _NOT_A_CLAUSE_BEFORE = {
-    *_NOT_A_CLAUSE_AFTER, TokenType.L_PAREN, TokenType.IS, TokenType.IN, TokenType.FROM,
-} - {TokenType.DASH}  # fmt: skip
+    *_NOT_A_CLAUSE_AFTER, "(", "[", "IS", "FROM", "RLIKE", "REGEXP", "ILIKE",
+} - {"-", "CASE"}  # fmt: skip
 """Before one of these too; but a dash begins a negative length, which gets an error of its own."""
+
+_WHOLE = re.compile("-?[0-9]+")
+_DIGIT = frozenset("0123456789")
+_DIGITS = 18
+"""A number of rows with more digits is for ever."""
 
 _FORMS = "write WINDOW 10 seconds, or any number and unit"
 _BRACKET_FORMS = "a window after a stream is [RANGE 10 seconds], [ROWS 500], [NOW] or [UNBOUNDED]"
@@ -99,8 +103,8 @@ def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[C
 def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
     """Read ``WINDOW <n> <unit>`` or ``WINDOW <n> ROWS``, from WINDOW on."""
     span = span_of_tokens(tokens)
-    text = source.words(tokens[1:])
-    if any(token.token_type == TokenType.ALIAS for token in tokens[1:3]):
+    text = joined(tokens[1:])
+    if any(token.upper == "AS" for token in tokens[1:3]):
         raise source.error("named windows are for window functions, which are not supported", span)
     if not text:
         raise source.error(f"window of {query} has no length: {_FORMS}", span)
@@ -110,7 +114,7 @@ def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec
 def _read_bracket(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
     """Read ``[RANGE …]``, ``[ROWS n]``, ``[NOW]`` or ``[UNBOUNDED]``, brackets included."""
     span = span_of_tokens(tokens)
-    head, _, length = source.words(tokens[1:-1]).partition(" ")
+    head, _, length = joined(tokens[1:-1]).partition(" ")
     if head.upper() == "NOW" and not length:
         return WindowSpec("range", 1, "NOW")
     if (head.upper(), length.upper()) in {("UNBOUNDED", ""), ("RANGE", "UNBOUNDED")}:
@@ -124,9 +128,9 @@ def _read_length(source: Source, text: str, query: str, span: Span, what: str) -
     """Read a positive length of time or number of rows."""
     number, _, unit = text.replace("- ", "-").partition(" ")
     if unit.upper() in {"ROW", "ROWS"}:
-        if not number.lstrip("-").isdigit():
+        if not _WHOLE.fullmatch(number):
             raise source.error(f"window of {query} is {text}: a number of rows is a whole number", span)
-        spec = WindowSpec("rows", min(int(number), FOREVER), text)
+        spec = WindowSpec("rows", FOREVER if len(number) > _DIGITS else int(number), text)
     else:
         spec = WindowSpec("range", _micros(source, text, query, span), text)
     if spec.length <= 0:
@@ -146,17 +150,19 @@ def _micros(source: Source, text: str, query: str, span: Span) -> int:
 def _split_tail(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
     """Cut the tokens at the WINDOW that ends the query, if there is one."""
     for i, depth in reversed(list(enumerate(depths(tokens)))):
-        if depth == 0 and tokens[i].token_type == TokenType.WINDOW and i and _begins_clause(tokens, i):
+        if depth == 0 and tokens[i].upper == "WINDOW" and i and _begins_clause(tokens, i):
             return tokens[:i], tokens[i:]
     return tokens, []
 
 
 def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
     """Tell the clause WINDOW from a column or function called window."""
-    before, after = tokens[i - 1].token_type, tokens[i + 1].token_type if i + 1 < len(tokens) else None
-    if after == TokenType.NUMBER:
-        return before != TokenType.DOT
-    return before not in _NOT_A_CLAUSE_AFTER and after not in _NOT_A_CLAUSE_BEFORE
+    before, after = tokens[i - 1], tokens[i + 1] if i + 1 < len(tokens) else None
+    if after and after.text[0] in _DIGIT:
+        return before.text != "."
+    return before.upper not in _NOT_A_CLAUSE_AFTER and (
+        after is None or after.upper not in _NOT_A_CLAUSE_BEFORE
+    )
 
 
 def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
@@ -164,18 +170,18 @@ def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, i
     found: list[tuple[int, int, int]] = []
     stream, where = 0, "before"
     for i, (token, depth) in enumerate(zip(tokens, depths(tokens), strict=True)):
-        kind = token.token_type
-        if depth or (i and tokens[i - 1].token_type == TokenType.DOT):
+        word = token.upper
+        if depth or (i and tokens[i - 1].text == "."):
             continue
-        if kind == TokenType.FROM and where == "before":
+        if word == "FROM" and where == "before" and tokens[i - 1].upper != "DISTINCT":
             where = "from"
-        elif kind == TokenType.WHERE and where != "before":
+        elif word == "WHERE" and where != "before":
             break
-        elif kind in {TokenType.COMMA, TokenType.JOIN} and where != "before":
+        elif word in {",", "JOIN"} and where != "before":
             stream, where = stream + 1, "from"
-        elif kind in {TokenType.ON, TokenType.USING} and where == "from":
+        elif word in {"ON", "USING"} and where == "from":
             where = "on"
-        elif kind == TokenType.L_BRACKET and where == "from":
+        elif word == "[" and where == "from":
             found.append((stream, i, _closing(source, tokens, i) + 1))
     return found
 
@@ -183,9 +189,9 @@ def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, i
 def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
     """Find the bracket that closes the one at `start`."""
     for i in range(start, len(tokens)):
-        if tokens[i].token_type == TokenType.R_BRACKET:
+        if tokens[i].text == "]":
             return i
-    raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end + 1))
+    raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end))
 
 
 def window_specs(

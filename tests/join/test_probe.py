@@ -49,9 +49,7 @@ def test_portions_are_small_and_together_lose_nothing(left, right, edges, batch_
         portions = found_by_probe(mine, theirs, edges, batch_is_left=batch_is_left)
     assert named(portions, left_order, right_order) == levels_of(left, right, edges)
     for found in portions:
-        assert found
-        batch_rows = {i if batch_is_left else j for i, j, _, _ in found}
-        assert len(found) <= most or len(batch_rows) == 1, "only the pairs of a single row may be more"
+        assert 0 < len(found) <= most, "also where one row has more partners"
 
 
 @st.composite

@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError, StateBusyError
+from penstock.log import cache
 from penstock.log.files import Files, FsspecFiles, LocalFiles, open_files
 
 if TYPE_CHECKING:
@@ -26,10 +26,16 @@ if TYPE_CHECKING:
 KINDS = ["local", "memory", "no exclusive create"]
 
 
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let copies of remote files go where the test is."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path / "cache")
+    (tmp_path / "cache").mkdir()
+
+
 @pytest.fixture(params=KINDS)
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     """Give a fresh root of each kind; the third has, like hdfs://, a driver that can only look and rename."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    own_cache(tmp_path, monkeypatch)
     if request.param == "local":
         return open_files(str(tmp_path / "state"))
     if request.param == "memory":
@@ -47,6 +53,14 @@ def test_what_was_put_is_read_listed_and_measured(files: Files) -> None:
     assert files.list("") == ["a"]
     assert files.size("a/b/two") == 2
     assert files.exists("a/b/two")
+
+
+def test_all_files_below_a_directory_are_found_however_deep(files: Files) -> None:
+    for name in ("a/b/two", "a/one", "c"):
+        files.put(name, b"")
+    assert files.find("a") == ["a/b/two", "a/one"]
+    assert files.find("") == ["a/b/two", "a/one", "c"]
+    assert files.find("x") == []
 
 
 def test_what_is_not_there_is_said_to_be_missing(files: Files) -> None:
@@ -140,7 +154,7 @@ def test_a_map_survives_the_removal_of_its_file(files: Files) -> None:
 
 
 def test_a_remote_file_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    own_cache(tmp_path, monkeypatch)
     files = FsspecFiles(f"file://{tmp_path}/state")
     files.put("segments/one", b"bytes")
     files.memory_map("segments/one")

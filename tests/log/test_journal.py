@@ -20,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import RunError, StateBusyError
+from penstock.log import envelope as envelope_module
 from penstock.log import files as files_module
-from penstock.log import journal as journal_module
+from penstock.log.envelope import JSON, Commit, TornError, unwrap, wrap
 from penstock.log.files import Files, open_files
-from penstock.log.journal import JSON, Commit, Journal, read_only
+from penstock.log.journal import Journal, read_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,18 +203,20 @@ def test_a_damaged_commit_is_named_with_the_way_out(files: Files) -> None:
         journal.commit({"value": value})
     files.put("journal/000000000002.json", files.read("journal/000000000002.json").replace(b"20", b"21"))
 
-    with pytest.raises(RunError, match=r"commit 2 is damaged: .*2.json: its checksum.*back to commit 1"):
+    with pytest.raises(
+        RunError, match=r"commit 2 is damaged: .*2.json: its checksum.*penstock repair --state"
+    ):
         open_journal(files)
 
 
 @given(values, st.data())
 def test_damage_is_found_wherever_it_is(value: JSON, data: st.DataObject) -> None:
-    sealed = journal_module._seal(7, "writer", {"value": value})
+    sealed = wrap(7, "writer", {"value": value})
     place = data.draw(st.integers(0, len(sealed) - 1))
     damaged = sealed[:place] + data.draw(st.binary(max_size=2)) + sealed[place + 1 :]
 
-    with suppress(journal_module._TornError):  # or it means the same: white space, \u00AA for \u00aa
-        assert journal_module._unseal(damaged, 7) == {"value": value}
+    with suppress(TornError):  # or it means the same: white space, \u00AA for \u00aa
+        assert unwrap(damaged, 7).body == {"value": value}
 
 
 def test_a_commit_under_another_number_is_damage(files: Files) -> None:
@@ -228,7 +231,7 @@ def test_a_journal_of_a_later_format_is_not_taken_for_a_torn_one(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
-        later.setattr(journal_module, "_FORMAT", 2)
+        later.setattr(envelope_module, "FORMAT", 2)
         open_journal(files, snapshot_every=1).commit({"value": 1})
 
     with pytest.raises(RunError, match="format 2 and this Penstock reads 1"):

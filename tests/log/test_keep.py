@@ -76,7 +76,7 @@ fresh = count()
 def test_a_row_is_live_exactly_while_some_group_needs_it(tmp_path_factory, drawn, mine):
     files = open_files(str(tmp_path_factory.getbasetemp()), sync=False)
     segment = write(files, drawn, f"live-{next(fresh)}.arrow")
-    stored = read_segment(files, segment.name)
+    stored = read_segment(files, segment)
     live = dict(zip(stored.column("id").to_pylist(), live_rows(stored, mine).tolist(), strict=True))
     assert live == {place: any(is_needed(row, claim) for claim in mine) for place, row in enumerate(drawn)}
     assert is_ended(segment, mine) == (not any(live.values())), (
@@ -138,7 +138,7 @@ def test_a_segment_ends_by_time_alone_also_if_its_keys_are_never_seen_again(file
 def test_nothing_ends_while_the_partner_has_sent_nothing(files):
     segment = write(files, [(7, -(1 << 50), 0)])
     assert not is_ended(segment, [Horizon((0,), (1,), None)])
-    assert live_rows(read_segment(files, segment.name), [Horizon((0,), (1,), None)]).all()
+    assert live_rows(read_segment(files, segment), [Horizon((0,), (1,), None)]).all()
 
 
 # --- rewriting --------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_rewriting_keeps_the_live_rows_and_no_other_sorted_under_the_same_batche
     if not kept:
         assert made is None
         return
-    back = read_segment(files, made.name)
+    back = read_segment(files, made)
     bits = [0] * made.rows
     if selective:
         table = [sum(int(word) << (64 * w) for w, word in enumerate(each)) for each in back.table]
@@ -179,7 +179,7 @@ def test_rewriting_keeps_every_column_with_its_row(files):
     first = write(files, [(5, 0, 0), (1, 9, 0)], "1.arrow")
     second = write(files, [(3, 9, 0), (5, 9, 0)], "2.arrow")
     made = rewrite_segments(files, "a", [first, second], [Horizon((0,), (1,), 5)])
-    back = read_segment(files, made.name)
+    back = read_segment(files, made)
     assert list(zip(back.rows.h.tolist(), back.column("id").to_pylist(), strict=True)) == [
         (1, 1),
         (3, 0),
@@ -207,7 +207,7 @@ def test_every_live_row_is_in_the_one_slice_of_its_age(tmp_path_factory, drawn, 
     first = ages[0][1]
     assert counts[0] == sum(age < first for age in needed), "the youngest slice has what is younger, too"
     assert counts[1:].tolist() == [sum(start <= age < end for age in needed) for start, end in ages[1:]]
-    assert counts.sum() == len(needed) == live_rows(read_segment(files, segment.name), [claim]).sum()
+    assert counts.sum() == len(needed) == live_rows(read_segment(files, segment), [claim]).sum()
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["selection on A", "selection on A and B"])

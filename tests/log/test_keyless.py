@@ -81,7 +81,7 @@ def test_a_log_without_a_key_is_sorted_by_time_alone_also_when_merged(state):
     segments = world.ledger.segments(world.plan.groups[0].left.id)
     assert max(each.generation for each in segments) >= 1
     for segment in segments:
-        t = read_segment(world.files, segment.name).rows.t
+        t = read_segment(world.files, segment).rows.t
         assert (t[:-1] <= t[1:]).all()
     world.check_results()
 

@@ -301,7 +301,7 @@ def test_an_unordered_neighbour_waits_for_nothing_and_stores_no_times(tmp_path):
     world.turn()
     assert world.results(plain).total() == 1
     assert world.results(choosy).total() == 0
-    (stored,) = (tmp_path / "table").rglob("*.parquet")
+    (stored,) = (tmp_path / "pairs").rglob("*.parquet")
     assert pq.read_schema(stored).names == ["l", "r", "level"]
 
 

@@ -70,7 +70,7 @@ def test_a_column_of_any_type_comes_back_in_the_order_of_the_rows(kind, tmp_path
     made = write_segment(
         files, "log/a/1.arrow", content([9, 1, 5], [0, 0, 0], {"it": column}), first=3, last=4
     )
-    back = read_segment(files, made.name).column("it")
+    back = read_segment(files, made).column("it")
     assert back.type == kind
     assert back.to_pylist() == column.take(pa.array([1, 2, 0])).to_pylist()
     assert (made.first, made.last, made.rows) == (3, 4, 3)
@@ -84,7 +84,7 @@ def test_the_event_time_is_stored_once_and_read_as_the_column_it_was(kind, tmp_p
     made = write_segment(
         files, "s.arrow", content([2, 1], [-5, 10**15], time_columns={"ts": kind}), first=0, last=0
     )
-    rows = read_segment(files, made.name)
+    rows = read_segment(files, made)
     assert rows.column("ts").equals(pa.array([10**15, -5], pa.int64()).cast(kind))
     assert rows.batch.schema.names == ["penstock.h", "penstock.t"]
 
@@ -97,7 +97,7 @@ def test_a_mapped_segment_is_a_view_of_its_file_and_cannot_be_written_to(tmp_pat
         files, "s.arrow", content(np.arange(size), np.zeros(size), values, [0] * size), first=0, last=0
     )
     before = pa.total_allocated_bytes()
-    rows = read_segment(files, made.name)
+    rows = read_segment(files, made)
     assert pa.total_allocated_bytes() - before < made.bytes / 10, "nothing of it was copied"
     for view, name in (
         (rows.rows.h, "penstock.h"),
@@ -115,7 +115,7 @@ def test_the_key_itself_is_stored_where_the_hash_does_not_hold_all_of_it(tmp_pat
     files = open_files(str(tmp_path), sync=False)
     keys = {f"{KEY}0": pa.array(["b", "a"]), f"{KEY}1": pa.array([1, 2]), "penstock": pa.array([0, 0])}
     made = write_segment(files, "s.arrow", content([2, 1], [0, 0], keys), first=0, last=0)
-    stored = read_segment(files, made.name).keys()
+    stored = read_segment(files, made).keys()
     assert [each.to_pylist() for each in stored] == [["a", "b"], [2, 1]]
 
 
@@ -160,7 +160,7 @@ def test_statistics_say_what_the_rows_are(tmp_path_factory, drawn):
 @given(rows_drawn)
 def test_rows_come_back_with_their_own_bits_in_segment_order(tmp_path_factory, drawn):
     files = open_files(str(tmp_path_factory.mktemp("s")), sync=False)
-    rows = read_segment(files, write(files, "s.arrow", drawn).name)
+    rows = read_segment(files, write(files, "s.arrow", drawn))
     order = rows.column("id").to_pylist()
     assert order == sorted(range(len(drawn)), key=lambda place: drawn[place][:2])
     got = zip(rows.rows.h.tolist(), rows.rows.t.tolist(), bits_of(rows), strict=True)
@@ -185,7 +185,7 @@ def test_more_patterns_than_can_be_counted_are_not_counted(tmp_path):
 def test_segments_laid_end_to_end_keep_every_rows_bits_under_one_table(tmp_path_factory, batches, selective):
     files = open_files(str(tmp_path_factory.mktemp("s")), sync=False)
     parts = [
-        read_segment(files, write(files, f"{number}.arrow", drawn, selective=selective).name)
+        read_segment(files, write(files, f"{number}.arrow", drawn, selective=selective))
         for number, drawn in enumerate(batches)
     ]
     together = concat_segments(parts)

@@ -31,7 +31,7 @@ from penstock.engine.ingest import BatchTask, LogTask, run_ingest
 from penstock.engine.ingester import _advanced, _as_json, _traffic
 from penstock.engine.joiner import Joiner
 from penstock.engine.release import horizon, last_releases, release_commit, run_release
-from penstock.engine.sources import bit_names, key_names
+from penstock.engine.sources import ROW_TIME, bit_names, key_names
 from penstock.engine.unit import run_probe
 from penstock.join.reference import Event, nested_loop_join
 from penstock.log import ledger as books
@@ -43,6 +43,7 @@ from penstock.log.ledger import LONG_AGO, Cursor
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.roll import roll_folder, seal
 from penstock.log.segment import read_segment
+from penstock.log.table_merge import merge_or_say
 from penstock.plan.share import Part
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
@@ -219,7 +220,10 @@ class World:
             del self.lives[name]
         last = last_releases(self.plan, self.ledger, self.files, change.altered) if self.plan else []
         release = release_commit(last, _release_job(None, self.files, last)) if last else None
+        named = self.ledger.files()
         self._commit(plan_commit(plan, self.plan, change, self.ledger, release=release))
+        for name in named - self.ledger.files():
+            self.files.delete(name)
         for name in change.altered:
             self.breaks.setdefault(name, []).append(self.ledger.query(name).results)
         for one in plan.queries:
@@ -242,6 +246,7 @@ class World:
         class Store:
             files = world.files
             commit = staticmethod(world._commit)
+            let_go = staticmethod(world.files.delete)
 
             @property
             def ledger(self) -> books.Ledger:
@@ -277,7 +282,9 @@ class World:
             horizon=horizon,
         )
         dealt = [self._columns(stream, rows[place::tasks]) for place in range(tasks)]
-        parts = [_summary(run_ingest(task, [each.select(task.columns())])) for each in dealt]
+        parts = [
+            part for each in dealt for part in _summaries(run_ingest(task, [each.select(task.columns())]))
+        ]
         segments: dict[str, list[Any]] = {}
         for part in parts:
             for log, made in part["segments"].items():
@@ -302,10 +309,10 @@ class World:
     def _columns(self, stream: str, rows: Sequence[Row]) -> pa.RecordBatch:
         """Compute what Spark SQL would: time, keys and bits, beside the source's own columns."""
         keys = [row.key for row in rows]
-        names = [None if row.key is None else f"n{row.key}" for row in rows]
+        names = [None if row.key is None else self.name(row) for row in rows]
         times = [row.time for row in rows]
         columns = {
-            "penstock_t": pa.array(times, pa.int64()),
+            ROW_TIME: pa.array(times, pa.int64()),
             "id": pa.array([row.id for row in rows], pa.int64()),
             "k": pa.array(keys, pa.int64()),
             "name": pa.array(names, pa.string()),
@@ -323,6 +330,11 @@ class World:
                 packed = [sum(1 << b for b, each in enumerate(mine) if each in row.holds) for row in rows]
                 columns[bits] = pa.array([_signed(each) for each in packed], pa.int64())
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+    @staticmethod
+    def name(row: Row) -> str:
+        """Give the text that a row has for its key."""
+        return f"n{row.key}"
 
     def turn(self) -> None:
         """Let the joiner join, publish and tidy all there is."""
@@ -362,6 +374,7 @@ class World:
             "rewrite_job": self._rewrite_job,
             "seal_job": _seal_job,
             "release_job": _release_job,
+            "compact_job": _compact_job,
         }
         return patch.multiple(joiner_module, **jobs)
 
@@ -376,10 +389,12 @@ class World:
         self.ledger = books.load(json.loads(json.dumps(books.dump(self.ledger))))
         self.change(list(reversed(self.plan.queries)))
 
-    def _rewrite_job(self, _spark: Any, files: Any, log: str, runs: Any, claims: Any) -> list[Any]:
+    def _rewrite_job(
+        self, _spark: Any, files: Any, log: str, runs: Any, claims: Any, *, common: Any
+    ) -> list[Any]:
         """Rewrite one run after the other."""
         self.rewritten[log] += sum(each.rows for run in runs for each in run)
-        return [rewrite_segments(files, log, run, claims) for run in runs]
+        return [rewrite_segments(files, log, run, claims, common) for run in runs]
 
     # --- what is true ---------------------------------------------------------------------------------
 
@@ -422,10 +437,9 @@ class World:
         if one.sink.kind == "parquet":
             rows = _parquet(one.sink.option("path"))
         elif one.sink.kind == "table":
-            folder, born = f"ordered/{one.name}", self.ledger.query(one.name).born
-            eras = [each for each in self.files.list(folder) if each[0] == "v" and int(each[1:]) >= born]
-            places = [self.files.path(f"{folder}/{each}").removeprefix("file://") for each in eras]
-            rows = [row for place in places for row in _parquet(place)]
+            names = [each.name for each in self.ledger.kept.get(one.name, ())]
+            assert names == sorted(names, key=lambda name: name.rpartition("/")[2]), "names ascend"
+            rows = [row for name in names for row in self._stored_rows(name)]
         return [(row["a"], row["b"]) for row in rows]
 
     def held(self, one: Query) -> list[tuple[int, int]]:
@@ -468,21 +482,21 @@ class World:
         got = Counter(self.sequence(one))
         if one.sink.kind != "table":
             return got
-        for group, tables in self.ledger.tables.items():
-            for table in tables:
-                if one.name not in table["members"] or table["version"] < self.ledger.query(one.name).born:
-                    continue
-                member = table["members"][one.name]
-                number, (first, last) = member["number"], member["levels"]
-                place = self.files.path(f"table/{group}/{table['directory']}").removeprefix("file://")
-                for row in _parquet(place):
+        for table in (table for tables in self.ledger.tables.values() for table in tables):
+            for each in table.members.get(one.name, ()):
+                assert each.version >= self.ledger.query(one.name).born
+                for row in (row for file in table.files for row in self._stored_rows(file.name)):
                     mine = (
-                        row[f"s{number // 64}"] >> number % 64 & 1
-                        if table["selective"]
-                        else first <= row["level"] < last
+                        row[f"s{each.number // 64}"] >> each.number % 64 & 1
+                        if table.selective
+                        else each.levels[0] <= row["level"] < each.levels[1]
                     )
                     got[row["l"]["id"], row["r"]["id"]] += mine
         return +got
+
+    def _stored_rows(self, name: str) -> list[dict[str, Any]]:
+        """Read a file that the state keeps."""
+        return _rows(Path(self.files.path(name).removeprefix("file://")))
 
     def check_results(self) -> None:
         """Every query has what nested loops give over its life, and was counted so.
@@ -524,7 +538,7 @@ class World:
             stored = [
                 row
                 for segment in self.ledger.segments(log.id)
-                for row in read_segment(self.files, segment.name).column("id").to_pylist()
+                for row in read_segment(self.files, segment).column("id").to_pylist()
             ]
             assert len(stored) == len(set(stored)), f"a row of {log.id} is stored twice"
         for group in self.plan.groups:
@@ -540,7 +554,7 @@ class World:
         ends = in_time(group, side, self.ledger, [piece.ages[1] for _, piece in group.chain.side(side)])
         for segment in segments:
             mine = claim(group, side, self.ledger, layouts[segment.layout])
-            rows = read_segment(self.files, segment.name)
+            rows = read_segment(self.files, segment)
             kept = live_rows(rows, [mine])
             counted += int(rows_per_slice(self.files, [segment], mine, ends).sum()) if ends else 0
             live.update(
@@ -582,9 +596,12 @@ class World:
         return needed  # type: ignore[return-value]
 
 
-def _unit_job(_spark: Any, task: Any, delivery: Any, _schema: str, computed: Sequence[Any]) -> list[Any]:
+def _unit_job(
+    _spark: Any, task: Any, delivery: Any, _schema: str, computed: Sequence[Any], *, fleeting: bool
+) -> list[Any]:
     """Probe and deliver, one range of hashes after the other."""
     assert not computed, "an expression needs Spark"
+    assert not fleeting
     return [_summary(run_delivery(delivery, part, run_probe(task, [part]))) for part in range(task.parts)]
 
 
@@ -598,10 +615,20 @@ def _release_job(_spark: Any, files: Any, releases: Any) -> list[Any]:
     return [run_release(files, each) for each in releases]
 
 
+def _compact_job(_spark: Any, files: Any, merges: Any) -> list[Any]:
+    """Merge one run of files after the other."""
+    return [merge_or_say(files, each) for each in merges]
+
+
 def _summary(batches: Iterable[pa.RecordBatch]) -> Any:
     """Read a task's one line of JSON."""
-    (batch,) = batches
-    return json.loads(batch.column(0)[0].as_py())
+    (summary,) = _summaries(batches)
+    return summary
+
+
+def _summaries(batches: Iterable[pa.RecordBatch]) -> list[Any]:
+    """Read a task's lines of JSON."""
+    return [json.loads(batch.column(0)[0].as_py()) for batch in batches]
 
 
 def _parquet(folder: str) -> list[dict[str, Any]]:

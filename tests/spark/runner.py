@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.engine import Engine
 from penstock.engine.sinks import callback, console, noop, parquet, table
+from penstock.log.names import safe_name
 from tests.oracle import answer, bag, parquet_rows, same_bag
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Run:
 
     def _sink(self, spec: Spec) -> object:
         if spec.sink == "parquet":
-            return parquet(self.out / spec.name)
+            return parquet(self.out / safe_name(spec.name))
         if spec.sink == "callback":
             return callback(partial(self.take, spec.name))
         return {"table": table, "console": console, "noop": noop}[spec.sink]()
@@ -62,7 +63,7 @@ class Run:
     def result(self, engine: Engine, spec: Spec) -> Bag:
         """Give what a query has delivered so far."""
         if spec.sink == "parquet":
-            return bag(parquet_rows(self.out / spec.name))
+            return bag(parquet_rows(self.out / safe_name(spec.name)))
         if spec.sink == "callback":
             return sum((bag(rows) for rows in self.called[spec.name].values()), Counter())
         return bag(engine.results(spec.name).toArrow())

@@ -58,7 +58,7 @@ def test_a_query_that_spark_cannot_run_is_refused_before_anything_starts(spark, 
     with pytest.raises(InputError) as error:
         run_script(spark, tmp_path / "state", f"{script} CREATE QUERY q AS {sql};")
     _is_one_clear_sentence(error.value, said)
-    assert not (tmp_path / "state" / "checkpoint").exists()
+    assert not any((tmp_path / "state" / "checkpoint").rglob("*"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_stream_that_cannot_be_read_is_refused_before_anything_starts(spark, t
     with pytest.raises(InputError) as error:
         run_script(spark, tmp_path / "state", f"{script} CREATE QUERY q AS {ASK};")
     _is_one_clear_sentence(error.value, said)
-    assert not (tmp_path / "state" / "checkpoint").exists()
+    assert not any((tmp_path / "state" / "checkpoint").rglob("*"))
 
 
 def test_an_option_that_only_the_source_can_check_stops_the_run_in_one_sentence(spark, tmp_path):

@@ -21,9 +21,9 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine import ingester, joiner
+from penstock.engine import compact, ingester, joiner
 from penstock.errors import PenstockError
-from penstock.log import keep
+from penstock.log import keep, tables
 from penstock.log.journal import Journal
 from tests.oracle import answer, bag, parquet_rows
 from tests.spark.crash_world import crash_feeds, crash_specs, write_files
@@ -68,10 +68,10 @@ def _commits_results_of(query: str):
 POINTS = [
     *(
         (Journal, "commit", _commits(kind), kind)
-        for kind in ("plan", "batch", "unit", "published", "rewrite")
+        for kind in ("plan", "batch", "unit", "published", "rewrite", "compact")
     ),
     *((ingester, "ingest_job", None, ""),),
-    *((joiner, name, None, "") for name in ("unit_job", "publish", "rewrite_job")),
+    *((joiner, name, None, "") for name in ("unit_job", "publish", "rewrite_job", "compact_job")),
     (Run, "take", None, ""),
 ]
 
@@ -131,6 +131,10 @@ class Supply:
 def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkeypatch):
     """One state goes through every failure in turn; a reader meanwhile sees only rows of the final result."""
     monkeypatch.setattr(keep, "FAN", 2)  # two segments are enough to be merged, so every start merges some
+    for name in ("FAN", "MANY"):
+        monkeypatch.setattr(tables, name, 2)  # and so are two files of results
+    monkeypatch.setattr(tables, "FILES_PER_TASK", 0)
+    monkeypatch.setattr(compact, "GRACE", 0.0)
     feeds = crash_feeds(tmp_path)
     write_files(feeds, files=4 * len(POINTS), rows=200, seed=4)
     specs = crash_specs(tmp_path, callback=True)
@@ -163,6 +167,13 @@ def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkey
         "a reader saw something else in the end"
     )
     assert not list(tmp_path.rglob("_staging"))
+    with run.engine() as engine:
+        there = {
+            f"{kind}/{each.parent.name}/{each.name}"
+            for kind in ("pairs", "results")
+            for each in (run.state / kind).rglob("*.parquet")
+        }
+        assert there == {each.name for each in engine._store.ledger.result_files()}
 
 
 def test_committed_output_survives_a_start_that_fails_to_publish_it(spark, tmp_path, monkeypatch):

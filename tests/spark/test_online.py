@@ -188,7 +188,8 @@ def test_a_running_engine_does_what_a_script_says_and_answers_what_it_asks(spark
                 "script": f"DROP QUERY ONE; ALTER QUERY two AS {narrowed.penstock()}; SHOW QUERIES; EXPLAIN two;",
             },
         ).splitlines()
-        assert said[0] == "dropped ONE; its results stay where they are"
+        gone = "results were in the state's table and cannot be read any more"
+        assert said[0] == f"dropped ONE; its {answer(one).total():,} {gone}"
         assert said[1].startswith("altered two: complete from ")
         assert said[2].startswith("two: complete from ")
         assert any(line.startswith("Chain a l ⋈ b r") for line in said)

@@ -82,7 +82,7 @@ def test_every_sink_gets_what_its_query_asks_for(spark, tmp_path, feeds, capsys)
         assert engine.results("nothing_viewed").columns == ["x", "y"]
     assert counts == {each.name: answer(each).total() for each in specs}
 
-    stored = number(f"SELECT count(*) FROM read_parquet('{run.state}/table/{group.id}/*/*.parquet')")
+    stored = number(f"SELECT count(*) FROM read_parquet('{run.state}/pairs/{group.id}/*.parquet')")
     assert stored == answer(specs[0]).total() == group.pairs, "a pair is stored more than once, or not at all"
     assert sum(answer(each).total() for each in specs[:4]) > stored
 

@@ -1,0 +1,315 @@
+"""Repair a state: write again what is known twice, else go back to the last point from which all is whole.
+
+A run goes on only from a journal that can be read, with files that are whole and checkpoints that agree.  Where that is
+not so, there is one way that is right: to go back to a commit after which all of it was so, and to let everything that
+came later come again::
+
+    commits   ... 53  54  55  56  57x 58  59          57 is damaged, and 58 does not have it
+                           └ the last one from which every file that is named is there and whole
+
+    journal        57, 58 and 59 are moved aside
+    results        files of units and releases that came after 56 are removed: they come again
+    checkpoints    each ends with the last batch that the journal has at 56: Spark reads on from there
+    late rows      those of batches that come again are removed
+
+Nothing is changed before all of it is known to be possible.  What is to be done is noted first, and a state with such
+a note is not opened (`penstock.engine.store`): a repair that is cut short is finished by the next.
+
+In:  the url of a state that no engine runs on.  Out: a `Repair`: what is wrong and what would be done; and it does it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
+
+from fsspec.core import url_to_fs
+
+from penstock.engine.checkpoints import checkpoint_of
+from penstock.engine.sink_paths import file_sinks
+from penstock.engine.store import REPAIR_NOTE
+from penstock.engine.unit_files import unknown_results
+from penstock.errors import DamagedError, InputError, MissingError
+from penstock.log import ledger as books
+from penstock.log.agreement import FINE, judge, obstacle, read_again, set_back
+from penstock.log.checksum import map_whole
+from penstock.log.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
+from penstock.log.files import open_files
+from penstock.log.journal import Journal
+from penstock.log.ledger import publication_from_json
+from penstock.log.names import folder_of
+from penstock.log.survey import survey
+from penstock.plan.codec import stopped_from_json, workload_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.log.agreement import Verdict
+    from penstock.log.files import Files
+    from penstock.log.ledger import Json, Ledger, Move, Publication
+    from penstock.log.survey import Survey
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What is wrong with a state, and what would mend it; made by `examine`."""
+
+    files: Files
+    known: Survey[Ledger]
+    wrong: tuple[str, ...]
+    goal: int | None
+    """The commit to go back to; None if there is none."""
+    why: str = ""
+    """Why the state cannot be repaired, if it cannot."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Give what will be true."""
+        assert self.goal is not None  # noqa: S101 - asked only of what can be repaired
+        return self.known.states[self.goal]
+
+    @cached_property
+    def results(self) -> list[tuple[Files, str]]:
+        """List the files of results that come again."""
+        return list(unknown_results(_sinks(self.known), self.files, self.ledger))
+
+    @cached_property
+    def streams(self) -> list[str]:
+        """List the streams whose checkpoints do not agree with what will be true."""
+        return [name for name in _streams(self.known) if _verdict(self.files, self.ledger, name) != FINE]
+
+    def steps(self) -> Iterator[str]:
+        """Say what would be done."""
+        if self.goal is None:
+            return
+        for number in sorted(self.known.copies):
+            if number <= self.goal:
+                yield f"write commit {number} again: the next one has a copy of it"
+        if self.goal < self.known.last:
+            yield f"go back to commit {self.goal}: move the later ones aside ({self.files.path(DIRECTORY)}/removed-…)"
+        if torn := [each for each in self.known.torn_snapshots if each <= self.goal]:
+            yield f"move damaged snapshots aside: {', '.join(map(str, torn))}"
+        if self.results:
+            yield f"remove {len(self.results)} files of results that come again, such as {_path(self.results[0])}"
+        for stream in self.streams:
+            last = self.ledger.stream(stream).source_batch
+            where = "its beginning" if last < 0 else f"the end of batch {last}"
+            yield f"set Spark's checkpoint of stream {stream} to {where}: what came after is read again"
+        for publication in _handed_over(self.ledger):
+            yield f"note that {publication.unit} was handed over to {publication.query}"
+
+    def carry_out(self) -> None:
+        """Do it; what is done already, by a repair that was cut short, is passed over."""
+        files, ledger, goal = self.files, self.ledger, self.goal
+        files.put(REPAIR_NOTE, json.dumps({"goal": goal}).encode())
+        for where, name in self.results:
+            where.delete(name)
+        _remove_late_rows(files, ledger, _streams(self.known))
+        for stream in self.streams:
+            last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
+            set_back(checkpoint_of(files, stream), last, origin)
+        self._mend_journal()
+        files.delete(REPAIR_NOTE)
+
+    def _mend_journal(self) -> None:
+        """Let the journal end with the commit to go back to; the last ones go first, so that there is never a gap."""
+        goal = cast("int", self.goal)
+        aside = f"{DIRECTORY}/removed-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        present = numbers(self.files)
+        for number in reversed(present.snapshots):
+            if number > goal or number in self.known.torn_snapshots:
+                _move_aside(self.files, snapshot_name(number), aside)
+        for number in reversed(present.commits):
+            if number > goal:
+                _move_aside(self.files, commit_name(number), aside)
+        for number, copy in sorted(self.known.copies.items()):
+            if number <= goal:
+                _move_aside(self.files, commit_name(number), aside)
+                self.files.put(commit_name(number), wrap(number, copy.writer, copy.body))
+        done = [[each.unit, each.query] for each in _handed_over(self.ledger)]
+        if done:
+            journal = Journal(self.files, books.fold, books.Ledger(), dump=books.dump, load=_load)
+            journal.recover()
+            journal.commit({"kind": "published", "units": done})  # type: ignore[dict-item]  # JSON, as it will be read
+
+
+def examine(url: str) -> Repair:
+    """Look at a state from end to end; whoever calls owns it."""
+    files = open_files(url, private=True)
+    if not files.list(DIRECTORY):
+        raise InputError(f"{url} is not a state directory: give the one of a run (penstock run --state DIR)")
+    known = survey(files, books.fold, books.Ledger(), _load)
+    begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
+    now = known.states.get(known.end)
+    wrong = (*known.wrong, *(_troubles(files, known, now) if now is not None else ()))
+    wrong += (f"a repair that goes back to commit {begun} was cut short",) if begun is not None else ()
+    if not wrong:
+        return Repair(files, known, (), known.end)
+    goals = sorted(known.states, reverse=True) if begun is None else [begun]
+    reasons: list[str] = []
+    for goal in goals:
+        reason = _impossible(files, known, known.states[goal])
+        if not reason:
+            return Repair(files, known, wrong, goal)
+        reasons.append(f"not to commit {goal}: {reason}")
+    return Repair(files, known, wrong, None, _in_short(reasons))
+
+
+def _in_short(reasons: list[str]) -> str:
+    """Say why one cannot go back: the first reason, and the last if there are several."""
+    return (
+        "; ".join(dict.fromkeys((reasons[0], reasons[-1]))) if reasons else "none of its commits can be read"
+    )
+
+
+def _load(snapshot: object) -> Ledger:
+    """Read a snapshot."""
+    return books.load(cast("Json", snapshot))
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------
+
+
+def _troubles(files: Files, known: Survey[Ledger], ledger: Ledger) -> Iterator[str]:
+    """Say what does not fit the last commit that can be read: files, results, checkpoints."""
+    yield from (f"{why} (named by the journal)" for why in _file_troubles(files, ledger))
+    for where, name in unknown_results(_sinks(known), files, ledger):
+        yield f"{where.path(name)} is of a unit that the journal does not have"
+        break
+    for publication in _handed_over(ledger):
+        yield f"results of unit {publication.unit} for {publication.query} are gone, as if they had been handed over"
+    for stream in _streams(known):
+        verdict = _verdict(files, ledger, stream)
+        if verdict != FINE:
+            yield f"Spark's checkpoint of stream {stream} does not agree with the journal: {verdict.why}"
+
+
+def _verdict(files: Files, ledger: Ledger, stream: str) -> Verdict:
+    """Hold a stream's checkpoint against a ledger."""
+    return judge(checkpoint_of(files, stream), ledger.stream(stream).source_batch, ledger.origins.get(stream))
+
+
+def _file_troubles(files: Files, ledger: Ledger) -> Iterator[str]:
+    """Say which files that a ledger names are damaged or missing: all of the missing first, which is quickly seen."""
+    there = {
+        name for kind in {name.partition("/")[0] for name in ledger.files()} for name in files.find(kind)
+    }
+    for name in sorted(ledger.files() - there):
+        yield f"{files.path(name)} is missing"
+    for kept in ledger.summed():
+        if kept.name in there:
+            try:
+                map_whole(files, kept)
+            except (DamagedError, MissingError):
+                yield f"{files.path(kept.name)} is damaged"
+    for publication in ledger.pending:
+        yield from (
+            f"{open_files(move.root).path(move.final)} is missing" for move in _lost(publication, files)
+        )
+
+
+def _lost(publication: Publication, state: Files) -> Iterator[Move]:
+    """List the files of committed output that are nowhere, and were neither handed over nor taken by a consumer."""
+    for move in publication.moves:
+        where = open_files(move.root)
+        inside = where.path(move.final).startswith(f"{state.root}/")
+        if (
+            inside
+            and not publication.query
+            and not where.exists(move.final)
+            and not where.exists(move.staged)
+        ):
+            yield move
+
+
+def _handed_over(ledger: Ledger) -> list[Publication]:
+    """List the results for a console or callback that are gone because they were handed over already."""
+    return [
+        each for each in ledger.pending if each.query and any(not _is_somewhere(move) for move in each.moves)
+    ]
+
+
+def _is_somewhere(move: Move) -> bool:
+    """Say whether a file of committed output is staged or in place."""
+    files = open_files(move.root)
+    return files.exists(move.final) or files.exists(move.staged)
+
+
+def _impossible(files: Files, known: Survey[Ledger], ledger: Ledger) -> str:
+    """Say why one cannot go back to a ledger; empty if one can."""
+    for why in _file_troubles(files, ledger):
+        return why
+    for stream in _streams(known):
+        if _verdict(files, ledger, stream) == FINE:
+            continue
+        last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
+        checkpoint = checkpoint_of(files, stream)
+        if why := obstacle(checkpoint, last, origin, known.states[known.end].origins.get(stream)):
+            return f"the checkpoint of stream {stream} cannot be set back: {why}"
+        gone = next((path for path in read_again(checkpoint, origin) if not _exists(path)), "")
+        if gone:
+            return f"{unquote(gone)}, which stream {stream} would have to read again, is gone"
+    return ""
+
+
+def _exists(url: str) -> bool:
+    """Say whether a file of a source is still there; Spark writes urls with escapes."""
+    system, path = url_to_fs(unquote(url))
+    return bool(system.exists(path))
+
+
+# --- where things are -------------------------------------------------------------------------------------------
+
+
+def _streams(known: Survey[Ledger]) -> list[str]:
+    """List the streams that were ever read, as far as anything says so."""
+    names = {name for ledger in known.states.values() for name in (*ledger.declared, *ledger.streams)}
+    names |= {str(commit["stream"]) for commit in known.commits.values() if commit.get("kind") == "batch"}
+    return sorted(names)
+
+
+def _sinks(known: Survey[Ledger]) -> set[str]:
+    """List the directories of results outside the state: of all plans, and of all output that was ever committed."""
+    roots: set[str] = set()
+    for ledger in known.states.values():
+        roots |= set(_plan_sinks(ledger.plan)) | {move.root for each in ledger.pending for move in each.moves}
+    for commit in cast("Iterable[Json]", known.commits.values()):
+        roots |= set(_plan_sinks(commit["plan"])) if commit.get("kind") == "plan" else set()
+        publications = [publication_from_json(each) for each in commit.get("publish", ())]
+        roots |= {move.root for each in publications if not each.query for move in each.moves}
+    return roots
+
+
+def _plan_sinks(plan: Json) -> Iterable[str]:
+    """List the directories that a plan's queries write to."""
+    if not plan:
+        return ()
+    stopped = (each.query for each in stopped_from_json(plan.get("stopped", ())))
+    return file_sinks([*workload_from_json(plan)[1], *stopped]).values()
+
+
+def _path(found: tuple[Files, str]) -> str:
+    files, name = found
+    return files.path(name)
+
+
+def _remove_late_rows(files: Files, ledger: Ledger, streams: Iterable[str]) -> None:
+    """Remove the rows that were set aside of batches that come again."""
+    for stream in streams:
+        folder = folder_of(files, "late", stream)
+        for name in files.list(folder):
+            if (
+                name.startswith("batch=")
+                and int(name.removeprefix("batch=")) >= ledger.stream(stream).batches
+            ):
+                files.delete_tree(f"{folder}/{name}")
+
+
+def _move_aside(files: Files, name: str, aside: str) -> None:
+    """Move a file of the journal out of the way, if it is there."""
+    if files.exists(name):
+        files.move(name, f"{aside}/{name.rpartition('/')[2]}")

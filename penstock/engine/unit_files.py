@@ -1,0 +1,67 @@
+"""Files of results, and whether the journal knows them: a file's name says which unit or release made it.
+
+    part-<group>-<version>-<unit>-<task>.parquet       unit so many of a group, under this version of the plan
+    part-<group>-<version>-past-<task>.parquet         what queries that came with this version got of the past
+    released-<n>.parquet                               release number n
+
+A file comes into place after the commit that names it, so one of a unit that the journal does not have says that the
+journal has lost its end, or was set back: with it, the next unit of that number would deliver some results twice.
+
+In:  the ledger, and directories of results.  Out: the files that the journal does not know.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.errors import RunError
+from penstock.log.files import open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
+
+_PART = re.compile(r"part-([0-9a-f]{8})-(\d{6,})-(\d{8,}|past)-\d{4,}\.parquet")
+_RELEASED = re.compile(r"released-(\d{12,})\.parquet")
+
+
+def is_unknown(name: str, ledger: Ledger) -> bool:
+    """Say whether a file of results is of a unit or release that the ledger has not come to yet."""
+    base = name.rpartition("/")[2]
+    if released := _RELEASED.fullmatch(base):
+        return int(released[1]) >= ledger.releases
+    part = _PART.fullmatch(base)
+    if part is None:
+        return False
+    version = int(part[2])
+    if version != ledger.version:
+        return version > ledger.version
+    if part[3] == "past":
+        return any(each.backfill is not None for each in ledger.queries.values())
+    units = (state.units for group, state in ledger.groups.items() if group.endswith(part[1]))
+    return int(part[3]) >= next(units, 0)
+
+
+def unknown_results(roots: Iterable[str], state: Files, ledger: Ledger) -> Iterator[tuple[Files, str]]:
+    """List the files of results that a ledger does not know, in sinks and in the state's own tables."""
+    for root in sorted(set(roots)):
+        files = open_files(root)
+        yield from ((files, name) for name in files.list("") if is_unknown(name, ledger))
+    for kind in ("table", "ordered"):
+        yield from (
+            (state, name)
+            for name in state.find(kind)
+            if "/_staging/" not in name and is_unknown(name, ledger)
+        )
+
+
+def refuse_unknown_results(roots: Iterable[str], state: Files, ledger: Ledger) -> None:
+    """Refuse to go on where there are results that the journal knows nothing of."""
+    for files, name in unknown_results(roots, state, ledger):
+        raise RunError(
+            f"{files.path(name)} is of a unit that the journal does not have: it has lost its end, or an earlier copy "
+            f"of it was put in its place. Restore it from a copy, or run `penstock repair --state {state.root}`"
+        )

@@ -1,0 +1,100 @@
+"""A Parquet file of results, written by a task in row groups of bounded bytes.
+
+A file of a sink is written under ``_staging``, where no reader looks, and moved into place after the commit that names
+it.  A file that the state keeps needs no such detour: it has a name that nobody else has, and readers read only the
+files that the ledger names.
+
+In:  record batches of one schema.  Out: a file, and what a commit says of it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.join import width
+from penstock.log.files import open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NOTE = "penstock"
+"""The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
+
+ROWS_PER_WRITE = 1 << 17
+"""Rows gathered before they are handed to a Parquet writer: the size of a row group, unless they are wide."""
+
+
+class OutputFile:
+    """A Parquet file being written; opened with the first rows."""
+
+    def __init__(self, root: str, final: str, compression: str = "snappy", *, kept: bool = False) -> None:
+        """Name the file, which the state keeps or a sink gets; nothing is created yet."""
+        self.root, self.final, self.compression, self.kept = root, final, compression, kept
+        self.staged = final if kept else f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
+        self.rows = 0
+        self.waiting = 0
+        """Bytes of the rows taken and not written yet."""
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._shape = ""
+        self._stack = ExitStack()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some rows."""
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self.waiting += batch.nbytes
+        self.rows += batch.num_rows
+        if self._waiting_rows >= ROWS_PER_WRITE or self.waiting >= width.MOST_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows taken so far as one row group."""
+        if not self._waiting:
+            return
+        if self._writer is None:
+            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+            schema = self._waiting[0].schema.remove_metadata()
+            self._shape = shape_of(schema)
+            self._writer = self._stack.enter_context(
+                pq.ParquetWriter(sink, schema, compression=self.compression, write_page_checksum=True)
+            )
+        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
+
+    def close(self, about: Mapping[str, object] | None = None) -> None:
+        """Write what is left and complete the file, with a note on what is in it."""
+        self.flush()
+        if self._writer is not None and about is not None:
+            self._writer.add_key_value_metadata({NOTE: json.dumps(about)})
+        self._stack.close()
+
+    def report(self, query: str) -> dict[str, Any]:
+        """Say what was written, and for which query: where it has to go, or what the state keeps."""
+        if self.kept:
+            size = open_files(self.root).size(self.final)
+            return {"query": query, "kept": {"name": self.final, "bytes": size, "shape": self._shape}}
+        return {
+            "root": self.root,
+            "staged": self.staged,
+            "final": self.final,
+            "query": query,
+            "rows": self.rows,
+        }
+
+
+def shape_of(schema: pa.Schema) -> str:
+    """Tell schemas apart by a few characters: files of one shape have the same columns, of the same types.
+
+    >>> shape_of(pa.schema({"x": pa.int64()})) == shape_of(pa.schema({"x": pa.int32()}))
+    False
+    """
+    return f"{crc32(str(schema.remove_metadata()).encode()):08x}"

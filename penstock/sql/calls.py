@@ -1,0 +1,99 @@
+"""Calls of functions: a name, brackets, and in them whatever expressions Spark would look for there.
+
+Which function it is matters for a few only::
+
+    CAST(x AS t)            TRIM(BOTH 'x' FROM s)        DATEDIFF(DAY, a, b)         STRUCT(x AS a, y AS b)
+
+Refused: functions that do not give one value for one row.
+
+In:  a parser that has read a name and stands before a bracket.  Out: the call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.literals import type_text
+from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
+from penstock.sql.words import AGGREGATES, BY_UNIT, GENERATORS, SEPARATED, SUPPORTED, UNITS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from penstock.sql.operands import Operands
+    from penstock.sql.tokens import Reader, Span
+    from penstock.sql.tree import Name, Tree
+
+    Parts = list[str | Tree]
+    Deep = Generator[Any, Any, Parts]
+
+
+_OF_AGGREGATES = {("FILTER", "("), ("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}
+
+
+def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:
+    """Read the rest of a call; `plain` says that the name is one word without backquotes."""
+    reader, known = parser.reader, name.parts[-1].upper()
+    _refuse(reader, name)
+    parser.open("(")
+    parts: Parts = []
+    needs = LOOSEST
+    if plain and known in BY_UNIT and reader.word() in UNITS and reader.word(1) == ",":
+        parts = [f"{reader.take().upper}, "]
+        reader.take()
+    if plain and known in {"CAST", "TRY_CAST"}:
+        parts = yield _cast(parser)
+    elif plain and known in SEPARATED:
+        parts, needs = (yield _separated(parser, known)), COMPARISON
+    elif reader.word() != ")":
+        parts += yield parser.listed(parser.aliased if known == "STRUCT" else parser.argument)
+    parser.close(")")
+    span = (name.span[0], reader.behind)
+    _refuse_window(reader, span)
+    written = known if plain else ".".join(map(quoted, name.parts))
+    trees = sum(not isinstance(part, str) for part in parts)
+    return Form(f"{known}(", (f"{written}(", *parts, ")"), needs=(needs,) * trees, span=span)
+
+
+def _cast(parser: Operands) -> Deep:
+    """Read ``x AS t``."""
+    value = yield parser.expression(LOOSEST)
+    parser.expect("AS")
+    return [value, f" AS {type_text(parser.reader)}"]
+
+
+def _separated(parser: Operands, known: str) -> Deep:
+    """Read arguments with words between them."""
+    reader, parts = parser.reader, []
+    if known == "EXTRACT" and reader.word(1) == "FROM":
+        parts = [reader.take().text]
+    while reader.word() != ")":
+        is_word = reader.word() in SEPARATED[known]
+        if parts and not is_word and reader.word() != "," and not isinstance(parts[-1], str):
+            raise reader.misfit()
+        if reader.accept(","):
+            parts.append(", ")
+            continue
+        gap = " " if parts and parts[-1] != ", " else ""
+        parts += [f"{gap}{reader.take().upper}"] if is_word else [gap, (yield parser.expression(COMPARISON))]
+    return [part for part in parts if part]
+
+
+def _refuse(reader: Reader, name: Name) -> None:
+    """Refuse functions that do not give one value for one row."""
+    known = name.parts[-1].lower()
+    if known in AGGREGATES:
+        raise reader.error(f"the aggregate {known.upper()} is not supported: {SUPPORTED}", name.span)
+    if known in GENERATORS:
+        raise reader.error(f"{known.upper()}, which makes rows, is not supported: {SUPPORTED}", name.span)
+    if known == "identifier":
+        raise reader.error("IDENTIFIER(...) is not supported: write the name itself", name.span)
+
+
+def _refuse_window(reader: Reader, span: Span) -> None:
+    """Refuse what may stand behind the call of an aggregate or a window function."""
+    word, after = reader.word(), reader.ahead(1)
+    if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
+        raise reader.error(f"a window function (OVER) is not supported: {SUPPORTED}", span)
+    if after and (word, after.upper) in _OF_AGGREGATES:
+        raise reader.error(f"an aggregate is not supported: {SUPPORTED}", span)

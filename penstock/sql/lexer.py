@@ -1,0 +1,163 @@
+r"""Text to tokens, cut where Spark cuts them.
+
+Expressions go to Spark as the user wrote them, so what is a string, a comment or a name here must be the same there.
+This is the lexical grammar of Spark SQL (its ``SqlBaseLexer.g4``)::
+
+    word      v  10s  SELECT            letters, digits and _, unless it is a number
+    quoted    `a ``b`` c`               a name in backquotes, which are doubled inside
+    string    'it''s'  "a\n"  r'\d'     doubled quotes and escapes, or neither after r
+    number    1  1.5  .5  1e-3  1L  1.5BD
+    symbol    <=>  ::  ->  (            the longest that fits
+
+White space, comments and hints are between tokens and left out: a hint says how Spark should run one query, and
+nothing about a shared plan.
+
+In:  a text.  Out: `Token`s.
+True: tokens do not overlap and ascend; between two of them there is nothing that Spark would read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Kind = Literal["word", "quoted", "string", "number", "symbol"]
+
+_BLANK = re.compile(r"[\s\ufeff]+")
+_LINE_COMMENT = re.compile(r"--(?:\\\n|[^\r\n])*")
+_STRING = re.compile(r"""'(?:[^'\\]|\\.|'')*'|[rR]'[^']*'|[rR]"[^"]*"|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
+_QUOTED = re.compile(r"`(?:[^`]|``)*`")
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(
+    r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?(?:bd|d|f)?(?![a-z0-9_])"
+    r"|[0-9]+(?:e[+-]?[0-9]+)(?:bd|d|f)?|[0-9]+(?:bd|[dflsy])?",
+    re.IGNORECASE,
+)
+_SYMBOL = re.compile(r"<=>|>>>|<<|>>|<>|!=|!<|!>|<=|>=|==|\|\||::|->|=>|[][(){}.,;:+\-*/%~&|^!=<>?]")
+
+
+class LexError(Exception):
+    """A text that cannot be cut into tokens: why, and the offsets to point at."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.span = (start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of text that has a meaning of its own, as written; `end` is the offset after it."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def upper(self) -> str:
+        """Give a word, which may be a keyword, in upper case; empty for anything else but symbols."""
+        return self.text.upper() if self.kind in {"word", "symbol"} else ""
+
+    @property
+    def name(self) -> str:
+        """Give the name that a word or a quoted name stands for.
+
+        >>> Token("quoted", "`a``b`", 0, 6).name
+        'a`b'
+        """
+        return self.text[1:-1].replace("``", "`") if self.kind == "quoted" else self.text
+
+
+def tokenize(text: str) -> Iterator[Token]:
+    """Cut a text into tokens.
+
+    >>> [token.text for token in tokenize("A.v>=1.5BD /* why */ AND 10s <> 'it''s'")]
+    ['A', '.', 'v', '>=', '1.5BD', 'AND', '10s', '<>', "'it''s'"]
+    """
+    at = 0
+    while True:
+        at = _after_blanks(text, at)
+        if at == len(text):
+            return
+        token = _token(text, at)
+        yield token
+        at = token.end
+
+
+def _after_blanks(text: str, at: int) -> int:
+    """Skip white space and comments."""
+    while at < len(text):
+        if blank := _BLANK.match(text, at) or _LINE_COMMENT.match(text, at):
+            at = blank.end()
+        elif text.startswith("/*", at):
+            at = _after_comment(text, at)
+        else:
+            break
+    return at
+
+
+def _after_comment(text: str, start: int) -> int:
+    """Skip a comment in brackets; comments may be nested."""
+    depth = 0
+    for mark in re.compile(r"/\*|\*/").finditer(text, start):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    raise LexError("this comment is never closed: end it with */", start, start + 2)
+
+
+def _token(text: str, at: int) -> Token:
+    """Read the token that begins here: of a number and a word, the longer one."""
+    if found := _STRING.match(text, at):
+        return Token("string", found[0], at, found.end())
+    if found := _QUOTED.match(text, at):
+        return Token("quoted", found[0], at, found.end())
+    number, word = _NUMBER.match(text, at), _WORD.match(text, at)
+    if number and (not word or number.end() >= word.end()):
+        return Token("number", number[0], at, number.end())
+    if word:
+        return Token("word", word[0], at, word.end())
+    if found := _SYMBOL.match(text, at):
+        return Token("symbol", found[0], at, found.end())
+    if text[at] in "'\"`":
+        raise LexError(f"this {text[at]} is never closed", at, at + 1)
+    raise LexError(
+        f"the character {text[at]!r} means nothing here: a name with it needs backquotes", at, at + 1
+    )
+
+
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([0-3][0-7][0-7])|\\(.)", re.DOTALL)
+_MEANINGS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def string_value(token: Token) -> str:
+    r"""Give what a string says, as Spark reads it.
+
+    >>> string_value(Token("string", r"'it''s\n\u0041\_'", 0, 0)), string_value(Token("string", r"r'\n'", 0, 0))
+    ("it's\nA\\_", '\\n')
+    """
+    if token.text[0] in "rR":
+        return token.text[2:-1]
+    quote, inside = token.text[0], token.text[1:-1]
+    plain = [piece.replace(quote * 2, quote) for piece in _ESCAPE.sub("\ud800", inside).split("\ud800")]
+    meanings = [_meaning(escape) for escape in _ESCAPE.finditer(inside)]
+    said = plain[0] + "".join(meaning + piece for meaning, piece in zip(meanings, plain[1:], strict=True))
+    return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two halves make one character
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    """Give the characters that an escape stands for."""
+    short, long, octal, other = escape.groups()
+    if octal:
+        return chr(int(octal, 8))
+    if other:
+        return _MEANINGS.get(other, other)
+    code = int(short or long, 16)
+    return chr(code) if code < _CODES else "\ufffd"
+
+
+_CODES = 0x110000

@@ -1,0 +1,281 @@
+"""Which expressions cannot fail, whatever the data.
+
+Spark (ANSI) raises where a sum overflows, a cast meets a text that is no number, a division a zero; and it evaluates
+``a AND b`` from the left, so that a may guard b.  An expression that cannot fail needs no guard: it may be evaluated
+for every row, in any order, and its answer be shared by all queries that ask for it.  Any other is evaluated where and
+when its query would evaluate it, and not otherwise.
+
+What cannot fail is a short list: columns and literals, comparisons of types that Spark need not cast with a risk, tests
+for NULL, LIKE with a plain pattern, AND, OR and NOT of those, arithmetic of floating numbers, and a few functions.
+
+In:  a tree, and the declared types of its columns.  Out: its type if it cannot fail, else nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.deep import run
+from penstock.sql.spark_types import TIME_TYPES, TypeTextError, always_widens, common_type, parse_type
+from penstock.sql.tree import Column, Constant, Form, cast_type, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from penstock.sql.spark_types import SparkType
+    from penstock.sql.tree import Tree
+
+    Types = Callable[[Column], str]
+    """How to look up the type of a column."""
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_FLOATING = ("float", "double")
+_INT_DIGITS, _LONG_DIGITS = 9, 18
+"""Digits that every INT, every BIGINT can have."""
+_DAY = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}'")
+
+
+def cannot_fail(tree: Tree, type_of: Types) -> bool:
+    """Say whether a tree has a value for every row."""
+    return bool(run(_safe(tree, type_of)))
+
+
+def _safe(tree: Tree, type_of: Types) -> Generator[Any, Any, str]:
+    """Give the type of a tree that cannot fail; empty if it can, or may."""
+    if isinstance(tree, Column):
+        return type_of(tree)
+    if not isinstance(tree, Form):
+        return _literal(tree) if isinstance(tree, Constant) else ""
+    kinds = []
+    for each in tree.trees:
+        kinds.append((yield _safe(each, type_of)))
+        if not kinds[-1] and not _is_literal(each):
+            return ""
+    return _form(tree, kinds)
+
+
+def _is_literal(tree: Tree) -> bool:
+    return isinstance(unwrapped(tree), Constant)
+
+
+def _literal(constant: Constant) -> str:
+    """Give the type of a literal: empty where only Spark knows."""
+    text = constant.text.lstrip("-")
+    if constant.kind == "string":
+        return "string"
+    if constant.kind == "number" and text.isdecimal():
+        return "int" if len(text) <= _INT_DIGITS else "bigint" if len(text) <= _LONG_DIGITS else ""
+    if constant.kind == "number" and re.fullmatch(r"[0-9]*\.[0-9]+|[0-9]+\.", text):
+        digits, scale = len(text.replace(".", "").lstrip("0")), len(text.partition(".")[2])
+        return f"decimal({max(digits, scale, 1)},{scale})"
+    if constant.kind == "number" and re.fullmatch(r"[0-9.]+e[+-]?[0-9]{1,2}", text, re.IGNORECASE):
+        return "double"
+    if constant.kind == "typed" and text.startswith("DATE ") and _is_day(text.removeprefix("DATE ")):
+        return "date"
+    return (
+        {"TRUE": "boolean", "FALSE": "boolean", "NULL": "void"}.get(text, "")
+        if constant.kind == "word"
+        else ""
+    )
+
+
+def _is_day(text: str) -> bool:
+    """Say whether a string is a date, whoever reads it."""
+    try:
+        return bool(_DAY.fullmatch(text) and date.fromisoformat(text[1:-1]))
+    except ValueError:
+        return False
+
+
+def _form(tree: Form, kinds: list[str]) -> str:
+    """Give the type of a form whose trees cannot fail."""
+    rule = _RULES.get(tree.head)
+    return rule(tree, kinds) if rule and is_unqualified(tree) else ""
+
+
+def is_unqualified(tree: Form) -> bool:
+    """Say whether a form is no call of a function of some database, which may be called as one of Spark's is."""
+    return not tree.head.endswith("(") or tree.parts[0] in {tree.head, "("}
+
+
+def _first(_: Form, kinds: list[str]) -> str:
+    return kinds[0]
+
+
+def _truth(_: Form, kinds: list[str]) -> str:
+    return "boolean" if set(kinds) <= {"boolean", "void"} else ""
+
+
+def _boolean(_: Form, kinds: list[str]) -> str:
+    return "boolean" if all(kinds) else ""
+
+
+def _compared(tree: Form, kinds: list[str]) -> str:
+    return "boolean" if _comparable(kinds, tree.trees) else ""
+
+
+def _like(tree: Form, kinds: list[str]) -> str:
+    """Read LIKE with a pattern in which nothing is escaped."""
+    pattern = tree.trees[1]
+    plain = (
+        isinstance(pattern, Constant) and "\\" not in pattern.text and isinstance(tree.parts[-1], Constant)
+    )
+    return "boolean" if plain and kinds == ["string", "string"] else ""
+
+
+def _sum(_: Form, kinds: list[str]) -> str:
+    """Add floating numbers, which do not overflow; with one of them, decimals become such numbers too."""
+    numbers = _are_numbers([kind for kind in kinds if not kind.startswith("decimal")])
+    return "double" if numbers and any(kind in _FLOATING for kind in kinds) else ""
+
+
+def _quotient(tree: Form, kinds: list[str]) -> str:
+    """Divide by a number that is not zero."""
+    divisor = unwrapped(tree.trees[1])
+    divides = isinstance(divisor, Constant) and divisor.kind == "number" and divisor.text.strip("-0.") != ""
+    if not divides or not _are_numbers(kinds):
+        return ""
+    return "double" if tree.head == "/" or any(kind in _FLOATING for kind in kinds) else "bigint"
+
+
+def _are_numbers(kinds: list[str]) -> bool:
+    return set(kinds) <= {*_WHOLE, *_FLOATING}
+
+
+def _function(tree: Form, kinds: list[str]) -> str:
+    """Look up a function that gives an answer, if only NULL, to whatever it is asked."""
+    result, *signatures = _FUNCTIONS[tree.head[:-1]]
+    return result if " ".join(kinds) in signatures else ""
+
+
+_FUNCTIONS = {
+    **dict.fromkeys(("LOWER", "UPPER", "TRIM", "LTRIM", "RTRIM", "REVERSE"), ("string", "string")),
+    **dict.fromkeys(("SUBSTRING", "SUBSTR"), ("string", "string int", "string int int")),
+    **dict.fromkeys(("LEFT", "RIGHT"), ("string", "string int")),
+    "GET_JSON_OBJECT": ("string", "string string"),
+    "CONCAT": ("string", "string string", "string string string"),
+    **dict.fromkeys(("LENGTH", "CHAR_LENGTH"), ("int", "string")),
+    **dict.fromkeys(("INSTR", "LOCATE"), ("int", "string string")),
+    **dict.fromkeys(("STARTSWITH", "ENDSWITH", "CONTAINS"), ("boolean", "string string")),
+    **dict.fromkeys(("YEAR", "MONTH", "DAY", "DAYOFMONTH", "DAYOFWEEK"), ("int", "date", "timestamp")),
+    **dict.fromkeys(("HOUR", "MINUTE", "SECOND"), ("int", "timestamp")),
+    "ISNAN": ("boolean", "float", "double"),
+}
+"""Functions that cannot fail: the type of the answer, and those of the arguments, by which it is known."""
+
+
+def _same(_: Form, kinds: list[str]) -> str:
+    return kinds[0] if len(set(kinds)) == 1 else ""
+
+
+def _numbers(_: Form, kinds: list[str]) -> str:
+    """Give the type of what is one of some numbers, or of their distance from zero: floating ones have it."""
+    return kinds[0] if set(kinds) == {"double"} else ""
+
+
+def _greatest(_: Form, kinds: list[str]) -> str:
+    """Give the type in common of numbers that may be compared."""
+    numbers = set(kinds)
+    if numbers <= set(_WHOLE):
+        return max(numbers, key=_WHOLE.index)
+    return "double" if numbers <= {*_WHOLE, "double"} else ""
+
+
+def _texts(_: Form, kinds: list[str]) -> str:
+    return "string" if set(kinds) == {"string"} else ""
+
+
+def _if(_: Form, kinds: list[str]) -> str:
+    return _branches(kinds[:1], kinds[1:])
+
+
+def _case(tree: Form, kinds: list[str]) -> str:
+    """Read CASE: its conditions are conditions, or what it asks about is of their type."""
+    asked = tree.parts[1] == " "
+    values = [index for index, part in enumerate(_words(tree)) if part in {" THEN ", " ELSE "}]
+    tested = [kind for index, kind in enumerate(kinds) if index not in values]
+    if asked:
+        tested = ["boolean"] if len(set(tested)) == 1 else [""]
+    return _branches(tested, [kinds[index] for index in values])
+
+
+def _words(tree: Form) -> list[str]:
+    """List the word before each of a form's trees."""
+    return [
+        str(before)
+        for before, part in zip(tree.parts, tree.parts[1:], strict=False)
+        if not isinstance(part, str)
+    ]
+
+
+def _branches(tested: list[str], values: list[str]) -> str:
+    """Give the type that all values have, if the conditions are conditions."""
+    types = set(values) - {"void"}
+    return types.pop() if set(tested) <= {"boolean", "void"} and len(types) == 1 else ""
+
+
+def _cast(tree: Form, kinds: list[str]) -> str:
+    """Cast to a type that every value fits in."""
+    try:
+        source, target = parse_type(kinds[0]), parse_type(cast_type(tree))
+    except TypeTextError:
+        return ""
+    return str(target) if always_widens(source, target) else ""
+
+
+_RULES: dict[str, Callable[[Form, list[str]], str]] = {
+    "(": _first,
+    **dict.fromkeys(("AND", "OR", "NOT"), _truth),
+    **dict.fromkeys(
+        (f"IS {no}{word}" for no in ("", "NOT ") for word in ("TRUE", "FALSE", "UNKNOWN")), _truth
+    ),
+    **dict.fromkeys(("IS NULL", "IS NOT NULL", "ISNULL(", "ISNOTNULL("), _boolean),
+    **dict.fromkeys(("=", "==", "<>", "!=", "<", "<=", "!>", ">", ">=", "!<", "<=>"), _compared),
+    **dict.fromkeys(("IS DISTINCT FROM", "IS NOT DISTINCT FROM"), _compared),
+    **dict.fromkeys(("BETWEEN", "NOT BETWEEN", "IN", "NOT IN"), _compared),
+    **dict.fromkeys(("LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"), _like),
+    **dict.fromkeys(("NEG", "+", "-", "*"), _sum),
+    **dict.fromkeys(("/", "%"), _quotient),
+    **dict.fromkeys((f"{name}(" for name in _FUNCTIONS), _function),
+    **dict.fromkeys(("GREATEST(", "LEAST("), _greatest),
+    "ABS(": _numbers,
+    "||": _texts,
+    "IF(": _if,
+    "CASE": _case,
+    **dict.fromkeys(("COALESCE(", "NVL(", "IFNULL("), _same),
+    **dict.fromkeys(("CAST(", "::"), _cast),
+}
+"""The forms that may be sure not to fail, and what their type is then."""
+
+
+def _comparable(kinds: list[str], trees: tuple[Tree, ...]) -> bool:
+    """Say whether Spark compares these without a cast that may fail."""
+    if _are_days(kinds, trees):
+        return True
+    try:
+        types = [parse_type(kind) for kind in sorted(set(kinds) - {"void"})]
+    except TypeTextError:
+        return False
+    if any(each.holds("map", "variant") for each in types):
+        return False
+    pairs = combinations(types, 2)
+    return all(one.name == other.name == "string" or _both_widen(one, other) for one, other in pairs)
+
+
+def _both_widen(one: SparkType, other: SparkType) -> bool:
+    """Say whether two types have a type in common that every value of either fits in."""
+    numbers = {*_WHOLE, *_FLOATING, "decimal"}
+    if not {one.name, other.name} <= numbers:
+        return False
+    common = parse_type(common_type(str(one), str(other)) or "void")
+    return always_widens(one, common) and always_widens(other, common)
+
+
+def _are_days(kinds: list[str], trees: tuple[Tree, ...]) -> bool:
+    """Say whether a date or timestamp is compared with literals that are surely dates."""
+    value, *literals = (unwrapped(tree) for tree in trees)
+    days = (isinstance(each, Constant) and _is_day(each.text.removeprefix("DATE ")) for each in literals)
+    return kinds[0] in TIME_TYPES and not isinstance(value, Constant) and all(days)

@@ -1,0 +1,160 @@
+"""Options of a stream's source: which are secret, and which may change while the stream stays the same.
+
+Most options say what a row is (``path``, ``subscribe``, ``header``): a stream with another one is another stream.  Two
+kinds do not:
+
+* *secrets* (passwords, tokens, keys, and whatever a url holds between ``//`` and ``@``).  They go from the script to
+  Spark and nowhere else: not into the journal, nor an error, nor a plan.  What is kept in their place is `REDACTED`.
+* *free* options: how much is read at a time, how often something is tried again, and all that a Kafka client is told.
+
+In:  options as a script gives them, or its text.  Out: the same without secrets; what two declarations are compared by.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Options = tuple[tuple[str, str], ...]
+
+REDACTED = "*********(redacted)"
+"""What stands in the journal in place of a secret: the words that Spark itself uses."""
+
+_WORDS = (
+    r"secret|passw(?:or)?d|passphrase|\bpwd\b|token|credential|jaas|shared[._-]?access|signature"
+    r"|(?:access|account|api|private|sas|encryption)[._-]?key"
+    r"|ssl\.key(?:\.|store\.(?:key|certificate|password))"
+)
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
+
+_TELLING = 4
+"""Signs from which on a secret is looked for in a message, where one sign would be anything."""
+
+FREE_PREFIXES = ("kafka.", "kafkaconsumer.")
+"""Beginnings of names (in lower case) of what a client is told: brokers, security, sizes, times."""
+
+FREE = frozenset(
+    {
+        # how much is read at a time
+        "maxfilespertrigger",
+        "maxbytespertrigger",
+        "maxcachedfiles",
+        "discardcachedinputratio",
+        "maxoffsetspertrigger",
+        "minoffsetspertrigger",
+        "maxtriggerdelay",
+        "maxrecordsperpartition",
+        "minpartitions",
+        "numpartitions",
+        # where a stream begins that was never read: of no effect from the first batch on
+        "startingoffsets",
+        "startingtimestamp",
+        "startingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
+        # what is done about trouble, and with files that were read
+        "failondataloss",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+        "groupidprefix",
+        "cleansource",
+        "sourcearchivedir",
+    }
+)
+"""Options (in lower case) that may change from one run to the next; the new value takes effect."""
+
+
+def is_secret(name: str) -> bool:
+    """Say whether the value of an option is nobody else's business, by its name.
+
+    >>> [is_secret(each) for each in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.location", "path")]
+    [True, False, False]
+    """
+    return bool(_SECRET.search(name))
+
+
+def is_free(name: str) -> bool:
+    """Say whether an option may change while the stream stays the same.
+
+    >>> is_free("maxFilesPerTrigger"), is_free("kafka.bootstrap.servers"), is_free("subscribe")
+    (True, True, False)
+    """
+    key = name.lower()
+    return key in FREE or key.startswith(FREE_PREFIXES) or is_secret(key)
+
+
+def without_secrets(options: Iterable[Iterable[str]]) -> Options:
+    """Give options with `REDACTED` in place of what is secret.
+
+    >>> without_secrets([("kafka.ssl.key.password", "hush"), ("url", "db://me:hush@host/x?token=hush")])
+    (('kafka.ssl.key.password', '*********(redacted)'), ('url', 'db://*********(redacted)@host/x?token=*********(redacted)'))
+    """
+    return tuple((name, REDACTED if is_secret(name) else _cleaned(value)) for name, value in options)
+
+
+def redacted(options: Iterable[tuple[str, str]]) -> list[str]:
+    """Name the options whose values were not kept."""
+    return [name for name, value in options if REDACTED in value]
+
+
+def row_meaning(options: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Give what options say about rows: names as Spark takes them, in any case and order."""
+    return {name.lower(): value for name, value in without_secrets(options) if not is_free(name)}
+
+
+def scrubbed(message: str, options: Iterable[tuple[str, str]]) -> str:
+    """Take the secrets of a source out of what somebody else says about it.
+
+    >>> scrubbed("Invalid value hush-hush for x", [("x.password", "hush-hush")])
+    'Invalid value *********(redacted) for x'
+    """
+    for name, value in options:
+        if is_secret(name) and len(value) >= _TELLING:
+            message = message.replace(value, REDACTED)
+    return message
+
+
+_LOGIN = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_WORDS})[\w.-]*=)[^?&;\s]+", re.IGNORECASE)
+
+
+def _cleaned(value: str) -> str:
+    """Take logins and passwords out of a url."""
+    return _PARAMETER.sub(rf"\1{REDACTED}", _LOGIN.sub(REDACTED, value))
+
+
+# --- in a script's text -----------------------------------------------------------------------------------------
+
+_STRING = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*" """.strip()
+_WHOLE = rf"(?:(?:{_STRING})(?=[\s,;)]|\Z)|[\w.+/-]+(?=[,;)]|\s*\Z|\s+AND\b))"
+_BROKEN = r""".*?(?=,\s*[\w.`"-]+\s*=|\)\s*;|;\s*\n|\Z)"""
+_NAME = re.compile(r"""[\w.`"'-]+""")
+_VALUE = re.compile(rf"\s*=\s*(?P<value>{_WHOLE}|{_BROKEN})|\s+(?P<bare>{_STRING})", re.DOTALL)
+"""What follows the name of an option; of one that is not written rightly, all up to the next."""
+
+
+def secrets_in(text: str) -> list[tuple[int, int]]:
+    """Find where secrets stand in a script, also in one that is written wrongly.
+
+    >>> text = "password = 'hush'"
+    >>> [text[start:end] for start, end in secrets_in(text)]
+    ["'hush'"]
+    """
+    names = (name.end() for name in _NAME.finditer(text) if _SECRET.search(name[0]))
+    given = (_VALUE.match(text, end) for end in names)
+    values = [each.span("value" if each["value"] is not None else "bare") for each in given if each]
+    return values + [each.span() for each in _LOGIN.finditer(text)]
+
+
+def hidden(text: str, message: str = "") -> tuple[str, str]:
+    """Give a script with stars where its secrets are, every other sign where it was; and so a message about it."""
+    signs = list(text)
+    for start, end in secrets_in(text):
+        secret = text[start:end].strip("'\"")
+        for form in (text[start:end], secret if len(secret) >= _TELLING else ""):
+            message = message.replace(form, "***") if form else message
+        for at in range(start, end):
+            signs[at] = signs[at] if signs[at] in "\n\r'\"" else "*"
+    return "".join(signs), message

@@ -1,0 +1,192 @@
+"""Secrets of a source go to Spark and nowhere else; what does not change a row's meaning may change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from penstock.engine.workload import stream_difference
+from penstock.errors import InputError
+from penstock.log.ledger import Ledger, dump, fold, load
+from penstock.plan.codec import stream_from_json, stream_to_json, workload_to_json
+from penstock.sql.query import Column, Stream
+from penstock.sql.script import parse_script
+from penstock.sql.source_options import REDACTED, is_secret, redacted
+
+SECRETS = (
+    "password",
+    "kafka.sasl.jaas.config",
+    "kafka.ssl.key.password",
+    "kafka.ssl.keystore.key",
+    "kafka.ssl.truststore.password",
+    "kafka.ssl.keystore.certificate.chain",
+    "kafka.sasl.oauthbearer.client.secret",
+    "fs.s3a.secret.key",
+    "fs.s3a.access.key",
+    "aws.session.token",
+    "azure.account.key",
+    "my.apiKey",
+    "eventhubs.sharedAccessSignature",
+    "MY_PASSWD",
+    "credentials",
+)
+OPEN = (
+    "path",
+    "subscribe",
+    "kafka.bootstrap.servers",
+    "header",
+    "kafka.ssl.keystore.location",
+    "maxFilesPerTrigger",
+)
+HUSH = "hush-4711"
+
+
+def stream(**options: str) -> Stream:
+    columns = (Column("k", "bigint"), Column("ts", "timestamp"))
+    return Stream("s", columns, "ts", 0, "kafka", tuple(options.items()))
+
+
+def test_what_spark_and_kafka_take_for_secret_is_secret() -> None:
+    assert all(map(is_secret, SECRETS))
+    assert not any(map(is_secret, OPEN))
+
+
+@given(st.lists(st.tuples(st.sampled_from(SECRETS + OPEN), st.text(max_size=9))))
+def test_a_stream_in_json_has_no_secret_and_says_which_are_missing(
+    given_options: list[tuple[str, str]],
+) -> None:
+    options = {name: f"{HUSH}{value}" if is_secret(name) else value for name, value in given_options}
+    written = stream_to_json(stream(**options))
+
+    assert HUSH not in json.dumps(written)
+    again = stream_from_json(json.loads(json.dumps(written)))
+    assert redacted(again.options) == [name for name in options if is_secret(name)]
+    kept = {name: value for name, value in again.options if not is_secret(name)}
+    assert kept == {name: value for name, value in options.items() if not is_secret(name)}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"mongodb://me:{HUSH}@host/db",
+        f"https://host/x?sig=1&token={HUSH}&y=2",
+        f"jdbc:x://host;password={HUSH}",
+    ],
+)
+def test_a_login_in_a_url_is_a_secret_and_the_rest_of_it_is_kept(value: str) -> None:
+    written = stream_to_json(stream(uri=value))
+    assert HUSH not in json.dumps(written)
+    assert "host" in json.dumps(written)
+    assert REDACTED in json.dumps(written)
+
+
+def test_secrets_that_an_earlier_version_wrote_are_gone_from_the_next_snapshot() -> None:
+    plan = workload_to_json([stream()], [])
+    plan["streams"][0]["options"] = [["password", HUSH]]
+    commit = {
+        "kind": "plan", "reason": "start", "plan": plan, "logs": [], "births": {}, "layouts": {}, "upgrades": {},
+        "groups": {}, "queries": {}, "tables": {},
+    }  # fmt: skip
+    ledger = fold(Ledger(), commit)
+    assert HUSH not in json.dumps(dump(ledger))
+    old = {**dump(ledger), "plan": plan}
+    del old["declared"]
+    assert HUSH not in json.dumps(dump(load(old)))
+    assert load(old).declared.keys() == {"s"}
+
+
+# What may change
+
+FREE = {
+    "maxFilesPerTrigger": "1", "MAXFILESPERTRIGGER": "2", "maxOffsetsPerTrigger": "5", "kafka.fetch.max.bytes": "7",
+    "kafka.bootstrap.servers": "b2", "failOnDataLoss": "false", "cleanSource": "archive", "startingOffsets": "latest",
+    "password": "other", "kafka.sasl.jaas.config": "other",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_an_option_that_leaves_rows_as_they_are_may_come_change_and_go(name: str) -> None:
+    with_it, without = stream(subscribe="t", **{name: FREE[name]}), stream(subscribe="t")
+    for was, now in (
+        (with_it, without),
+        (without, with_it),
+        (with_it, stream(subscribe="t", **{name: "new"})),
+    ):
+        assert stream_difference([stream_from_json(stream_to_json(was))], [now]) is None
+
+
+def test_another_case_or_order_of_options_is_the_same_declaration() -> None:
+    was, now = stream(subscribe="t", Header="x"), stream(header="x", SUBSCRIBE="t")
+    assert stream_difference([was], [replace(now, format="Kafka")]) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lateness": 5_000_000}, "its lateness was 0 seconds"),
+        (
+            {"time": "k2", "columns": (Column("k", "bigint"), Column("k2", "timestamp"))},
+            "its columns were k bigint, ts",
+        ),
+        ({"format": "csv"}, "its format was kafka"),
+        ({"options": (("subscribe", "u"),)}, "its option subscribe was 't'"),
+        ({"options": ()}, "its option subscribe was 't'"),
+        ({"options": (("subscribe", "t"), ("header", "x"))}, "it had no option header"),
+        ({"options": (("subscribe", "t"), ("retain", "1 hour"))}, "it had no option retain"),
+        ({"name": "S"}, "it was called s"),
+    ],
+)
+def test_whatever_changes_what_a_row_means_is_another_stream(change: dict[str, object], said: str) -> None:
+    now = replace(stream(subscribe="t"), **change)  # type: ignore[arg-type]
+    difference = stream_difference([stream(subscribe="t")], [now])
+    assert difference is not None
+    assert difference.startswith(f"stream {now.name} is not declared as it was: {said}")
+
+
+def test_a_stream_does_not_print_its_options() -> None:
+    assert HUSH not in repr(stream(password=HUSH))
+
+
+# Errors
+
+SCRIPT = f"""CREATE STREAM s (k BIGINT, v INT, ts TIMESTAMP) WITH (format = 'kafka', time = 'ts', subscribe = 't',
+  kafka.sasl.jaas.config = 'org.x.Login required username="me" password="{HUSH}";', password = "{HUSH}", token={HUSH},
+  `ssl.key.password` = '{HUSH}', uri = 'db://me:{HUSH}@host/x', lateness = '1 s');
+SET spark.hadoop.fs.s3a.secret.key = '{HUSH}';
+CREATE QUERY q AS SELECT a.k FROM s a, s b WHERE a.k = b.k WINDOW 1 MIN;
+"""
+NAMES = (
+    "kafka.sasl.jaas.config =",
+    " password =",
+    "token=",
+    "`ssl.key.password` =",
+    "secret.key =",
+    "://me:",
+)
+
+
+@given(
+    st.integers(0, len(SCRIPT)),
+    st.integers(0, 12),
+    st.sampled_from(["", "'", '"', ",", ")", "(", ";", "=", " ", "x", "`"]),
+)
+def test_no_error_about_a_script_shows_a_secret_wherever_the_script_is_damaged(
+    at: int, cut: int, put: str
+) -> None:
+    """What is secret is told by names, so those are left whole."""
+    text = SCRIPT[:at] + put + SCRIPT[at + cut :]
+    assume(all(text.count(name) == SCRIPT.count(name) for name in NAMES))
+    assert HUSH not in complaint(text), text
+
+
+def complaint(text: str) -> str:
+    """Give what is said about a script, if anything."""
+    try:
+        parse_script(text)
+    except InputError as error:
+        return str(error)
+    return ""
