@@ -6,9 +6,10 @@ cost of delivering a result serve Figures 18 and 19 alike; what others would giv
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, product
 from math import inf
 from statistics import mean
+from typing import TYPE_CHECKING
 
 from penstock.lab.papers import paper1_sweep as p1
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
@@ -20,6 +21,9 @@ from penstock.plan.cost import Coefficients, saving
 from penstock.plan.facts import Independent, Statistics
 from penstock.plan.optimize import cpu_opt, mem_opt
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 WEIGH = Coefficients(overhead=p1.C_SYS)
 BY_WINDOWS = tuple(p1.Setting(windows, 0.5, 0.1) for windows in ("Mostly-Small", "Uniform", "Mostly-Large"))
 MEMORY_PANELS = (*BY_WINDOWS, *(p1.Setting("Uniform", select, 0.025) for select in (0.2, 0.5, 0.8)))
@@ -29,9 +33,18 @@ CHAIN_PANELS = (("Uniform", 12), ("Mostly-Small", 12), *(("Small-Large", queries
 TRIED = ((0.0, 0.0), (2.0, 1.0), (p1.C_SYS, p1.RESULT), (100.0, 20.0))
 """C_sys and cost of a result: as in Eq. 1 to 3, as Figure 18 asks for, ours, as Mostly-Small of Figure 19 asks for."""
 
+CHAINS = ("12 slices", "small merged", "2 slices")  # of the paper, on each of `SETS`
 HEADINGS = ("windows", "Sσ", "S⋈", "pull-up", "state-slice", "push-down")
 RATE = "stream rate (rows/s)"
 NOTE = f"Calibrated: C_sys = {p1.C_SYS:g} and {p1.RESULT:g} comparison per result, in both figures."
+
+
+def _by_name(found: list[dict[str, float]]) -> dict[str, list[float]]:
+    return {name: [each[name] for each in found] for name in found[0]}
+
+
+def _named(setting: p1.Setting, shown: dict[str, float]) -> tuple[object, ...]:
+    return setting.windows, setting.select, setting.join, *(f"{each:,.0f}" for each in shown.values())
 
 
 def rows_held(sweep: p1.Sweep, setting: p1.Setting, rate: int) -> dict[str, float]:
@@ -51,23 +64,14 @@ def fig17(sweep: p1.Sweep) -> Outcome:
     up, down = zip(*saved.values(), strict=True)
     number = f"; over pull-up {span(up)}, mean {percent(mean(up))}, push-down {span(down)}, mean {percent(mean(down))}"
     number += f"; over the worse in the panels {span(max(saved[each]) for each in MEMORY_PANELS)}"
-    inside = [0.2 <= each <= 0.3 for each in (*up, *down)]
-    out.every("memory savings range from 20 % to 30 %", inside, number)
+    out.every("memory savings range from 20 % to 30 %", (0.2 <= each <= 0.3 for each in (*up, *down)), number)
     joins = [held[p1.Setting("Uniform", 0.5, join)] for join in p1.JOINS]
     same = joins[0] == joins[1] == joins[2]
     out.claim("the join's selectivity does not affect memory", same, "no key is looked at", CHECK)
-    rows = [(*_named(s), *(f"{each:,.0f}" for each in found[-1].values())) for s, found in held.items()]
+    rows = [_named(setting, found[-1]) for setting, found in held.items()]
     out.table(f"rows held at {sweep.rates[-1]} rows/s", HEADINGS, rows)
     out.draw({str(each): _by_name(held[each]) for each in MEMORY_PANELS}, sweep.rates, RATE, "rows held")
     return out
-
-
-def _named(setting: p1.Setting) -> tuple[str, float, float]:
-    return setting.windows, setting.select, setting.join
-
-
-def _by_name(found: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {name: [each[name] for each in found] for name in found[0]}
 
 
 def service_rates(
@@ -86,20 +90,18 @@ def gain(found: dict[str, float]) -> float:
 def bearable_overhead(sweep: p1.Sweep) -> float:
     """Find the largest C_sys with which state-slice is best in every setting at every rate."""
     bound = inf
-    for setting in p1.SETTINGS:
-        for rate in sweep.rates:
-            costs = {name: run.cost for name, run in p1.sharing(sweep, setting, rate).items()}
-            for rival in (p1.UP, p1.DOWN):
-                more = costs[p1.OURS].overhead - costs[rival].overhead
-                if more > 0:
-                    bound = min(bound, (costs[rival].cpu() - costs[p1.OURS].cpu()) / more)
+    for setting, rate, rival in product(p1.SETTINGS, sweep.rates, (p1.UP, p1.DOWN)):
+        runs = p1.sharing(sweep, setting, rate)
+        ours, theirs = runs[p1.OURS].cost, runs[rival].cost
+        if ours.overhead > theirs.overhead:
+            bound = min(bound, (theirs.cpu() - ours.cpu()) / (ours.overhead - theirs.overhead))
     return bound
 
 
 def fig18(sweep: p1.Sweep) -> Outcome:
     """Compare service rates in every setting at every rate."""
-    out, points = Outcome(), [(setting, rate) for setting in p1.SETTINGS for rate in sweep.rates]
-    same = [len({run.delivered for run in p1.sharing(sweep, *point).values()}) == 1 for point in points]
+    out, runs = Outcome(), [p1.sharing(sweep, *point) for point in product(p1.SETTINGS, sweep.rates)]
+    same = [len({run.delivered for run in each.values()}) == 1 for each in runs]
     out.every("every strategy delivers the same results", same, kind=CHECK)
     found = {s: [service_rates(sweep, s, rate) for rate in sweep.rates] for s in p1.SETTINGS}
     gains = {s: [gain(each) for each in rates] for s, rates in found.items()}
@@ -111,39 +113,25 @@ def fig18(sweep: p1.Sweep) -> Outcome:
     high = [each[-1] for setting, each in gains.items() if setting.join == p1.JOINS[-1]]
     number = f"{span(high)} over the better rival at S⋈ = 0.4 and {sweep.rates[-1]} rows/s"
     out.claim("it reaches 40 % at high S⋈ and rate", 0.35 <= max(high) <= 0.45, number, CALIBRATED)
-    rows = [
-        (*_named(s), *(f"{each:,.0f}" for each in rates[-1].values()), percent(gains[s][-1]))
-        for s, rates in found.items()
-    ]
+    rows = [(*_named(s, rates[-1]), percent(gains[s][-1])) for s, rates in found.items()]
     out.table(f"service rate at {sweep.rates[-1]} rows/s", (*HEADINGS, "gain"), rows)
-    _calibration(out, sweep)
+    headings = ("C_sys", "result", *(f"18: {each}" for each in ("best", "up to")), "19: skewed", *CHAINS)
+    out.table("Figures 18 and 19 by C_sys and the cost of a result", headings, _calibration(sweep))
     panels = {str(each): _by_name(found[each]) for each in RATE_PANELS}
     out.draw(panels, sweep.rates, RATE, "service rate (results/s)")
     out.note(NOTE)
     return out
 
 
-def _calibration(out: Outcome, sweep: p1.Sweep) -> None:
+def _calibration(sweep: p1.Sweep) -> Iterator[tuple[str, ...]]:
     """Lay out what Figure 18, and by the cost model Figure 19, would give with other costs."""
-    rows = []
     for costs in TRIED:
         gains = {(s, r): gain(service_rates(sweep, s, r, *costs)) for s in p1.SETTINGS for r in sweep.rates}
         high = max(each for (s, r), each in gains.items() if s.join == p1.JOINS[-1] and r == sweep.rates[-1])
-        skewed = mean(model_gain(w, q, r, *costs) for w in SETS[1:] for q in QUERIES for r in p1.RATES)
+        skewed = mean(model_gain(w, q, r, *costs) for w, q, r in product(SETS[1:], QUERIES, p1.RATES))
         chosen = [f"{sum(each)} of {len(each)}" for each in as_the_paper_has_them(costs[0])]
         best = f"{sum(each > 0 for each in gains.values())} of {len(gains)}"
-        rows.append((*(f"{each:g}" for each in costs), best, percent(high), percent(skewed), *chosen))
-    headings = (
-        "C_sys",
-        "result",
-        "18: best",
-        "18: up to",
-        "19: skewed",
-        "12 slices",
-        "small merged",
-        "2 slices",
-    )
-    out.table("Figures 18 and 19 by C_sys and the cost of a result", headings, rows)
+        yield *(f"{each:g}" for each in costs), best, percent(high), percent(skewed), *chosen
 
 
 def model_gain(windows: str, queries: int, rate: int, overhead: float, result: float) -> float:
@@ -156,66 +144,48 @@ def model_gain(windows: str, queries: int, rate: int, overhead: float, result: f
 
 
 def as_the_paper_has_them(overhead: float) -> tuple[list[bool], list[bool], list[bool]]:
-    """Tell at which rates the chains of 12 queries are the paper's: Uniform, Mostly-Small, Small-Large."""
+    """Tell at which rates the chains of 12 queries are the paper's: `CHAINS`, for Uniform and the others of `SETS`."""
     uniform, small, large = ([p1.ages_of(windows, rate, overhead) for rate in p1.RATES] for windows in SETS)
     merged = [not any(0 < age < 10 for age in ages) for ages in small]
     return [len(ages) == 13 for ages in uniform], merged, [ages == (0, 6, 30) for ages in large]
 
 
 def chain_rates(sweep: p1.Sweep, windows: str, queries: int, rate: int) -> dict[str, float]:
-    """Give the service rate of both p1.chains."""
+    """Give the service rate of both chains."""
     found = p1.chains(sweep, windows, queries, rate)
     return {name: run.service_rate(WEIGH, p1.RESULT) for name, run in found.items()}
 
 
 def fig19(sweep: p1.Sweep) -> Outcome:
     """Run both chains for every set of windows, number of queries and rate."""
-    out, keys = Outcome(), [(windows, queries) for windows in SETS for queries in QUERIES]
+    out, keys = Outcome(), list(product(SETS, QUERIES))
     found = {key: [chain_rates(sweep, *key, rate) for rate in sweep.rates] for key in keys}
     gains = {key: [each["CPU-Opt"] / each["Mem-Opt"] - 1 for each in rates] for key, rates in found.items()}
     least = min(chain(*gains.values()))
-    out.claim(
-        "CPU-Opt is never slower than Mem-Opt", least > -0.005, f"at least {percent(least)} faster", CHECK
-    )
+    number = f"at least {percent(least)} faster"
+    out.claim("CPU-Opt is never slower than Mem-Opt", least > -0.005, number, CHECK)
     whole, small, two = as_the_paper_has_them(p1.C_SYS)
-    out.every("on uniform windows CPU-Opt is the Mem-Opt chain", whole, " rates")
+    out.every("on uniform windows CPU-Opt is the Mem-Opt chain", whole, " rates; 7 with C_sys < 0.5")
     out.every("on Mostly-Small windows all small ones are merged", small, " rates; 7 with C_sys = 100")
     slices = [len(p1.ages_of("Small-Large", rate)) - 1 for rate in p1.RATES]
-    out.every(
-        "on Small-Large windows CPU-Opt has two slices", two, f" rates; {min(slices)} to {max(slices)} slices"
-    )
+    number = f" rates; {min(slices)} to {max(slices)} slices; 7 with C_sys > 199"
+    out.every("on Small-Large windows CPU-Opt has two slices", two, number)
     by_queries = [mean(chain(*(gains[windows, queries] for windows in SETS[1:]))) for queries in QUERIES]
-    average = mean(by_queries)
-    out.claim(
-        "20-30 % better on skewed windows on average", 0.2 <= average <= 0.3, percent(average), CALIBRATED
-    )
+    text, average = "20-30 % better on skewed windows on average", mean(by_queries)
+    out.claim(text, 0.2 <= average <= 0.3, percent(average), CALIBRATED)
     by_windows = [mean(gains[windows, 12]) for windows in SETS]
     number = f"12 queries: Uniform, Mostly-Small, Small-Large {percents(by_windows)}"
     out.claim("the more skewed, the larger the gain", min(by_windows[1:]) > by_windows[0], number)
     out.claim("growing with 12, 24 and 36 queries", by_queries == sorted(by_queries), percents(by_queries))
     _memory(out, sweep)
-    rows = [
-        (
-            *key,
-            rate,
-            len(p1.cpu_opt_cuts(*key, rate).left) - 1,
-            *(f"{each:,.0f}" for each in rates.values()),
-            percent(more),
-        )
-        for key in keys
-        for rate, rates, more in zip(sweep.rates, found[key], gains[key], strict=True)
-        if rate in {20, 50, 80}
-    ]
+    rows = []
+    for key, (n, rate) in product(keys, enumerate(sweep.rates)):
+        if rate in {20, 50, 80}:
+            shown = [f"{each:,.0f}" for each in found[key][n].values()]
+            slices_of = len(p1.cpu_opt_cuts(*key, rate).left) - 1
+            rows.append((*key, rate, slices_of, *shown, percent(gains[key][n])))
     headings = ("windows", "queries", "rate", "slices", "Mem-Opt", "CPU-Opt", "gain")
     out.table("service rate, results/s", headings, rows)
-    wished = {"Uniform: all 12 slices": ("Uniform", 12), "Small-Large: two slices": ("Small-Large", 2)}
-    ranges = [[overhead_range(*wish, rate) for rate in (20, 80)] for wish in wished.values()]
-    rows = [
-        (title, *(f"{a:.1f} to {b:.1f}" for a, b in each)) for title, each in zip(wished, ranges, strict=True)
-    ]
-    out.table(
-        "range of C_sys, by the cost model", ("12 queries: the chain is", "20 rows/s", "80 rows/s"), rows
-    )
     panels = {f"{windows}, {n} queries": _by_name(found[windows, n]) for windows, n in CHAIN_PANELS}
     out.draw(panels, sweep.rates, RATE, "service rate (results/s)")
     out.note(NOTE)
@@ -223,36 +193,18 @@ def fig19(sweep: p1.Sweep) -> Outcome:
 
 
 def _memory(out: Outcome, sweep: p1.Sweep) -> None:
-    """Check what sections 5.2 and 6.2 say of the memory of CPU-Opt p1.chains."""
+    """Check what sections 5.2 and 6.2 say of the memory of CPU-Opt chains."""
     both = [p1.chains(sweep, windows, 12, sweep.rates[0]) for windows in SETS]
     same = [abs(run["CPU-Opt"].cost.rows / run["Mem-Opt"].cost.rows - 1) < 1e-9 for run in both]
     out.every("5.2: without selections CPU-Opt holds what Mem-Opt holds", same, " sets of windows")
     extra, known = [], Statistics(20, 20, p1.FEW_JOIN, Independent({"σ": 0.5}))
     for windows in SETS:
         readers = p1.readers_of(p1.table_4(windows, 12), ["", *["σ"] * 11])
-        fine, merged = mem_opt(readers), cpu_opt(readers, known, WEIGH).cuts
-        extra.append(p1.cut_cost(merged, readers, known).rows / p1.cut_cost(fine, readers, known).rows - 1)
+        both_cuts = (cpu_opt(readers, known, WEIGH).cuts, mem_opt(readers))
+        merged, fine = (p1.cut_cost(cuts, readers, known).rows for cuts in both_cuts)
+        extra.append(merged / fine - 1)
     number = f"11 of 12 queries with Sσ = 0.5, 20 rows/s: {percents(extra, 1)} more"
     out.claim("6.2: with selections it may hold more", min(extra) >= 0 and max(extra) > 0, number)
-
-
-def overhead_range(windows: str, slices: int, rate: int) -> tuple[float, float]:
-    """Find the range of C_sys in which the CPU-Opt chain of 12 queries has so many slices.
-
-    The number never rises with C_sys, so each end is found by halving.
-    """
-    return _least(windows, slices, rate), _least(windows, slices - 1, rate)
-
-
-def _least(windows: str, slices: int, rate: int) -> float:
-    """Find the least C_sys with which the chain has at most so many slices."""
-    low, high = 0.0, 4096.0
-    if not slices or len(p1.ages_of(windows, rate, low)) - 1 <= slices:
-        return low if slices else inf
-    while high - low > 0.05:
-        middle = (low + high) / 2
-        low, high = (low, middle) if len(p1.ages_of(windows, rate, middle)) - 1 <= slices else (middle, high)
-    return high
 
 
 PAPER = Paper(

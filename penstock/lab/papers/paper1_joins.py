@@ -25,14 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.plan.cost import PAPER, Coefficients, Cost
-from penstock.plan.facts import Reader, other
-from penstock.sql.query import SECOND, Range
+from penstock.plan.facts import other
+from penstock.sql.query import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.plan.facts import Reader
     from penstock.sql.query import Side
 
     Ints = NDArray[np.int64]
@@ -73,27 +74,19 @@ class Streams(NamedTuple):
 
 
 def poisson_streams(
-    rate: float,
-    join: float,
-    *,
-    seconds: float = 90.0,
-    left: Mapping[str, float] | None = None,
-    seed: int | Sequence[int] = 1,
+    rate: float, join: float, seed: Sequence[int], seconds: float, left: Mapping[str, float]
 ) -> Streams:
     """Make two streams with Poisson arrivals of `rate` rows a second, of whose pairs the share `join` matches.
 
     `left` gives the share of the left stream's rows that satisfy each condition, independently of the others.
     """
-    random = np.random.default_rng(seed)
-    shares = key_shares(join)
-    made = []
-    for conditions in (left or {}, {}):
+    random, shares, made = np.random.default_rng(seed), key_shares(join), []
+    for conditions in (left, {}):
         count = int(random.poisson(rate * seconds))
         t = np.sort(random.integers(0, int(seconds * SECOND), count))
         key = random.choice(len(shares), count, p=shares)
-        made.append(
-            TimedRows(t, key, {name: random.random(count) < each for name, each in conditions.items()})
-        )
+        holds = {name: random.random(count) < share for name, share in conditions.items()}
+        made.append(TimedRows(t, key, holds))
     return Streams(made[0], made[1], seconds)
 
 
@@ -134,15 +127,16 @@ class Join(NamedTuple):
         until = _first_at(probing[self.males], t + self.ages[1], end)
         return float((until - since).sum()) / end
 
-    def probes(self, streams: Streams) -> int:
-        """Count the pairs that meet, whatever their keys."""
-        state, probing = streams.side(self.side), streams.side(other(self.side))
-        return _meetings(state.t[self.held], probing.t[self.males], self.ages)
+    def meetings(self, streams: Streams, ages: tuple[int, int] | None = None, *, by_key: bool = True) -> int:
+        """Count the pairs whose age is in ``[start, end)``, of some ages or all: those that match, or whatever keys.
 
-    def results(self, streams: Streams, ages: tuple[int, int] | None = None) -> int:
-        """Count the pairs that match, of some ages or all."""
-        state, probing = streams.side(self.side), streams.side(other(self.side))
-        return _meetings(_by_key(state, self.held), _by_key(probing, self.males), ages or self.ages)
+        In one sorted column of times the rows with ``T - end < t <= T - start`` are one run.
+        """
+        both = ((streams.side(self.side), self.held), (streams.side(other(self.side)), self.males))
+        held, males = (np.sort(rows.t[these] + by_key * KEY_STEP * rows.key[these]) for rows, these in both)
+        start, end = ages or self.ages
+        last, first = (np.searchsorted(held, males - age, "right") for age in (start, end))
+        return int((last - first).sum())
 
     def part_for(self, reader: Reader, streams: Streams) -> Join | None:
         """Narrow the join to the rows and ages that a reader wants; None if there are none."""
@@ -150,11 +144,9 @@ class Join(NamedTuple):
         ages = max(start, self.ages[0]), min(end, self.ages[1])
         if ages[0] >= ages[1]:
             return None
-        held, males = (
-            mask & streams.side(side).satisfying(reader.condition(side))
-            for mask, side in ((self.held, self.side), (self.males, other(self.side)))
-        )
-        return Join(self.side, ages, held, males)
+        both = ((self.held, self.side), (self.males, other(self.side)))
+        wanted = (mask & streams.side(side).satisfying(reader.condition(side)) for mask, side in both)
+        return Join(self.side, ages, *wanted)
 
 
 def exact_reach(reader: Reader, side: Side) -> tuple[int, int]:
@@ -166,18 +158,6 @@ def exact_reach(reader: Reader, side: Side) -> tuple[int, int]:
 def _first_at(times: Ints, at: Ints, end: int) -> Ints:
     """Find for each moment the first time at or after it, or the end of the run."""
     return np.append(times, end)[np.searchsorted(times, at, "left")]
-
-
-def _by_key(rows: TimedRows, these: Mask) -> Ints:
-    """Lay out the times of some rows, sorted by key and time, in one column."""
-    return np.sort(rows.key[these] * KEY_STEP + rows.t[these])
-
-
-def _meetings(held: Ints, males: Ints, ages: tuple[int, int]) -> int:
-    """Count pairs whose age is in ``[start, end)``, that is ``T - end < t <= T - start``."""
-    last = np.searchsorted(held, males - ages[0], "right")
-    first = np.searchsorted(held, males - ages[1], "right")
-    return int((last - first).sum())
 
 
 class Step(NamedTuple):
@@ -195,10 +175,10 @@ class Step(NamedTuple):
         return Cost(
             rows=held,
             bytes=held,
-            probe=self.join.probes(streams),
+            probe=self.join.meetings(streams, by_key=False),
             purge=males,
-            route=self.join.results(streams) * self.bounds if self.bounds else 0,
-            filter=sum(self.join.results(streams, ages) for ages in self.filters),
+            route=self.join.meetings(streams) * self.bounds if self.bounds else 0,
+            filter=sum(self.join.meetings(streams, ages) for ages in self.filters),
             union=males * self.unions,
             overhead=males,
         )
@@ -229,15 +209,14 @@ def run(strategy: Strategy, streams: Streams, readers: Sequence[Reader]) -> Run:
     cost, delivered = Cost(filter=strategy.trials), [0] * len(readers)
     for step in strategy.steps:
         cost += step.cost(streams)
-        counts: dict[tuple[Reader, tuple[int, int]], int] = {}
+        counts: dict[object, int] = {}
         for number in step.serves:
-            part = step.join.part_for(readers[number], streams)
-            if part is None:
-                continue
-            # Queries with one condition that read all of a slice get the same results from it.
-            same = Reader(Range(0, 1), readers[number].left, readers[number].right), part.ages
-            if same not in counts:
-                counts[same] = part.results(streams)
-            delivered[number] += counts[same]
+            reader = readers[number]
+            if part := step.join.part_for(reader, streams):
+                # Queries with one condition that read all of a slice get the same results from it.
+                same = (reader.left, reader.right, part.ages)
+                if same not in counts:
+                    counts[same] = part.meetings(streams)
+                delivered[number] += counts[same]
     merged = Cost(union=sum(delivered[number] for number in strategy.merged))
     return Run(cost + merged, tuple(delivered))

@@ -8,6 +8,8 @@ In:  `Streams`, readers; for state-slice also a chain, Mem-Opt, CPU-Opt or any o
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,13 +34,11 @@ def state_slice(streams: Streams, readers: Sequence[Reader], chain: Chain) -> St
         feeders: Mask | None = None
         for _, piece in chain.side(side):
             beyond = [each for each in readers if exact_reach(each, side)[1] > piece.ages[0]]
-            held, males = (
-                streams.side(stream).wanted(each.condition(stream) for each in beyond)
-                for stream in (side, other(side))
-            )
-            join = Join(side, piece.ages, held, males, feeders)
+            wanted = {stream: {each.condition(stream) for each in beyond} for stream in SIDES}
+            held, males = (streams.side(each).wanted(wanted[each]) for each in (side, other(side)))
             # A selection that all who read on have in common has been pushed, and no result need be asked again.
-            asked = [stream for stream in SIDES if len({each.condition(stream) for each in beyond}) > 1]
+            asked = [stream for stream in SIDES if len(wanted[stream]) > 1]
+            join = Join(side, piece.ages, held, males, feeders)
             steps.append(_step(join, readers, range(len(readers)), asked))
             feeders = males
     return Strategy(tuple(steps), _trials(streams, readers, chain))
@@ -52,44 +52,33 @@ def pull_up(streams: Streams, readers: Sequence[Reader]) -> Strategy:
 
 def push_down(streams: Streams, readers: Sequence[Reader]) -> Strategy:
     """Build one join for each part of the streams that satisfies the same conditions (Figure 4)."""
-    parts = {side: list(_parts(streams.side(side), readers, side)) for side in SIDES}
+    parts = [list(_parts(streams.side(side), readers, side)) for side in SIDES]
     steps: list[Step] = []
-    fed = [0] * len(readers)
-    for left, left_rows in parts["l"]:
-        for right, right_rows in parts["r"]:
-            served = sorted(left & right)
-            if served:
-                steps += _regular(readers, served, left_rows, right_rows)
-            for number in served:
-                fed[number] += 1
-    split = sum(
-        streams.side(side).t.size * len({each.condition(side) for each in readers} - {""}) for side in SIDES
-    )
-    return Strategy(tuple(steps), split, tuple(number for number, joins in enumerate(fed) if joins > 1))
+    fed = Counter[int]()
+    for (left, left_rows), (right, right_rows) in product(*parts):
+        if served := sorted(left & right):
+            steps += _regular(readers, served, left_rows, right_rows)
+            fed.update(served)
+    conditions = {side: {each.condition(side) for each in readers} - {""} for side in SIDES}
+    split = sum(streams.side(side).t.size * len(asked) for side, asked in conditions.items())
+    return Strategy(tuple(steps), split, tuple(number for number, joins in sorted(fed.items()) if joins > 1))
 
 
 def _step(join: Join, readers: Sequence[Reader], served: Iterable[int], asked: Sequence[Side]) -> Step:
     """Put a router, filters (for the streams whose conditions must still be asked) and unions behind a join."""
-    (start, end), side = join.ages, join.side
-    reaches = {
-        number: reach
-        for number in served
-        if (reach := exact_reach(readers[number], side))[1] > max(start, reach[0]) and reach[0] < end
-    }
+    start, end = join.ages
+    reaches = {number: exact_reach(readers[number], join.side) for number in served}
+    reaches = {number: (a, b) for number, (a, b) in reaches.items() if b > max(start, a) and a < end}
     filters = []
     for stream in asked:
-        for condition in {readers[number].condition(stream) for number in reaches} - {""}:
-            read = [
-                each for number, each in reaches.items() if readers[number].condition(stream) == condition
-            ]
-            filters.append((max(start, min(a for a, _ in read)), min(end, max(b for _, b in read))))
-    return Step(
-        join,
-        serves=tuple(reaches),
-        bounds=len({age for reach in reaches.values() for age in reach if start < age < end}),
-        filters=tuple(filters),
-        unions=len({reach for reach in reaches.values() if reach[0] < start and reach[1] <= end}),
-    )
+        reads = defaultdict(list)
+        for number, reach in reaches.items():
+            reads[readers[number].condition(stream)].append(reach)
+        for begins, ends in (zip(*read, strict=True) for condition, read in reads.items() if condition):
+            filters.append((max(start, min(begins)), min(end, max(ends))))
+    bounds = {age for reach in reaches.values() for age in reach if start < age < end}
+    unions = {(a, b) for a, b in reaches.values() if a < start and b <= end}
+    return Step(join, tuple(reaches), len(bounds), tuple(filters), len(unions))
 
 
 def _regular(

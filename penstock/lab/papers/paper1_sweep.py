@@ -21,8 +21,9 @@ from penstock.plan.optimize import Cuts, cpu_opt, mem_opt
 from penstock.sql.query import SECOND, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from penstock.lab.papers.paper1_joins import Streams
     from penstock.plan.chain import Chain
 
 RATES = (20, 30, 40, 50, 60, 70, 80)  # rows a second, of either stream
@@ -74,18 +75,17 @@ class Sweep:
     samples: int = 4
     rates: tuple[int, ...] = RATES
 
-    def seeds(self, rate: int) -> Iterable[list[int]]:
-        """Give the seeds of the streams of one rate."""
-        return ([self.seed, sample, rate] for sample in range(self.samples))
+    def streams(self, rate: int, join: float, **left: float) -> Iterator[Streams]:
+        """Make the streams of one rate, as many as there are samples."""
+        for sample in range(self.samples):
+            yield poisson_streams(rate, join, [self.seed, sample, rate], SECONDS, left)
 
 
 def readers_of(windows: Iterable[float], conditions: Sequence[str] = ()) -> list[Reader]:
     """Make queries with these windows (seconds on both sides), and conditions on A."""
     ends = [round(each * SECOND) for each in windows]
-    return [
-        Reader(Range.window(end, end), condition)
-        for end, condition in zip(ends, conditions or [""] * len(ends), strict=True)
-    ]
+    both = zip(ends, conditions or [""] * len(ends), strict=True)
+    return [Reader(Range.window(end, end), condition) for end, condition in both]
 
 
 def chain_of(cuts: Cuts, readers: Sequence[Reader]) -> Chain:
@@ -110,16 +110,14 @@ def modelled(readers: Sequence[Reader], known: Statistics) -> dict[str, Cost]:
 @cache
 def sharing(sweep: Sweep, setting: Setting, rate: int) -> dict[str, Run]:
     """Run Q1, Q2 and Q3 under each strategy of section 7.2 (Mem-Opt chain)."""
-    readers, runs = setting.readers, []
-    for seed in sweep.seeds(rate):
-        streams = poisson_streams(rate, setting.join, seconds=SECONDS, left={"σ": setting.select}, seed=seed)
-        plans = {
-            UP: pull_up(streams, readers),
-            OURS: state_slice(streams, readers, chain_of(mem_opt(readers), readers)),
-            DOWN: push_down(streams, readers),
-        }
-        runs.append({name: run(plan, streams, readers) for name, plan in plans.items()})
-    return {name: _together([each[name] for each in runs]) for name in runs[0]}
+    readers = setting.readers
+    chain = chain_of(mem_opt(readers), readers)
+    made = list(sweep.streams(rate, setting.join, σ=setting.select))
+    return {
+        UP: _together(run(pull_up(each, readers), each, readers) for each in made),
+        OURS: _together(run(state_slice(each, readers, chain), each, readers) for each in made),
+        DOWN: _together(run(push_down(each, readers), each, readers) for each in made),
+    }
 
 
 @cache
@@ -127,12 +125,14 @@ def chains(sweep: Sweep, windows: str, queries: int, rate: int) -> dict[str, Run
     """Run the Mem-Opt and the CPU-Opt chain of section 7.3."""
     readers = readers_of(table_4(windows, queries))
     both = {"Mem-Opt": mem_opt(readers), "CPU-Opt": cpu_opt_cuts(windows, queries, rate)}
-    found: dict[str, list[Run]] = {name: [] for name in both}
-    for seed in sweep.seeds(rate):
-        streams = poisson_streams(rate, FEW_JOIN, seconds=SECONDS, seed=seed)
-        for name, cuts in both.items():
-            found[name].append(run(state_slice(streams, readers, chain_of(cuts, readers)), streams, readers))
-    return {name: _together(runs) for name, runs in found.items()}
+    plans, made = (
+        {name: chain_of(cuts, readers) for name, cuts in both.items()},
+        list(sweep.streams(rate, FEW_JOIN)),
+    )
+    return {
+        name: _together(run(state_slice(each, readers, chain), each, readers) for each in made)
+        for name, chain in plans.items()
+    }
 
 
 @cache
@@ -147,11 +147,11 @@ def ages_of(windows: str, rate: int, overhead: float = C_SYS) -> tuple[float, ..
     return tuple(age / SECOND for age in cpu_opt_cuts(windows, 12, rate, overhead).left)
 
 
-def _together(runs: Sequence[Run]) -> Run:
+def _together(each: Iterable[Run]) -> Run:
     """Add up runs of several streams; rows held are averaged."""
-    cost = total(each.cost for each in runs)
-    delivered = tuple(map(sum, zip(*(each.delivered for each in runs), strict=True)))
-    return Run(replace(cost, rows=cost.rows / len(runs)), delivered)
+    costs, delivered = zip(*each, strict=True)
+    cost = total(costs)
+    return Run(replace(cost, rows=cost.rows / len(costs)), tuple(map(sum, zip(*delivered, strict=True))))
 
 
 def table_4(name: str, queries: int) -> list[float]:
@@ -167,6 +167,5 @@ def table_4(name: str, queries: int) -> list[float]:
         return [30 / queries * number for number in range(1, queries + 1)]
     if name == "Mostly-Small":
         return [10 / (queries - 2) * number for number in range(1, queries - 1)] + [20.0, 30.0]
-    return [step * number for number in range(1, half + 1)] + [
-        30 - step * (half - number) for number in range(1, half + 1)
-    ]
+    small = [step * number for number in range(1, half + 1)]
+    return small + [30 - step * half + each for each in small]

@@ -192,7 +192,7 @@ PAPER_3 = [
 def test_a_long_run_costs_what_the_closed_forms_say():
     """Purges and unions aside: the closed forms charge them also for rows that a selection has stopped."""
     seconds, rate = 1200, 40
-    streams = poisson_streams(rate, 0.1, seconds=seconds, left={"σ": 0.5}, seed=3)
+    streams = poisson_streams(rate, 0.1, [3], seconds, {"σ": 0.5})
     known = Statistics(rate, rate, 0.1, Independent({"σ": 0.5}))
     cuts = mem_opt(PAPER_3)
     ages = {side: cuts.side(side) for side in "lr"}
@@ -229,7 +229,7 @@ def test_keys_match_as_often_as_asked(join):
 
 
 def test_the_same_seed_gives_the_same_streams():
-    one, again, another = (poisson_streams(20, 0.1, left={"σ": 0.5}, seed=seed) for seed in (7, 7, 8))
+    one, again, another = (poisson_streams(20, 0.1, [seed], 90, {"σ": 0.5}) for seed in (7, 7, 8))
     assert (one.left.t == again.left.t).all()
     assert (one.right.key == again.right.key).all()
     assert one.left.t.size != another.left.t.size or (one.left.t != another.left.t).any()
