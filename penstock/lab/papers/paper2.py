@@ -38,23 +38,16 @@ TIME = "response time (s)"
 class Averages:
     """Average response times: for each policy, setting and pair of streams, over the queries or over results.
 
-    `mqt` and `swf` are rules of release to take in place of theirs.
+    `release` may name, for a policy, a rule to take in place of its own.
     """
 
     def __init__(
-        self,
-        sweep: p2.Sweep,
-        settings: Sequence[p2.Setting],
-        *,
-        by_result: bool = False,
-        mqt: str = "",
-        swf: str = "",
+        self, sweep: p2.Sweep, settings: Sequence[p2.Setting], *, by_result: bool = False, **release: str
     ) -> None:
-        release = {"MQT": mqt, "SWF": swf, "LWO": ""}
         self.times: dict[str, Floats] = {}
         for name, policy in p2.POLICIES.items():
-            runs = [(each.queries, p2.measure(sweep, each, policy, release[name])) for each in settings]
-            times = [[one.average(queries, by_result=by_result) for one in some] for queries, some in runs]
+            runs = [(s, p2.measure(sweep, s, policy, release.get(policy, ""))) for s in settings]
+            times = [[one.average(s.queries, by_result=by_result) for one in some] for s, some in runs]
             self.times[name] = np.array(times)
         self.middle = {name: np.median(times, axis=1).tolist() for name, times in self.times.items()}
 
@@ -95,38 +88,33 @@ def fig5(sweep: p2.Sweep) -> Outcome:
     out, names = begun(sweep), list(p2.TABLE_1)
     found = best(out, "MQT has the best average in every distribution", sweep, DISTRIBUTIONS)
     loops = Averages(sweep, [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1])
-    drawn, by_result = (
-        Averages(sweep, DISTRIBUTIONS, **way) for way in ({"swf": DRAWN}, {"by_result": True})
-    )
-    before = found.times["LWO"] < found.times["SWF"]
-    as_said = [each != (windows == "Mostly-Small") for n, windows in enumerate(names) for each in before[n]]
-    out.every("LWO is second but for Mostly-Small", as_said, kind=CALIBRATED)
-    rivals = ("SWF", "MQT")
-    unlike = [
-        abs(a - b) for p in rivals for a, b in zip(loops.gain("LWO", p), found.gain("LWO", p), strict=True)
-    ]
-    number = f": MQT is best, and relative to LWO the times differ by {percent(max(unlike))} at most"
-    out.every("nested loops look alike", [*loops.best(), max(unlike) < 0.1], number)
-    slower = [b / a for p in p2.POLICIES for a, b in zip(found.middle[p], loops.middle[p], strict=True)]
-    number = f"{min(slower):.1f} to {max(slower):.1f} times: the load is the same, so 100 / 15 it must be"
-    out.claim("about ten times as slow with nested loops", 3 < min(slower) <= max(slower) < 30, number, CHECK)
+    drawn = Averages(sweep, DISTRIBUTIONS, swf=DRAWN)
+    by_result = Averages(sweep, DISTRIBUTIONS, by_result=True)
+    before = (found.times["LWO"] < found.times["SWF"]).T
+    as_said = before != np.array([windows == "Mostly-Small" for windows in names])
+    out.every("LWO is second but for Mostly-Small", as_said.ravel(), kind=CALIBRATED)
+    gained = np.array([[each.gain("LWO", name) for name in ("SWF", "MQT")] for each in (loops, found)])
+    unlike = np.abs(gained[0] - gained[1]).max()
+    number = f": MQT is best, and relative to LWO the times differ by {percent(unlike)} at most"
+    out.every("nested loops look alike", [*loops.best(), unlike < 0.1], number)
+    slower = np.array(list(loops.middle.values())) / list(found.middle.values())
+    number = f"{slower.min():.1f} to {slower.max():.1f} times: the load is the same, so 100 / 15 it must be"
+    held = 3 < slower.min() <= slower.max() < 30
+    out.claim("about ten times as slow with nested loops", held, number, CHECK)
     titles = ("hash join at 100/s", "by results", "SWF as drawn in Figure 3", "nested loops at 15/s")
     for title, each in zip(titles, (found, by_result, drawn, loops), strict=True):
         out.series(f"average response, {title} (ms)", "windows", names, each.middle, ms)
     _gains_table(out, "windows", names, found)
-    out.draw(
-        {"hash join": found.middle, "nested loops": loops.middle}, names, "windows", TIME, columns=2, log="y"
-    )
+    panels = {"hash join": found.middle, "nested loops": loops.middle}
+    out.draw(panels, names, "windows", TIME, columns=2, log="y")
     return out
 
 
 def _gains_table(out: Outcome, first: str, names: Sequence[str], found: Averages) -> None:
-    lwo, swf = (
-        [f"{percent(np.median(each))} ({span(each)})" for each in found.below(rival)]
-        for rival in ("LWO", "SWF")
-    )
-    rows = zip(names, lwo, swf, strict=True)
-    out.table("MQT is below: the middle of the streams (and their range)", (first, "LWO", "SWF"), rows)
+    below = [found.below(rival) for rival in ("LWO", "SWF")]
+    columns = [[f"{percent(np.median(each))} ({span(each)})" for each in rival] for rival in below]
+    title = "MQT is below: the middle of the streams (and their range)"
+    out.table(title, (first, "LWO", "SWF"), zip(names, *columns, strict=True))
 
 
 def by_window(sweep: p2.Sweep, setting: p2.Setting, kind: str = "mean") -> dict[str, list[float]]:
@@ -145,16 +133,9 @@ def spread(times: Sequence[float]) -> float:
 
 def like_swf(sweep: p2.Sweep, release: str, *, outward: bool = False) -> str:
     """Give MQT's times relative to SWF's on Uniform windows, all but the largest, the middle of the streams."""
-    mqt, swf = (
-        np.array(
-            [
-                each.mean[:6]
-                for each in p2.measure(sweep, p2.Setting("Uniform", outward=outward), policy, rule)
-            ]
-        )
-        for policy, rule in (("mqt", release), ("swf", ""))
-    )
-    times = np.median(mqt / swf, axis=0)
+    setting = p2.Setting("Uniform", outward=outward)
+    mqt, swf = (p2.measure(sweep, setting, *which) for which in (("mqt", release), ("swf",)))
+    times = np.median(np.array([each.mean for each in mqt]) / [each.mean for each in swf], axis=0)[:-1]
     return f"{times.min():.2f} to {times.max():.2f}"
 
 
@@ -182,9 +163,8 @@ def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
     settings = {windows: p2.Setting(windows, method=method) for windows in ("Uniform", "Mostly-Small")}
     found, longest = ([by_window(sweep, s, kind) for s in settings.values()] for kind in ("mean", "longest"))
     flat, flat_longest = ([spread(each["LWO"]) for each in kind] for kind in (found, longest))
-    out.claim(
-        "LWO is stable over the windows", max(flat) < 0.25, f"the fastest {percents(flat)} below the slowest"
-    )
+    number = f"the fastest {percents(flat)} below the slowest"
+    out.claim("LWO is stable over the windows", max(flat) < 0.25, number)
     rise = [each["LWO"][-1] / each["LWO"][0] - 1 for each in found]
     out.claim("with a slight increase towards large ones", 0 < min(rise) <= max(rise) < 0.35, percents(rise))
     out.claim("its longest times are uniform", max(flat_longest) < 0.25, percents(flat_longest))
@@ -201,11 +181,8 @@ def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
     both = [zip(runs[w, "mqt"], runs[w, "swf"], strict=True) for w in settings]
     below = [mqt.longest[-1] <= swf.longest[-1] + 1e-9 for mqt, swf in chain(*both)]
     out.every("and its longest time is not above SWF's", below)
-    follow = [
-        np.argsort(a[p]).tolist() == np.argsort(b[p]).tolist()
-        for a, b in zip(found, longest, strict=True)
-        for p in ("SWF", "MQT")
-    ]
+    orders = [np.argsort([[each[p] for p in ("SWF", "MQT")] for each in way]) for way in (found, longest)]
+    follow = (orders[0] == orders[1]).all(axis=2).ravel()
     out.every("longest times follow the averages, window by window", follow)
     times = max(b / a for one in chain(*runs.values()) for a, b in zip(one.mean, one.longest, strict=True))
     text = "the longest time can be 10 to 100 times the average"
@@ -264,12 +241,10 @@ def fig9(sweep: p2.Sweep) -> Outcome:
     others = [Averages(sweep, each).best() for each in settings.values()]
     out.every("and on the other distributions", chain(*others))
     lwo, swf = found.middle["LWO"], found.middle["SWF"]
-    small = [b < a for a, b in zip(lwo[:3], swf[:3], strict=True)]
-    out.every("SWF is better than LWO with most queries on small windows", small, ": w1 to w3")
-    large = [a < b for a, b in zip(lwo[5:], swf[5:], strict=True)]
-    out.every(
-        "LWO is better than SWF with most on large ones", large, f": w7 {ms(lwo[6])} ms for {ms(swf[6])} ms"
-    )
+    faster = [b < a for a, b in zip(lwo, swf, strict=True)]
+    out.every("SWF is better than LWO with most queries on small windows", faster[:3], ": w1 to w3")
+    number = f": w7 {ms(lwo[6])} ms for {ms(swf[6])} ms"
+    out.every("LWO is better than SWF with most on large ones", (not each for each in faster[5:]), number)
     gained = found.gain("LWO")
     out.claim("MQT adapts: it gains over LWO throughout", min(gained) > 0, percents(gained))
     by_result = Averages(sweep, own, by_result=True)
@@ -291,24 +266,22 @@ def memory(sweep: p2.Sweep) -> Outcome:
         small = [each < 0.03 for each in held[name]]
         number = f"; up to {percent(max(held[name][:4]))} without bursts, {percent(max(held[name][4:]))} with"
         out.every(f"{name}'s output buffer stays below 3 % of the join buffer", small, number)
-    runs = {
-        name: chain(*(p2.measure(sweep, each, p) for each in settings)) for name, p in p2.POLICIES.items()
-    }
-    longest = {name: max(max(each.longest) for each in some) for name, some in runs.items()}
+    longest = {}
+    for name, policy in p2.POLICIES.items():
+        runs = chain(*(p2.measure(sweep, each, policy) for each in settings))
+        longest[name] = max(max(each.longest) for each in runs)
     number = ", ".join(f"{name} {each:.0f} s" for name, each in longest.items())
-    out.claim(
-        "response times reach 2 minutes with large bursts", max(longest.values()) >= 120, number, CALIBRATED
-    )
+    reached = max(longest.values()) >= 120
+    out.claim("response times reach 2 minutes with large bursts", reached, number, CALIBRATED)
     ticks = [f"{''.join(part[0] for part in each.windows.split('-'))} {each.burst:g}" for each in settings]
     columns = {f"{name} in": each for name, each in waiting.items()}
     columns |= {f"{name} out": each for name, each in held.items()}
     title = "largest input and output buffer, % of the join buffer"
     out.series(title, "windows, burst", ticks, columns, lambda share: f"{100 * share:.2f}")
-    panels = {"largest input buffer": waiting}
-    panels["largest output buffer"] = {name: held[name] for name in ("SWF", "MQT")}
-    out.draw(
-        panels, ticks, "windows (initials) and mean burst", "share of the join buffer", columns=2, log="y"
-    )
+    holding = {name: held[name] for name in ("SWF", "MQT")}
+    panels = {"largest input buffer": waiting, "largest output buffer": holding}
+    x_name = "windows (initials) and mean burst"
+    out.draw(panels, ticks, x_name, "share of the join buffer", columns=2, log="y")
     return out
 
 

@@ -73,10 +73,10 @@ def simulated(policy: str, windows: str = WINDOWS) -> list[float]:
     widths = [RATE * (outer - inner) for inner, outer in pairwise((0, *TABLE_1[windows]))]
     found = np.tile(np.array(widths, np.int64), (TOGETHER, 1))
     burst = Work(np.zeros(TOGETHER), found.astype(np.float64) * SCAN, found)
-    if policy == "alone":
-        return [isolated(burst, query).responses(query).mean for query in range(len(widths))]
-    run = shared(burst, Scheduler(policy, Rings((1,) * len(widths), tuple(map(float, widths)))))
-    return [run.responses(query).mean for query in range(len(widths))]
+    rings, alone = Rings((1,) * len(widths), tuple(map(float, widths))), policy == "alone"
+    run = shared(burst, Scheduler("lwo" if alone else policy, rings))
+    ways = [isolated(burst, query) if alone else run for query in range(len(widths))]
+    return [each.responses(query).mean for query, each in enumerate(ways)]
 
 
 def one_burst(windows: str) -> tuple[float, float]:
@@ -87,12 +87,8 @@ def one_burst(windows: str) -> tuple[float, float]:
 
 def fig2(_sweep: object) -> Outcome:
     """Set Eq. 1 beside the simulated burst, and the example's steps beside the paper's."""
-    out, lwo, alone = (
-        Outcome(),
-        [equation_1(size) for size in SIZES],
-        [equation_1(size, size) for size in SIZES],
-    )
-    series = {"LWO": lwo, "LWO, simulated": simulated("lwo")}
+    lwo, alone = [equation_1(size) for size in SIZES], [equation_1(size, size) for size in SIZES]
+    out, series = Outcome(), {"LWO": lwo, "LWO, simulated": simulated("lwo")}
     series |= {"isolated": alone, "isolated, simulated": simulated("alone")}
     _compared(out, "lwo", "2 (a)", series, {"LWO": "Eq. 1", "isolated": "the formula of isolated execution"})
     held = alone[0] < 0.01 and 1 < lwo[0] < 10
@@ -109,9 +105,8 @@ def fig3(_sweep: object) -> Outcome:
     series["isolated"] = [equation_1(size, size) for size in SIZES]
     _compared(out, "swf", "3 (a)", series, {"SWF": "Eq. 2"})
     faster = [own < theirs / 5 for own, theirs in zip(swf[:5], lwo[:5], strict=True)]
-    out.every(
-        "small windows respond much faster than under LWO", faster, f": {ms(swf[0])} ms for {ms(lwo[0])} ms"
-    )
+    number = f": {ms(swf[0])} ms for {ms(lwo[0])} ms"
+    out.every("small windows respond much faster than under LWO", faster, number)
     number = f"{ms(swf[-1])} ms for {ms(lwo[-1])} ms; MQT {ms(mqt[-1])} ms"
     out.claim("at the expense of the largest", swf[-1] > lwo[-1], number)
     out.note("In Figure 3 (a) what is next in order leaves as it is produced (steps 2, 6); 3.2 holds all.")
@@ -128,10 +123,9 @@ def _compared(
         both = zip(series[name], series[f"{name}, simulated"], strict=True)
         off = max(abs(run / said - 1) for said, run in both)
         out.claim(f"{formula} is what the simulated burst gives", off < 1e-6, f"largest difference {off:.0e}")
-    rows = [
-        (f"Q{query}", *(given.get(scan, "") for scan in range(1, 7))) for query, given in enumerate(found, 1)
-    ]
-    out.table(f"Figure {which}: what a query is given after each scan", ("", *map(str, range(1, 7))), rows)
+    scans = range(1, 7)
+    rows = [(f"Q{query}", *(given.get(n, "") for n in scans)) for query, given in enumerate(found, 1)]
+    out.table(f"Figure {which}: what a query is given after each scan", ("", *map(str, scans)), rows)
     names = [str(each) for each in TABLE_1[WINDOWS]]
     out.series("50 tuples at once (ms)", "window (s)", names, series, ms)
     out.draw({"50 tuples at once": series}, names, "window (s)", "response time (s)", log="y")

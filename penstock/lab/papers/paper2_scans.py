@@ -28,12 +28,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba import njit
 
 from penstock.errors import InputError
-from penstock.lab.papers.compiled import scan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,10 +59,9 @@ class Work:
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
-        if self.cost.shape != self.found.shape or self.cost.shape[:1] != self.at.shape:
-            raise InputError(
-                f"{self.at.shape} arrivals, {self.cost.shape} costs and {self.found.shape} findings"
-            )
+        at, cost, found = self.at.shape, self.cost.shape, self.found.shape
+        if cost != found or cost[:1] != at:
+            raise InputError(f"{at} arrivals, {cost} costs and {found} findings")
         if np.any(np.diff(self.at) < 0):
             raise InputError("tuples must be in the order of their arrival")
 
@@ -119,8 +119,7 @@ class Run:
         until = self.held_until(query)  # not before the end, where they are held
         total = ((np.maximum(until, ends - self.work.early[:, upto]) - at) * found).sum()
         longest = ((np.maximum(until, ends) - at) * (found > 0)).max(initial=0.0)
-        results = int(found.sum())
-        return Responses(results, float(total) / max(results, 1), float(longest))
+        return Responses(results := int(found.sum()), float(total) / max(results, 1), float(longest))
 
     def released(self, query: int) -> list[tuple[float, int, int, int]]:
         """List what a query received: (time, tuple, ring, number) in its order.  For small runs only."""
@@ -146,15 +145,46 @@ class Run:
 
 def _most(come: Floats, go: Floats, count: Ints) -> int:
     """Give the largest sum of those that have come and not gone."""
-    times = np.concatenate((come, go))
-    change = np.concatenate((count, -count))
+    times, change = np.concatenate((come, go)), np.concatenate((count, -count))
     # At one moment, those that come are counted first: results that end a window are held with the others.
     return int(np.cumsum(change[np.lexsort((-change, times))]).max(initial=0))
 
 
+@njit(cache=True, nogil=True)
+def scan(at: Floats, cost: Floats, choices: NDArray[np.int64]) -> Floats:
+    """Tell when each tuple finished each ring.
+
+    `choices` gives for each set of queues in which tuples wait, a bit for each, the ring to scan next; -1: none.
+    Tuples pass a ring in the order of their arrival, so a queue is the tuples from its own next one to that of the ring
+    before.
+    """
+    tuples, rings = cost.shape
+    ends = np.zeros((tuples, rings))
+    first = np.zeros(rings, np.int64)
+    clock, arrived, waiting = 0.0, 0, 0
+    while True:
+        while arrived < tuples and at[arrived] <= clock:
+            waiting |= 1
+            arrived += 1
+        ring = choices[waiting]
+        if ring >= 0:
+            clock += cost[first[ring], ring]
+            ends[first[ring], ring] = clock
+            first[ring] += 1
+            if first[ring] == (first[ring - 1] if ring else arrived):
+                waiting ^= 1 << ring
+            if ring + 1 < rings:
+                waiting |= 2 << ring
+        elif arrived < tuples:
+            clock = at[arrived]
+        else:
+            return ends
+
+
 def shared(work: Work, scheduler: Scheduler, release: str = "") -> Run:
     """Run the join shared by all queries under a policy; results are released by its rule, or by another."""
-    sets = [[bool(queues >> ring & 1) for ring in range(work.rings)] for queues in range(1 << work.rings)]
+    # A bit for each queue, the innermost ring's first: so that the loop need not ask.
+    sets = [waiting[::-1] for waiting in product((False, True), repeat=work.rings)]
     steps = [scheduler.choose(waiting) for waiting in sets]
     choices = np.array([-1 if step is None else step.first for step in steps])
     return Run(work, scan(work.at, work.cost, choices), release or RELEASE[scheduler.policy])

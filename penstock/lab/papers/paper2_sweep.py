@@ -102,8 +102,7 @@ def arrivals(random: np.random.Generator, rate: float, burst: float, tuples: int
     Tuples of a burst come at the same time.  Moments are those of a Poisson process with a known number of events.
     """
     sizes = burst_sizes(random, burst, tuples)
-    moments = np.sort(random.random(sizes.size)) * tuples / rate
-    return np.repeat(moments, sizes)
+    return np.repeat(np.sort(random.random(sizes.size)) * tuples / rate, sizes)
 
 
 @lru_cache(maxsize=8)
@@ -127,9 +126,9 @@ def work_of(sides: Sequence[Stream], windows: Sequence[float], method: Method) -
         found = _in_rings(np.sort(inner.key * KEY_STEP + inner.at), key * KEY_STEP + at, windows)
         looked = found if method.by_key else _in_rings(inner.at, at, windows)
         parts.append((at, looked * method.look + found * method.produce, found))
-    at, cost, found = (np.concatenate(each) for each in zip(*parts, strict=True))
-    order = np.argsort(at, kind="stable")
-    return Work(at[order], cost[order], found[order])
+    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return Work(*(each[order] for each in columns))
 
 
 def _in_rings(sorted_times: Floats, at: Floats, windows: Sequence[float]) -> Ints:
@@ -194,12 +193,13 @@ class WindowTimes(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _work(windows: str, burst: float, method: Method, tuples: int, seed: int) -> Work:
+    """Make the work of one pair of streams: the same tuples whatever the windows, policy and queries."""
     ends = TABLE_1[windows]
     return work_of(streams(method.rate, burst, ends[-1], tuples, seed), ends, method)
 
 
 def runs(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> Iterator[Run]:
-    """Run an experiment on every pair of streams: the same tuples whatever the windows, policy and queries."""
+    """Run an experiment on every pair of streams."""
     for seed in range(sweep.seed, sweep.seed + sweep.samples):
         work = _work(setting.windows, setting.burst, setting.method, sweep.tuples, seed)
         yield shared(work, Scheduler(policy, setting.rings()), release)
@@ -208,16 +208,14 @@ def runs(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> Iter
 @cache
 def measure(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> tuple[WindowTimes, ...]:
     """Measure an experiment under a policy on every pair of streams; `alone` runs each query by itself."""
-    if policy != "mqt" and (
-        setting.queries != ONE_EACH or setting.outward
-    ):  # the others do not look at queries
-        return measure(sweep, Setting(setting.windows, setting.burst, method=setting.method), policy, release)
+    same = Setting(setting.windows, setting.burst, method=setting.method)
+    if policy != "mqt" and setting != same:  # the others do not look at queries, and have no ties
+        return measure(sweep, same, policy, release)
     found = []
     for run in runs(sweep, setting, "lwo" if policy == "alone" else policy, release):
         ways = [isolated(run.work, query) if policy == "alone" else run for query in range(7)]
-        found.append(
-            WindowTimes(*zip(*(each.responses(query) for query, each in enumerate(ways)), strict=True))
-        )
+        times = [each.responses(query) for query, each in enumerate(ways)]
+        found.append(WindowTimes(*zip(*times, strict=True)))
     return tuple(found)
 
 
