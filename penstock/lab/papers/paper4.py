@@ -39,6 +39,7 @@ class Runs:
     """Experiments by every model: summaries and average responses of each policy; `fitted` are those shown first."""
 
     def __init__(self, sweep: p4.Sweep, settings: Sequence[p4.Setting]) -> None:
+        self.settings = settings
         self.found = {model.title: p4.by_policy(sweep, settings, model) for model in p4.MODELS}
         self.times = {title: p4.responses(each) for title, each in self.found.items()}
         self.fitted, self.adaptive = self.times[p4.FITTED.title], self.found[p4.FITTED.title]["Adaptive"]
@@ -56,6 +57,32 @@ class Runs:
             for title, times in self.times.items()
         }
 
+    def lay_out(self, out: Outcome, first: str, names: Sequence[str]) -> None:
+        """Show what the policies gave: times by every model, switches, and buffers."""
+        for title, times in self.times.items():
+            out.series(f"average response, {title} (s)", first, names, times, seconds)
+        rows = []
+        for name, each, setting in zip(names, self.adaptive, self.settings, strict=True):
+            change = next((changes[0] for changes in each.changes if changes), None)
+            why = (f"{change.at:.0f} s", change.switch.reason) if change else ("", "")
+            rows.append((name, f"{setting.share:.2g}", f"{each.switches:.1f}", percent(each.holding), *why))
+        headings = (first, "c·w·λ1·λ2", "switches", "time held", "first", "reason")
+        out.table(
+            "Adaptive: switches per run, share of the time in filter-order, first switch", headings, rows
+        )
+        fitted = self.found[p4.FITTED.title]
+        sizes = {f"{name} waiting": [_size(each.waiting) for each in runs] for name, runs in fitted.items()}
+        sizes |= {f"{name} held": [_size(each.held) for each in runs] for name, runs in fitted.items()}
+        rows = list(zip(names, *sizes.values(), strict=True))
+        out.table("rows waiting and results held: on average / at most", (first, *sizes), rows)
+
+    def lay_out_gains(self, out: Outcome, first: str, names: Sequence[str]) -> None:
+        """Show what Eq. 7 says and what was gained."""
+        columns = {"Eq. 7": [gain(each.share) for each in self.settings]}
+        for name, short in (("Filter-Order", "F-O"), ("Adaptive", "Ad.")):
+            columns |= {f"{short}, {title}": gains(times, name) for title, times in self.times.items()}
+        out.series("part by which the response is below Sync-Filter's", first, names, columns, percent)
+
 
 def fig7(sweep: p4.Sweep) -> Outcome:
     """Run every cost of a step under every policy, and by every model."""
@@ -65,25 +92,22 @@ def fig7(sweep: p4.Sweep) -> Outcome:
     grown = [max(times["Filter-Order"]) / min(times["Filter-Order"]) - 1 for times in runs.times.values()]
     number = f"{percent(grown[0])}, Sync-Filter {percent(max(sync) / min(sync) - 1)}; by others {percents(grown[1:])}"
     out.claim("Filter-Order shows small or no variations", grown[0] < 0.1, number, CALIBRATED)
-    switches = sum(each.switches for each in runs.adaptive[:AT])
-    out.claim(
-        "Adaptive is Sync-Filter at the first three", adaptive[:AT] == sync[:AT], f"{switches:g} switches"
-    )
+    number = f"{sum(each.switches for each in runs.adaptive[:AT]):g} switches"
+    out.claim("Adaptive is Sync-Filter at the first three", adaptive[:AT] == sync[:AT], number)
     below, above = (p4.measure(sweep, each, "Adaptive").holding for each in (EDGE[0], EDGE[-1]))
     number = f"{percent(runs.holding[AT])} of the time; at 0.4 and 0.6 ms {percents((below, above))}"
     out.claim("Adaptive switches at c = 0.5 ms", below < 0.1 < runs.holding[AT] and above > 0.9, number)
     follows = [own / theirs < 1.02 for own, theirs in zip(adaptive[AT + 1 :], hold[AT + 1 :], strict=True)]
-    out.every(
-        "Adaptive is Filter-Order from there on", follows, f": {percents(runs.holding[AT + 1 :])} of the time"
-    )
+    number = f": {percents(runs.holding[AT + 1 :])} of the time"
+    out.every("Adaptive is Filter-Order from there on", follows, number)
     here = {name: each[AT] for name, each in runs.found[p4.FITTED.title].items()}
-    few = {name: p4.measure(sweep, BY_STEP[AT], name, keys=p4.FEW_KEYS).held for name in here}
+    few = {name: p4.measure(sweep, p4.Setting(keys=p4.FEW_KEYS), name).held for name in here}
     waiting, held = here["Sync-Filter"].waiting.mean, here["Filter-Order"].held.mean
     number = f"{held:.1f} results held, {waiting:.1f} rows waiting under Sync-Filter"
     out.claim("with few results Filter-Order needs less memory", held < waiting, number)
     many = few["Filter-Order"].mean
     out.claim("with many it needs more", many > waiting, f"{many:.0f} results held with {p4.FEW_KEYS} keys")
-    _runs_tables(out, "c (ms)", names, BY_STEP, runs)
+    runs.lay_out(out, "c (ms)", names)
     rows = [(name, _size(each.waiting), _size(each.held), _size(few[name])) for name, each in here.items()]
     headings = ("policy", "waiting", f"held, {p4.KEYS} keys", f"held, {p4.FEW_KEYS} keys")
     out.table("buffers at c = 0.5 ms: on average / at most", headings, rows)
@@ -98,14 +122,11 @@ def fig8(sweep: p4.Sweep) -> Outcome:
     others = "; ".join(f"{title} {percents(gains(runs.times[title]))}" for title in list(runs.times)[1:])
     grows = gained == sorted(gained) and gained[0] < 0.01
     out.claim("the gain is small at small c and grows with it", grows, f"{percents(gained)}; {others}")
-    reached = float(np.interp(0.45, gained, STEPS))
-    number = (
-        f"{percent(gained[AT])} for {percent(gain(BY_STEP[AT].share))}; 45 % comes at {1e3 * reached:.2f} ms"
-    )
+    reached = f"45 % comes at {1e3 * np.interp(0.45, gained, STEPS):.2f} ms"
+    number = f"{percent(gained[AT])} for {percent(gain(BY_STEP[AT].share))}; {reached}"
     out.claim("at c = 0.5 ms 45 % is gained where Eq. 7 has 25 %", 0.35 <= gained[AT] <= 0.55, number)
-    out.every(
-        "more than 50 % at the last two", (each > 0.5 for each in gained[-2:]), f": {percents(gained[-2:])}"
-    )
+    number = f": {percents(gained[-2:])}"
+    out.every("more than 50 % at the last two", (each > 0.5 for each in gained[-2:]), number)
     load = (1 + p4.FITTED.slow_charge) * BY_STEP[-1].share
     number = f"up to {percent(max(gained))}, at a load of {load:.2f}"
     out.claim("no more than 50 % while Sync-Filter keeps up (Eq. 8)", max(gained) <= equation_8(), number)
@@ -115,14 +136,13 @@ def fig8(sweep: p4.Sweep) -> Outcome:
     number = f"{percent(beside)} at 0.52 ms for {percent(gain(p4.ALPHA))}, {percents(adaptive[AT + 1 :])} further on, "
     number += f"{percent(adaptive[AT])} on the edge"
     out.claim("where Adaptive has switched it gains alpha / (1 + alpha)", held, number, CALIBRATED)
-    _gains_table(out, "c (ms)", names, BY_STEP, runs)
+    runs.lay_out_gains(out, "c (ms)", names)
     rows = []
     for each, times in edge.items():
         found = p4.measure(sweep, each, "Adaptive")
         shares = (found.holding, *gains(times, "Adaptive"), *gains(times), gain(each.share))
-        rows.append(
-            (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{found.switches:.1f}", *map(percent, shares))
-        )
+        about = (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{found.switches:.1f}")
+        rows.append((*about, *map(percent, shares)))
     headings = (
         "c (ms)",
         "c·w·λ1·λ2",
@@ -150,11 +170,12 @@ def fig9(sweep: p4.Sweep) -> Outcome:
     out.every("Sync-Filter takes longer than Filter-Order everywhere", runs.worst(), number)
     only = max(runs.holding[:-1]) < 0.1 < runs.holding[-1]
     out.claim("Adaptive switches at 1 row/s, and only there", only, f"{percents(runs.holding)} of the time")
-    earlier = [p4.measure(sweep, each, "Adaptive", alpha=SMALL_ALPHA).holding for each in BY_RATE]
+    settings = [p4.Setting(slow, alpha=SMALL_ALPHA) for slow in SLOWS]
+    earlier = [p4.measure(sweep, each, "Adaptive").holding for each in settings]
     shifted = earlier[-2] > 0.5 > runs.holding[-2]
     number = f"alpha = {SMALL_ALPHA:g}: {percents(earlier)} of the time"
     out.claim("a smaller alpha shifts the switching point to a lower rate", shifted, number)
-    _runs_tables(out, "λ1 (rows/s)", [f"{slow:g}" for slow in SLOWS], BY_RATE, runs)
+    runs.lay_out(out, "λ1 (rows/s)", [f"{slow:g}" for slow in SLOWS])
     out.draw(runs.times, SLOWS, "λ1 (rows/s)", "response time (s)", log="xy")
     return _noted(out, sweep)
 
@@ -171,10 +192,9 @@ def fig10(sweep: p4.Sweep) -> Outcome:
     number = (
         f"{percent(beside)} at 1.04 rows/s for {percent(gain(p4.ALPHA))}, {percent(adaptive[-1])} on the edge"
     )
-    out.claim(
-        "Adaptive gains nothing before it switches, alpha / (1 + alpha) after", held, number, CALIBRATED
-    )
-    _gains_table(out, "λ1 (rows/s)", [f"{slow:g}" for slow in SLOWS], BY_RATE, runs)
+    text = "Adaptive gains nothing before it switches, alpha / (1 + alpha) after"
+    out.claim(text, held, number, CALIBRATED)
+    runs.lay_out_gains(out, "λ1 (rows/s)", [f"{slow:g}" for slow in SLOWS])
     out.draw(runs.relative(), SLOWS, "λ1 (rows/s)", "relative to Sync-Filter", log="x")
     return _noted(out, sweep)
 
@@ -190,35 +210,6 @@ def _noted(out: Outcome, sweep: p4.Sweep) -> Outcome:
 
 def _size(buffer: Size) -> str:
     return f"{buffer.mean:,.{0 if buffer.mean >= 100 else 1}f} / {buffer.most:,}"
-
-
-def _runs_tables(
-    out: Outcome, first: str, names: Sequence[str], settings: Sequence[p4.Setting], runs: Runs
-) -> None:
-    """Lay out what the policies gave: times by every model, switches, and buffers."""
-    for title, times in runs.times.items():
-        out.series(f"average response, {title} (s)", first, names, times, seconds)
-    fitted, rows, sizes = runs.found[p4.FITTED.title], [], []
-    for n, (name, each) in enumerate(zip(names, runs.adaptive, strict=True)):
-        change = next((changes[0] for changes in each.changes if changes), None)
-        why = (f"{change.at:.0f} s", change.switch.reason) if change else ("", "")
-        rows.append((name, f"{settings[n].share:.2g}", f"{each.switches:.1f}", percent(each.holding), *why))
-        buffers = [(_size(policy[n].waiting), _size(policy[n].held)) for policy in fitted.values()]
-        sizes.append((name, *(waiting for waiting, _ in buffers), *(held for _, held in buffers)))
-    headings = (first, "c·w·λ1·λ2", "switches", "time held", "first", "reason")
-    out.table("Adaptive: switches per run, share of the time in filter-order, first switch", headings, rows)
-    kinds = [f"{name} {kind}" for kind in ("waiting", "held") for name in fitted]
-    out.table("rows waiting and results held: on average / at most", (first, *kinds), sizes)
-
-
-def _gains_table(
-    out: Outcome, first: str, names: Sequence[str], settings: Sequence[p4.Setting], runs: Runs
-) -> None:
-    """Lay out what Eq. 7 says and what was gained."""
-    columns = {"Eq. 7": [gain(each.share) for each in settings]}
-    for name, short in (("Filter-Order", "F-O"), ("Adaptive", "Ad.")):
-        columns |= {f"{short}, {title}": gains(times, name) for title, times in runs.times.items()}
-    out.series("part by which the response is below Sync-Filter's", first, names, columns, percent)
 
 
 PAPER = Paper(

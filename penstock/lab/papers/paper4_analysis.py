@@ -121,13 +121,10 @@ def fig5(_sweep: object) -> Outcome:
     points = [Point(1.0, 10.0, step) for step in STEPS]
     out, found = _analysed(points, "c (µs)", [1e6 * step for step in STEPS])
     flat = found["Filter-Order"]
-    out.claim(
-        "Filter-Order's response does not depend on c", max(flat) / min(flat) < 1 + 1e-9, f"{flat[0]:.3f} s"
-    )
-    tends = abs(gains(found)[-1] - equation_8()) < 0.005
-    out.claim(
-        "the gain tends to 50 % where the join can hardly keep up (Eq. 8)", tends, percents(gains(found))
-    )
+    same = max(flat) / min(flat) < 1 + 1e-9
+    out.claim("Filter-Order's response does not depend on c", same, f"{flat[0]:.3f} s")
+    text, gained = "the gain tends to 50 % where the join can hardly keep up (Eq. 8)", gains(found)
+    out.claim(text, abs(gained[-1] - equation_8()) < 0.005, percents(gained))
     late = {each.share: each.simulated(SYNC, 1.0) / each.reckoned(SYNC) - 1 > CLOSE for each in points}
     keeps = max(load for load, lags in late.items() if not lags)
     lags = min(load for load, lags in late.items() if lags)
@@ -138,9 +135,8 @@ def fig5(_sweep: object) -> Outcome:
 
 def fig6(_sweep: object) -> Outcome:
     """Draw Eq. 3 and 5 over the rate of the slow stream, and put simulated points on them."""
-    out, found = _analysed(
-        [Point(slow, 1.0, 1e-4, 20 if slow > 0.0001 else 2) for slow in SLOWS], "λ1 (rows/s)", SLOWS
-    )
+    points = [Point(slow, 1.0, 1e-4, 20 if slow > 0.0001 else 2) for slow in SLOWS]
+    out, found = _analysed(points, "λ1 (rows/s)", SLOWS)
     sync, hold = (found[name][-1] for name in POLICIES)
     held = 9.5 < sync < 10.5 and 4.5 < hold <= 5.5
     out.claim("at the highest rate from 10 s to 5 s", held, f"{seconds(sync)} s to {seconds(hold)} s")
@@ -159,16 +155,14 @@ def _analysed(
     found = {name: [each.simulated(policy) for each in points] for name, policy in POLICIES.items()}
     for equation, name in (("Eq. 3", "Sync-Filter"), ("Eq. 5", "Filter-Order")):
         off = max(abs(run / each - 1) for each, run in zip(said[name], found[name], strict=True))
-        out.claim(
-            f"{equation} is what the simulated streams give", off < CLOSE, f"largest difference {off:.0e}"
-        )
+        number = f"largest difference {off:.0e}"
+        out.claim(f"{equation} is what the simulated streams give", off < CLOSE, number)
     off = max(abs(each - gain(point.share)) for each, point in zip(gains(said), points, strict=True))
     out.claim("Eq. 7 follows from Eq. 3 and 5", off < 1e-9, f"largest difference {off:.0e}", CHECK)
     series = {**said, **{f"{name}, simulated": each for name, each in found.items()}}
     charged = {**series, "Sync-Filter, all rows charged": [each.simulated(SYNC, 1.0) for each in points]}
-    out.series(
-        "response of the fast stream's rows (s)", x_name, [f"{each:.3g}" for each in x], charged, seconds
-    )
+    names = [f"{each:.3g}" for each in x]
+    out.series("response of the fast stream's rows (s)", x_name, names, charged, seconds)
     gained = {"Filter-Order": gains(said), "Filter-Order, simulated": gains(found)}
     panels = {"average response time (s)": series, "part by which Filter-Order is below Sync-Filter": gained}
     out.draw(panels, x, x_name, "", columns=2, log="x")

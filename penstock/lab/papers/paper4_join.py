@@ -75,11 +75,8 @@ class Join:
     @cached_property
     def rows(self) -> RankedRows:
         """Lay the new rows of all streams out in the order of release."""
-        parts = [
-            (each.ts[each.old :], each.at[each.old :], np.full(each.ts.size - each.old, number))
-            for number, each in enumerate(self.streams)
-        ]
-        ts, at, stream = (np.concatenate(each) for each in zip(*parts, strict=True))
+        ts, at = (np.concatenate([getattr(s, name)[s.old :] for s in self.streams]) for name in ("ts", "at"))
+        stream = np.repeat(np.arange(len(self.streams)), [each.ts.size - each.old for each in self.streams])
         order = np.lexsort((stream, ts))
         return RankedRows(ts[order], at[order], stream[order])
 
@@ -104,19 +101,12 @@ class Join:
         """Say for each new row of a stream which rows of each other stream its window spans: (stream, first, end)."""
         found = []
         for number, each in enumerate(self.streams):
-            ts = each.ts[each.old :]
-            spans = [
-                [
-                    (n, first, end)
-                    for first, end in zip(
-                        np.searchsorted(other.ts, ts - self.window).tolist(),
-                        np.searchsorted(other.ts, ts + self.window, "right").tolist(),
-                        strict=True,
-                    )
-                ]
-                for n, other in enumerate(self.streams)
-                if n != number
-            ]
+            ts, spans = each.ts[each.old :], []
+            for n, other in enumerate(self.streams):
+                if n != number:
+                    first = np.searchsorted(other.ts, ts - self.window)
+                    end = np.searchsorted(other.ts, ts + self.window, "right")
+                    spans.append(list(zip([n] * ts.size, first.tolist(), end.tolist(), strict=True)))
             found.append([list(each) for each in zip(*spans, strict=True)])
         return found
 
@@ -142,12 +132,9 @@ class Join:
         begin = np.searchsorted(times, wanted - self.window)
         count = np.searchsorted(times, wanted + self.window, "right") - begin
         partner = np.arange(count.sum()) + np.repeat(begin - (np.cumsum(count) - count), count)
-        longer = np.concatenate((np.repeat(found, count, axis=0), by_key[partner][:, None]), axis=1)
-        near = np.ones(len(longer), bool)
-        for one in range(number):
-            theirs = self.streams[one].ts[longer[:, one]]
-            near &= np.abs(theirs - other.ts[longer[:, number]]) <= self.window
-        return longer[near]
+        longer = np.column_stack((np.repeat(found, count, axis=0), by_key[partner]))
+        times = np.stack([self.streams[n].ts[longer[:, n]] for n in range(number + 1)])
+        return longer[np.ptp(times, axis=0) <= self.window]
 
     @cached_property
     def ranks(self) -> list[Ints]:

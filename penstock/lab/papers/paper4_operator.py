@@ -121,8 +121,8 @@ def _size(come: Floats, go: Floats, end: float) -> Size:
     come, go = come[stays], np.minimum(go[stays], end)
     change = np.repeat([1, -1], [come.size, go.size])
     order = np.lexsort((change, np.concatenate((come, go))))  # those that go make room first
-    most = np.cumsum(change[order]).max(initial=0)
-    return Size(float((go - come).sum() / end) if end else 0.0, int(most))
+    mean = float((go - come).sum() / end) if end else 0.0
+    return Size(mean, int(np.cumsum(change[order]).max(initial=0)))
 
 
 def run(join: Join, policy: str | Adaptive, who: str = ONE) -> Run:
@@ -136,35 +136,29 @@ class _Operator:
     """The join at work.  Rows are numbered per stream, from its first new one."""
 
     def __init__(self, join: Join, policy: str | Adaptive, who: str) -> None:
-        self.join = join
+        self.join, self.mode = join, HOLD if policy == HOLD else SYNC
         self.adaptive = policy if isinstance(policy, Adaptive) else None
-        self.mode = HOLD if policy == HOLD else SYNC
-        streams = range(len(join.streams))
+        count, rows = len(join.streams), join.rows.ts.size
         self.old = [each.old for each in join.streams]
         self.ts = [each.ts[each.old :].tolist() for each in join.streams]
         self.at = [each.at[each.old :].tolist() for each in join.streams]
-        self.rank = [join.ranks[number][self.old[number] :].tolist() for number in streams]
-        rows = join.rows.ts.size
+        self.rank = [ranks[old:].tolist() for ranks, old in zip(join.ranks, self.old, strict=True)]
         self.order = [*join.rows.ts.tolist(), inf]  # with an end that is never released
         self.when, self.whose, self.triggers = join.arrivals
 
         self.now, self.trigger = 0.0, -inf
         self.admitted = 0  # of all arrivals
-        self.arrived, self.next = [0] * len(streams), [0] * len(streams)
-        self.serves = [list(streams)] if who == ONE else [[number] for number in streams]
+        self.arrived, self.next = [0] * count, [0] * count
+        self.serves = [[*range(count)]] if who == ONE else [[number] for number in range(count)]
         self.free = [inf] * len(self.serves)  # when a processor will be; inf: it is
         self.working = [-1] * len(self.serves)  # on which rank
         self.begin, self.done, self.release = [inf] * rows, [inf] * (rows + 1), [inf] * rows
-        self.turn = [rows] * rows  # as long as it has not begun
-        self.turns = 0
-        self.head = 0  # the next rank to be released
-        self.furthest = 0  # behind the last rank that began
+        self.turn, self.turns = [rows] * rows, 0  # `rows` as long as it has not begun
+        self.head = self.furthest = 0  # the next rank to be released; the one behind the last that began
 
-        self.tick = join.window / OBSERVATIONS
-        self.look = self.tick
+        self.tick = self.look = join.window / OBSERVATIONS
         self.efforts = [_before(each, join.window) for each in join.streams]
-        self.seen = [0] * len(streams)
-        self.steps, self.busy = [0.0] * len(streams), [0.0] * len(streams)
+        self.seen, self.steps, self.busy = [0] * count, [0.0] * count, [0.0] * count
         self.draining = 0  # rows below this rank were held when the policy went back
         self.changes: list[tuple[float, Switch, int]] = []
 
@@ -195,14 +189,12 @@ class _Operator:
 
     def _begin(self, processor: int) -> None:
         """Let a processor take the next row, if there is one that need not wait."""
-        held = self.mode == HOLD
-        first, chosen = inf if held else self.trigger, -1
+        marks, first = (self.at, inf) if self.mode == HOLD else (self.ts, self.trigger)
+        chosen = -1
         for stream in self.serves[processor]:
             row = self.next[stream]
-            if row < self.arrived[stream]:
-                mark = self.at[stream][row] if held else self.ts[stream][row]
-                if mark < first:
-                    first, chosen = mark, stream
+            if row < self.arrived[stream] and marks[stream][row] < first:
+                first, chosen = marks[stream][row], stream
         if chosen < 0:
             return
         row = self.next[chosen]
@@ -227,13 +219,8 @@ class _Operator:
     def _observe(self) -> None:
         """Look at the load, and ask whether something else should wait from now on."""
         for stream, arrived in enumerate(self.arrived):
-            seen = (
-                1e6 * self.tick,
-                arrived - self.seen[stream],
-                round(self.steps[stream]),
-                self.busy[stream],
-            )
-            self.efforts[stream] = self.efforts[stream].then(*seen)
+            rows, steps, busy = arrived - self.seen[stream], round(self.steps[stream]), self.busy[stream]
+            self.efforts[stream] = self.efforts[stream].then(1e6 * self.tick, rows, steps, busy)
             self.seen[stream], self.steps[stream], self.busy[stream] = arrived, 0.0, 0.0
         load = measured(self.efforts, self.join.window)
         if self.adaptive is None or load is None or self.head < self.draining:
@@ -246,10 +233,9 @@ class _Operator:
 
     def outcome(self) -> Run:
         """Say what happened."""
-        changes = [
-            Change(at, switch, max(at, self.release[upto - 1]) if upto else at)
-            for at, switch, upto in self.changes
-        ]
+        changes = []
+        for at, switch, upto in self.changes:
+            changes.append(Change(at, switch, max(at, self.release[upto - 1]) if upto else at))
         begin, done, release = (np.array(each) for each in (self.begin, self.done[:-1], self.release))
         return Run(self.join, begin, done, release, np.array(self.turn, np.int64), tuple(changes))
 

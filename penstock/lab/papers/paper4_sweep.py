@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -57,21 +58,23 @@ def at_random(
     """
     random, made = np.random.default_rng(seed), []
     for rate in rates:
-        gaps = [random.exponential(1 / rate, int(rate * (window + seconds)) + 100)]
-        while sum(map(np.sum, gaps)) <= window + seconds:
-            gaps.append(random.exponential(1 / rate, 100))
-        at = np.cumsum(np.concatenate(gaps)) - window
-        at = at[: np.searchsorted(at, seconds) + 1]
+        at = np.array([-window])
+        while at[-1] <= seconds:
+            gaps = random.exponential(1 / rate, int(rate * (window + seconds)) + 100)
+            at = np.append(at, at[-1] + np.cumsum(gaps))
+        at = at[1 : np.searchsorted(at, seconds) + 1]
         made.append(Stream(at, at, random.integers(0, KEYS, at.size)))
     return tuple(made)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An experiment of section 7: rows a second of the slow stream, and the cost of a step."""
+    """An experiment of section 7: rows a second of the slow stream, the cost of a step, alpha, and keys."""
 
     slow: float = 1.0
     step: float = 5e-4
+    alpha: float = ALPHA
+    keys: int = KEYS
 
     @property
     def share(self) -> float:
@@ -107,39 +110,30 @@ class Summary(NamedTuple):
 
 
 @cache
-def measure(
-    sweep: Sweep,
-    setting: Setting,
-    name: str,
-    model: Model = FITTED,
-    *,
-    alpha: float = ALPHA,
-    keys: int = KEYS,
-) -> Summary:
-    """Run an experiment under a policy; with fewer keys a row finds more partners."""
-    policy = Adaptive(alpha) if name == "Adaptive" else POLICIES[name]
-    runs = [run(join, policy, model.who) for join in _joins(sweep, setting, model, keys)]
-    return Summary(
-        float(np.mean([each.response for each in runs])),
-        _together([each.waiting() for each in runs]),
-        _together([each.held() for each in runs]),
-        tuple(each.changes for each in runs),
-        float(np.mean([each.share_of_time(HOLD) for each in runs])),
+def measure(sweep: Sweep, setting: Setting, name: str, model: Model = FITTED) -> Summary:
+    """Run an experiment under a policy."""
+    policy = Adaptive(setting.alpha) if name == "Adaptive" else POLICIES[name]
+    runs = [run(join, policy, model.who) for join in _joins(sweep, setting, model)]
+    waiting, held = (_together(sizes) for sizes in zip(*((r.waiting(), r.held()) for r in runs), strict=True))
+    response, holding = (
+        fmean(each.response for each in runs),
+        fmean(each.share_of_time(HOLD) for each in runs),
     )
+    return Summary(response, waiting, held, tuple(each.changes for each in runs), holding)
 
 
 def _together(sizes: Sequence[Size]) -> Size:
-    return Size(float(np.mean([each.mean for each in sizes])), max(each.most for each in sizes))
+    return Size(fmean(each.mean for each in sizes), max(each.most for each in sizes))
 
 
 @cache
-def _joins(sweep: Sweep, setting: Setting, model: Model, keys: int) -> list[Join]:
+def _joins(sweep: Sweep, setting: Setting, model: Model) -> list[Join]:
     """Make the joins of an experiment: the same rows whatever the policy, the cost and who works."""
     found = []
     for sample in range(sweep.samples):
         seed = [sweep.seed, sample, round(1000 * setting.slow)]
         streams = at_random((setting.slow, FAST), WINDOW, sweep.seconds, seed)
-        streams = tuple(replace(each, key=each.key % keys) for each in streams)
+        streams = tuple(replace(each, key=each.key % setting.keys) for each in streams)
         found.append(Join(streams, WINDOW, setting.step, sweep.seconds, model.slow_charge))
     return found
 

@@ -482,7 +482,7 @@ def test_response_grows_as_the_slow_stream_slows_whatever_the_policy():
 def test_many_results_take_more_memory_than_the_input_that_waits():
     waiting = measure(SHORT, Setting(), "Sync-Filter").waiting.mean
     assert measure(SHORT, Setting(), "Filter-Order").held.mean < waiting
-    assert measure(SHORT, Setting(), "Filter-Order", keys=FEW_KEYS).held.mean > waiting
+    assert measure(SHORT, Setting(keys=FEW_KEYS), "Filter-Order").held.mean > waiting
     held = {name: measure(SHORT, Setting(), name).held.most for name in POLICIES}
     assert held["Sync-Filter"] == 0 < min(held["Filter-Order"], held["Adaptive"])
 
