@@ -19,6 +19,7 @@ import subprocess
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,23 +112,20 @@ class Contest:
 
     def run(self, tell: Callable[[str], None]) -> Iterator[Outcome]:
         """Run every peer on every query set in turn, several times over."""
-        data = self.workload.write(self.home)
-        jobs: dict[str, tuple[Job, Truth]] = {}
+        data, truths = self.workload.write(self.home), {}
         for name, queries in self.queries.items():
             tell(f"DuckDB counts what {name} should give")
-            truth = true_counts(data, queries)
-            jobs[name] = Job(data, queries, truth.rows, self.home.resolve()), truth
+            truths[name] = true_counts(data, queries)
         given_up: dict[tuple[str, str], Outcome] = {}
-        for turn in range(self.rounds):
-            for name, (job, truth) in jobs.items():
-                for peer in (PEERS[each] for each in self.peers):
-                    outcome = given_up.get((peer.name, name))
-                    if outcome is None:
-                        tell(f"round {turn + 1} of {self.rounds}: {name} on {peer.title}")
-                        outcome = self._checked(peer, job, truth, turn)
-                    if not outcome.has_figures:
-                        given_up[peer.name, name] = outcome
-                    yield replace(outcome, queries=name, turn=turn)
+        for turn, (name, truth), engine in product(range(self.rounds), truths.items(), self.peers):
+            outcome = given_up.get((engine, name))
+            if outcome is None:
+                tell(f"round {turn + 1} of {self.rounds}: {name} on {PEERS[engine].title}")
+                job = Job(data, self.queries[name], truth.rows, self.home.resolve())
+                outcome = self._checked(PEERS[engine], job, truth, turn)
+            if not outcome.has_figures:
+                given_up[engine, name] = outcome
+            yield replace(outcome, queries=name, turn=turn)
 
     def _checked(self, peer: Peer, job: Job, truth: Truth, turn: int) -> Outcome:
         """Run a peer; the first time, if its timed run tells too little, after an untimed one that tells all."""
@@ -207,10 +205,10 @@ def new_series() -> str:
 
 def append(path: Path, series: str, workload: str, outcome: Outcome) -> None:
     """Add one run of a contest."""
-    append_line(path, {"series": series, "workload": workload, **asdict(outcome)})
+    append_line(path, series=series, workload=workload, **asdict(outcome))
 
 
-def append_line(path: Path, what: Mapping[str, Any]) -> None:
+def append_line(path: Path, **what: object) -> None:
     """Add one line, with the machine it was measured on."""
     with path.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps({**what, "machine": machine()}) + "\n")
@@ -227,13 +225,12 @@ def run_and_keep(contest: Contest, tell: Callable[[str], None]) -> list[Series]:
 
 def read(path: Path) -> list[Series]:
     """Read every series, the oldest first."""
-    names = {each.name for each in fields(Outcome)}
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
-    found = [json.loads(line) for line in lines]
-    return grouped(
-        (each["series"], each["workload"], Outcome(**{k: v for k, v in each.items() if k in names}))
-        for each in found
-    )
+    names, runs = {each.name for each in fields(Outcome)}, []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        found = json.loads(line)
+        outcome = Outcome(**{name: value for name, value in found.items() if name in names})
+        runs.append((found["series"], found["workload"], outcome))
+    return grouped(runs)
 
 
 def grouped(outcomes: Iterable[tuple[str, str, Outcome]]) -> list[Series]:

@@ -56,11 +56,8 @@ def latency(
     seconds: Annotated[float, typer.Option(help="how long each engine is fed at each rate")] = 90.0,
     rows: Rows = ROWS,
     rate: Annotated[
-        float | None,
-        typer.Option(
-            help="the sustainable rate, input rows a second; else measured first", show_default=False
-        ),
-    ] = None,
+        float, typer.Option(help="the sustainable rate, input rows a second; if 0, measured first")
+    ] = 0.0,
     directory: Home = HOME,
 ) -> None:
     """Time from a row's arrival in the source to its result in the sink, at three loads, against Spark at its best."""
@@ -72,7 +69,7 @@ def latency(
             title = PEERS[engine].title
             console.log(f"{title} at {share:.0%} of {sustainable:,.0f} rows/s")
             found = measure(engine, share, sustainable, seconds)
-            append_line(directory / "latency.jsonl", found._asdict())
+            append_line(directory / "latency.jsonl", **found._asdict())
             figures = (f"{found.rate:,.0f}", f"{found.results:,}", f"{found.median:.2f}", f"{found.p99:.2f}")
             lines.append((title, f"{share:.0%}", *figures))
     headings = ("engine", "load", "input rows/s", "results", "median s", "99 % within s")
@@ -161,27 +158,26 @@ def appearances(engine: str, out: Path) -> tuple[Ints, Ints]:
     """Give, for each result, when its second row arrived and when it became visible, in microseconds."""
     seen = _named_by_log(out) if engine.startswith("spark") else _moved_into_place(out)
     later, visible = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for path, moment in seen.items():
+    for path, nanoseconds in seen.items():
         rows = pq.ParquetFile(path).read(["ats", "bts"])
         sides = [rows[name].cast(UTC_MICROS).cast(pa.int64()).to_numpy() for name in ("ats", "bts")]
         later.append(np.maximum(*sides))
-        visible.append(np.full(rows.num_rows, moment))
+        visible.append(np.full(rows.num_rows, nanoseconds // 1_000))
     return np.concatenate(later), np.concatenate(visible)
 
 
 def _moved_into_place(out: Path) -> dict[Path, int]:
     """Find when each file of a directory was moved there: the time of its last change of name."""
     files = (path for path in out.rglob("*.parquet") if "_staging" not in path.parts)
-    return {path: path.stat().st_ctime_ns // 1_000 for path in files}
+    return {path: path.stat().st_ctime_ns for path in files}
 
 
 def _named_by_log(out: Path) -> dict[Path, int]:
     """Find when Spark's log of committed files first named each file."""
     found: dict[Path, int] = {}
-    numbers = {path: path.name.removesuffix(".compact") for path in (out / "_spark_metadata").iterdir()}
-    logs = {path: int(number) for path, number in numbers.items() if number.isdigit()}
-    for log in sorted(logs, key=logs.__getitem__):
+    logs = {path.name.removesuffix(".compact"): path for path in (out / "_spark_metadata").iterdir()}
+    for _, log in sorted((int(number), log) for number, log in logs.items() if number.isdigit()):
         for line in log.read_text(encoding="utf-8").splitlines()[1:]:
             path = Path(json.loads(line)["path"].removeprefix("file://"))
-            found.setdefault(path, log.stat().st_mtime_ns // 1_000)
+            found.setdefault(path, log.stat().st_mtime_ns)
     return found

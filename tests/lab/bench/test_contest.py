@@ -13,6 +13,7 @@ import pytest
 from penstock.app.cli import main
 from penstock.errors import InputError
 from penstock.lab.bench import contest as contests
+from penstock.lab.bench.against_peers import fill_in, markdown_of, picture_of, rows_of
 from penstock.lab.bench.contest import (
     EXACT,
     STOPPED,
@@ -30,7 +31,6 @@ from penstock.lab.bench.peers import PEERS, Job
 from penstock.lab.bench.peers.peer import Launch, NotHereError
 from penstock.lab.bench.peers.run import Report, watched
 from penstock.lab.bench.scale import more_state
-from penstock.lab.bench.tables import fill_in, markdown_of, picture_of, rows_of
 from penstock.lab.bench.targets import judge
 from penstock.lab.oracle import Truth
 from penstock.lab.workloads import WindowQuery, Workload, query_sets
