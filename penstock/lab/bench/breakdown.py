@@ -28,17 +28,14 @@ if TYPE_CHECKING:
 
 WORKERS = "Python workers: sort, join, deliver"
 DRIVER = "driver: describe jobs, commit"
-TASKS = "JVM tasks: read the source, evaluate, hand to Python"
-COMPILING = "JVM: compile"
-COLLECTING = "JVM: collect garbage"
 REST = "JVM: plan, schedule, follow the source"
 ENDED = "processes that have ended"
-
-_KINDS = {
-    "Executor task": TASKS,
-    **dict.fromkeys(("C1 Compiler", "C2 Compiler"), COMPILING),
-    **dict.fromkeys(("GC Thread", "G1 "), COLLECTING),
+KINDS = {
+    ("Executor task",): "JVM tasks: read the source, evaluate, hand to Python",
+    ("C1 Compiler", "C2 Compiler"): "JVM: compile",
+    ("GC Thread", "G1 "): "JVM: collect garbage",
 }
+"""What a JVM's threads do, by the beginnings of their names; what others do is `REST`."""
 
 BATCH_ROWS = 200_000
 
@@ -67,7 +64,7 @@ def kind_of(thread: str) -> str:
     >>> kind_of("Executor task l"), kind_of("dag-scheduler-e")
     ('JVM tasks: read the source, evaluate, hand to Python', 'JVM: plan, schedule, follow the source')
     """
-    return next((kind for start, kind in _KINDS.items() if thread.startswith(start)), REST)
+    return next((kind for starts, kind in KINDS.items() if thread.startswith(starts)), REST)
 
 
 def used_by_kind(root: int) -> Counter[str]:
@@ -75,22 +72,19 @@ def used_by_kind(root: int) -> Counter[str]:
     used = Counter[str]()
     for process in family_of(root):
         with suppress(OSError):  # it has ended meanwhile
-            used.update(_of_process(process, root))
+            used.update(_of_process(PROC / str(process), DRIVER if process == root else WORKERS))
     return used
 
 
-def _of_process(process: int, root: int) -> Counter[str]:
+def _of_process(path: Path, python: str) -> Counter[str]:
     """Divide a process' ticks; those of threads that have ended count as the rest."""
-    path = PROC / str(process)
     own, ended = _ticks(path)
-    used = Counter({ENDED: ended})
     if (path / "comm").read_text().strip() != "java":
-        used[DRIVER if process == root else WORKERS] += own
-        return used
+        return Counter({ENDED: ended, python: own})
+    used = Counter[str]()
     for thread in (path / "task").iterdir():
         used[kind_of((thread / "comm").read_text().strip())] += _ticks(thread)[0]
-    used[REST] += max(0, own - sum(used.values()) + ended)
-    return used
+    return used + Counter({ENDED: ended, REST: max(0, own - used.total())})
 
 
 def _ticks(path: Path) -> tuple[int, int]:

@@ -11,6 +11,7 @@ DuckDB too.
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -59,10 +60,8 @@ def strategies(
         script.write_text(as_script(data, queries, NOOP), encoding="utf-8")
     found = contest(script, rounds, console.log, expected)
     console.print(table("", HEADINGS, (_row(name, found) for name in found)))
-    results = sum(found[SHOWN[0]][0].results.values())
-    console.print(
-        f"every strategy's counts equal {'DuckDB' if expected else 'each other'}'s: {results:,} results"
-    )
+    results, whose = sum(found[SHOWN[0]][0].results.values()), "DuckDB" if expected else "each other"
+    console.print(f"every strategy's counts equal {whose}'s: {results:,} results")
     picture(found).savefig(directory / "strategies.png")
     console.print(f"picture: {directory / 'strategies.png'}", highlight=False)
 
@@ -82,25 +81,20 @@ def contest(
 ) -> dict[str, list[Trial]]:
     """Run every strategy in turn, several times over; refuse to compare what does not agree."""
     found: dict[str, list[Trial]] = {each: [] for each in SHOWN}
-    for turn in range(rounds):
-        for strategy in SHOWN:
-            tell(f"round {turn + 1} of {rounds}: {strategy}")
-            one = _apart(script, strategy)
-            expected = expected or one.results
-            if one.results != expected:
-                raise RunError(f"{strategy} counted {one.results}, expected were {expected}")
-            found[strategy].append(one)
+    for turn, strategy in product(range(rounds), SHOWN):
+        tell(f"round {turn + 1} of {rounds}: {strategy}")
+        command = (sys.executable, "-m", "penstock.lab.bench.strategies", str(script), strategy)
+        report = watched(Launch(command), WEEK)
+        if report.done is None:
+            raise RunError(f"strategy {strategy} failed: {report.failure}")
+        seconds, joined = steady_part(report.marks, report.done.pop("rows"))
+        rate = joined / seconds if seconds else 0.0
+        one = Trial(steady_rate=rate, cpu_seconds=report.cpu_seconds, **report.done)
+        expected = expected or one.results
+        if one.results != expected:
+            raise RunError(f"{strategy} counted {one.results}, expected were {expected}")
+        found[strategy].append(one)
     return found
-
-
-def _apart(script: Path, strategy: str) -> Trial:
-    command = (sys.executable, "-m", "penstock.lab.bench.strategies", str(script), strategy)
-    report = watched(Launch(command), WEEK)
-    if report.done is None:
-        raise RunError(f"strategy {strategy} failed: {report.failure}")
-    seconds, joined = steady_part(report.marks, report.done.pop("rows"))
-    rate = joined / seconds if seconds else 0.0
-    return Trial(steady_rate=rate, cpu_seconds=report.cpu_seconds, **report.done)
 
 
 def _row(strategy: str, found: Mapping[str, Sequence[Trial]]) -> tuple[str, ...]:

@@ -9,14 +9,16 @@ standard input is closed, and puts results into HOME/out: for `penstock.lab.benc
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+
+from penstock.engine.engine import Engine
+from penstock.engine.session import QUICK_START, embedded_session
 from penstock.lab.bench.latency import WINDOW
 from penstock.lab.bench.own_run import run_to_end
 from penstock.lab.bench.peers import spark_joins
@@ -28,22 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def run_penstock(text: str) -> None:
+def run_penstock(job: Job) -> None:
     """Run the queries as one shared plan."""
-    from penstock.engine.session import QUICK_START, embedded_session  # noqa: PLC0415 - other contestants do without
-
-    job = Job.from_json(text)
     tell_about({"penstock": version("penstock"), "pyspark": version("pyspark")}, QUICK_START)
     embedded_session(QUICK_START)  # as `penstock run --once` has it; no peer's start of a JVM counts
     done = run_to_end(as_script(job.data, job.queries, NOOP), tell_mark)
     tell_done(seconds=done.seconds, results=list(done.results.values()), state_rows=done.state_rows)
 
 
-def run_duckdb(text: str) -> None:
+def run_duckdb(job: Job) -> None:
     """Join the whole input at the widest window as one batch, and read every column of it as Arrow."""
-    import duckdb  # noqa: PLC0415 - see `run_penstock`
-
-    job = Job.from_json(text)
     tell_about({"duckdb": version("duckdb")}, {})
     connection = duckdb.connect(config={"threads": job.cores})
     started = time.monotonic()
@@ -54,17 +50,10 @@ def run_duckdb(text: str) -> None:
     tell_done(seconds=seconds, pairs=pairs)
 
 
-def _run_spark(name: str, text: str) -> None:
-    spark_joins.RUNS[name](Job.from_json(text))
-
-
-def serve_penstock(directory: str) -> None:
+def serve_penstock(home: Path) -> None:
     """Run Penstock with a directory of Parquet files as its sink."""
-    from penstock.engine.engine import Engine  # noqa: PLC0415 - see `run_penstock`
-
-    home = Path(directory)
+    sink = f"sink = 'parquet', path = '{home / 'out'}'"
     with Engine(state=home / "state") as engine:
-        sink = f"sink = 'parquet', path = '{home / 'out'}'"
         engine.script(as_script(home / "data", (WINDOW,), sink, files=None))
         engine.start()
         tell_mark(0, 0)
@@ -73,13 +62,9 @@ def serve_penstock(directory: str) -> None:
     tell_done()
 
 
-def serve_spark_best(directory: str) -> None:
+def serve_spark_best(home: Path) -> None:
     """Run Spark's join at its best with the same kind of sink."""
-    from penstock.engine.session import embedded_session  # noqa: PLC0415 - see `run_penstock`
-
-    home = Path(directory)
-    partitions = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
-    spark = embedded_session({**partitions, **spark_joins.AT_ITS_BEST})
+    spark = embedded_session({**spark_joins.SHUFFLE, **spark_joins.AT_ITS_BEST})
     spark_joins.newest_state_format(spark)
     pairs = spark_joins.joined(spark, home / "data", WINDOW, 0, files=None)
     writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(home / "state"))
@@ -91,20 +76,13 @@ def serve_spark_best(directory: str) -> None:
     tell_done()
 
 
-RUNS: dict[str, Callable[[str], None]] = {
-    "penstock": run_penstock,
-    "duckdb": run_duckdb,
-    **{name: partial(_run_spark, name) for name in spark_joins.RUNS},
-    "serve-penstock": serve_penstock,
-    "serve-spark-best": serve_spark_best,
-}
-
-
-def main() -> None:
-    """Run one contestant."""
-    name, what = sys.argv[1:]
-    RUNS[name](what)
+RUNS: dict[str, Callable[[Job], None]] = {"penstock": run_penstock, "duckdb": run_duckdb, **spark_joins.RUNS}
+SERVES = {"serve-penstock": serve_penstock, "serve-spark-best": serve_spark_best}
 
 
 if __name__ == "__main__":
-    main()
+    name, what = sys.argv[1:]
+    if name in RUNS:
+        RUNS[name](Job.from_json(what))
+    else:
+        SERVES[name](Path(what))

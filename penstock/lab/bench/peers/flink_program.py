@@ -20,9 +20,7 @@ import urllib.request
 from importlib.metadata import version
 from typing import Any
 
-SAMPLE_SECONDS = 0.5
-
-STILL = 4  # samples without a change that make an end: the metrics are fetched anew each half second
+SAMPLE_SECONDS, STILL = 0.5, 4  # so many samples without a change make an end
 COLUMNS = "k BIGINT, av DOUBLE, bv DOUBLE, ats BIGINT, bts BIGINT"
 APART = "ABS(b.us - a.us)"
 MICROS = 1_000_000
@@ -44,13 +42,15 @@ def main() -> None:
     shown["heap"] = os.environ["JVM_ARGS"]
     tell("about", versions={"apache-flink": version("apache-flink")}, settings=shown)
     tables = environment(settings, data)
-    statements = tables.create_statement_set()
-    sinks = write_each(tables, statements, job) if way == "each" else write_widest(tables, statements, job)
+    statements, pairs_only = tables.create_statement_set(), way == "widest" and not job["checking"]
+    columns, written = f"{COLUMNS}, level INT" if pairs_only else COLUMNS, inserts(way, tables, job)
+    for number, insert in enumerate(written):
+        tables.execute_sql(f"CREATE TABLE q{number} ({columns}) WITH ('connector' = 'blackhole')")
+        statements.add_insert_sql(f"INSERT INTO q{number} {insert}")
     started = time.monotonic()
     client = statements.execute().get_job_client()
     watch = Watch(f"http://localhost:{settings['rest.port']}/jobs/{client.get_job_id()}")
-    counts = watch.until_all(job["rows"], sinks, started)
-    pairs_only = way == "widest" and not job["checking"]
+    counts = watch.until_all(job["rows"], len(written), started)
     tell("done", seconds=watch.seconds, **({"pairs": counts[0]} if pairs_only else {"results": counts}))
     sys.stdin.read()
     os._exit(0)  # the job itself never ends
@@ -76,33 +76,28 @@ def environment(settings: dict[str, str], data: str) -> Any:
     return tables
 
 
-def write_each(tables: Any, statements: Any, job: dict[str, Any]) -> int:
-    """Write every query as a join of its own; give the number of sinks."""
-    for number, query in enumerate(job["queries"]):
-        blackhole(tables, f"q{number}", COLUMNS)
-        statements.add_insert_sql(f"INSERT INTO q{number} {join(query, '')} AND {keeps(query, 'a.v')}")
-    return len(job["queries"])
+def inserts(way: str, tables: Any, job: dict[str, Any]) -> list[str]:
+    """Write what each sink gets: every query as a join of its own, or one join with a level column.
 
-
-def write_widest(tables: Any, statements: Any, job: dict[str, Any]) -> int:
-    """Write one join with a level column; when checking, every query as a filter behind it."""
-    widest = {"window": max(each["window"] for each in job["queries"])}
-    bounds = sorted({round(each["window"] * MICROS) for each in job["queries"]})
+    When checking, every query is a filter behind that join.
+    """
+    queries = job["queries"]
+    if way == "each":
+        return [f"{join(each, '')} AND {keeps(each, 'a.v')}" for each in queries]
+    widest = {"window": max(each["window"] for each in queries)}
+    bounds = sorted({round(each["window"] * MICROS) for each in queries})
     cases = " ".join(f"WHEN {APART} < {bound} THEN {level}" for level, bound in enumerate(bounds))
     pairs = join(widest, f", CASE {cases} END AS level")
     if not job["checking"]:
-        blackhole(tables, "q0", f"{COLUMNS}, level INT")
-        statements.add_insert_sql(f"INSERT INTO q0 {pairs}")
-        return 1
+        return [pairs]
     tables.execute_sql(f"CREATE TEMPORARY VIEW pairs AS {pairs}")
-    for number, query in enumerate(job["queries"]):
-        level = bounds.index(round(query["window"] * MICROS))
-        blackhole(tables, f"q{number}", COLUMNS)
-        statements.add_insert_sql(
-            f"INSERT INTO q{number} SELECT k, av, bv, ats, bts FROM pairs WHERE level <= {level} "
-            f"AND {keeps(query, 'av')}"
+    written = []
+    for each in queries:
+        level = bounds.index(round(each["window"] * MICROS))
+        written.append(
+            f"SELECT k, av, bv, ats, bts FROM pairs WHERE level <= {level} AND {keeps(each, 'av')}"
         )
-    return len(job["queries"])
+    return written
 
 
 def join(query: dict[str, Any], more: str) -> str:
@@ -117,11 +112,6 @@ def join(query: dict[str, Any], more: str) -> str:
 def keeps(query: dict[str, Any], column: str) -> str:
     """Write a query's predicate."""
     return "TRUE" if query["above"] is None else f"{column} > {query['above']}"
-
-
-def blackhole(tables: Any, name: str, columns: str) -> None:
-    """Make a sink that discards."""
-    tables.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'blackhole')")
 
 
 class Watch:
@@ -151,19 +141,14 @@ class Watch:
         return counts
 
     def _counters(self) -> dict[str, float]:
+        """Give every vertex' counters, added up over its subtasks."""
         found: dict[str, float] = {}
         for vertex in self._get("")["vertices"]:
-            found |= self._sums(vertex["id"])
+            path = f"/vertices/{vertex['id']}/subtasks/metrics"
+            names = [each["id"] for each in self._get(path) if each["id"].endswith(".numRecordsIn")]
+            sums = self._get(f"{path}?get={','.join(names)}&agg=sum") if names else []
+            found |= {each["id"]: each["sum"] for each in sums}
         return found
-
-    def _sums(self, vertex: str) -> dict[str, float]:
-        """Give a vertex' counters, added up over its subtasks."""
-        path = f"/vertices/{vertex}/subtasks/metrics"
-        names = [each["id"] for each in self._get(path)]
-        wanted = ",".join(name for name in names if name.endswith(".numRecordsIn"))
-        return (
-            {each["id"]: each["sum"] for each in self._get(f"{path}?get={wanted}&agg=sum")} if wanted else {}
-        )
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(self._job + path) as answer:  # noqa: S310 - our own address

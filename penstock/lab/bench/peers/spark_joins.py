@@ -7,6 +7,7 @@ each of them has to read all of the input.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
@@ -43,6 +44,7 @@ AT_ITS_BEST = {
 }
 """What a user who reads Spark's tuning guide sets, but for the state format: see `newest_state_format`."""
 
+SHUFFLE = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
 STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 RUNS: dict[str, Callable[[Job], None]] = {
@@ -56,16 +58,10 @@ RUNS: dict[str, Callable[[Job], None]] = {
 def _run(job: Job, joins: Served, *, best: bool = False) -> None:
     """Start every join, wait for all, and report."""
     heap, settings = job.heap(len(joins)), AT_ITS_BEST if best else {}
-    wanted = {
-        "spark.driver.memory": f"{heap}m",
-        "spark.sql.shuffle.partitions": str(2 * job.cores),
-        **settings,
-    }
+    wanted = {"spark.driver.memory": f"{heap}m", **SHUFFLE, **settings}
     spark = embedded_session(wanted) if best else plain_session(wanted)
-    used = {**settings, "heap": f"{heap} MiB"}
-    if best:
-        used[STATE_FORMAT] = newest_state_format(spark)
-    tell_about({"pyspark": version("pyspark")}, used)
+    formats = {STATE_FORMAT: newest_state_format(spark)} if best else {}
+    tell_about({"pyspark": version("pyspark")}, {**settings, "heap": f"{heap} MiB", **formats})
     progress = Progress(len(joins))
     spark.streams.addListener(progress)
     with tempfile.TemporaryDirectory(prefix="spark-bench-", ignore_cleanup_errors=True) as checkpoints:
@@ -111,10 +107,9 @@ def joined(
     spark: SparkSession, data: Path, query: WindowQuery, number: int, files: int | None = 1
 ) -> DataFrame:
     """Write a join as a Spark user does, its predicate before the join; `files` of a stream are a micro-batch."""
+    pace = {} if files is None else {"maxFilesPerTrigger": str(files)}
     for name in STREAMS:
-        reader = spark.readStream.schema("k bigint, v double, ts timestamp")
-        if files is not None:
-            reader = reader.option("maxFilesPerTrigger", str(files))
+        reader = spark.readStream.schema("k bigint, v double, ts timestamp").options(**pace)
         stream = reader.parquet(str(data / name)).withWatermark("ts", "0 seconds")
         stream.createOrReplaceTempView(f"{name}{number}")
     span = f"INTERVAL {query.micros} MICROSECONDS"
