@@ -1,4 +1,6 @@
-"""The lab's part of the command line: ``penstock lab``, and the door to ``penstock bench`` (`penstock.lab.bench.cli`).
+"""The lab's part of the command line: ``penstock lab`` and ``penstock bench``.
+
+To add a benchmark: write a module with a function that has the options as arguments, and name it in `BENCHMARKS`.
 
 In:  arguments.  Out: tables on the terminal; pictures in files.
 """
@@ -15,7 +17,11 @@ from rich.markup import escape
 
 from penstock.app.spark_talk import quiet_spark
 from penstock.errors import InputError, did_you_mean
-from penstock.lab.bench.cli import bench
+from penstock.lab.bench.against_peers import peers
+from penstock.lab.bench.breakdown import breakdown
+from penstock.lab.bench.latency import latency
+from penstock.lab.bench.scale import scale
+from penstock.lab.bench.strategies import strategies
 from penstock.lab.papers.figure import CHECK
 from penstock.lab.papers.registry import PAPERS
 from penstock.lab.printing import table
@@ -31,7 +37,12 @@ class Where(StrEnum):
     spark = "spark"
 
 
+BENCHMARKS = {each.__name__: each for each in (peers, scale, latency, breakdown, strategies)}
+
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)
+bench = typer.Typer(help="Measure, side by side with other engines.", no_args_is_help=True)
+for name, benchmark in BENCHMARKS.items():
+    bench.command(name)(benchmark)
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -96,3 +107,19 @@ def _reproduce(paper: Paper, figure: Figure, *, out: Path, seed: int, on: Where,
         picture.savefig(path)
         console.print(f"picture: {path}", highlight=False)
     return all(claim.held for claim in outcome.claims)
+
+
+@bench.callback(invoke_without_command=True)
+def _benches(
+    context: typer.Context,
+    *,
+    side_by_side: Annotated[
+        bool, typer.Option("--strategies", help="the same as the command `strategies`, with its defaults")
+    ] = False,
+) -> None:
+    """Measure, side by side with other engines."""
+    if side_by_side and context.invoked_subcommand is None:
+        strategies()
+    elif context.invoked_subcommand is None:
+        names = ", ".join(sorted(BENCHMARKS))
+        raise InputError(f"penstock bench needs a command, one of {names}; --help says more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.app.cli import main
-from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
 from penstock.lab.papers.registry import PAPERS
 
 FIGURES = [each for paper in PAPERS for each in paper.figures]
@@ -45,12 +45,13 @@ def test_lab_draws_a_picture(capsys, tmp_path):
 
 
 def pretended(monkeypatch, *, held, kind=""):
-    def figure(seed):
+    def one(seed):
+        """Claim something."""
         out = Outcome()
         out.claim("it is so", held, str(seed), kind)
         return out
 
-    paper = Paper(9, lambda seed: seed, (Figure("one", "a claim", 1, figure),))
+    paper = Paper(9, lambda seed: seed, "", {one: 1})
     monkeypatch.setattr("penstock.lab.cli.PAPERS", (paper,))
 
 

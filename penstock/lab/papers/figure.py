@@ -7,7 +7,7 @@ A figure is a function from that sweep to an `Outcome`, printed and saved by `pe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure as Picture
 
@@ -137,22 +137,35 @@ class Outcome:
         self.pictures.append(picture)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure or table: how it is reproduced from its paper's sweep, and about how many seconds that takes."""
+class Figure(NamedTuple):
+    """A figure or table: how it is reproduced from its paper's sweep, and about how many seconds that takes.
+
+    `on_spark` measures the same on the engine by a seed, where that can be done, and tells how far it is.
+    """
 
     name: str
     title: str
     seconds: int
     reproduce: Callable[[Any], Outcome]
-    on_spark: Callable[[int, Callable[[str], None]], Outcome] | None = None
-    """The same experiment measured on the engine by a seed, where there is one; it tells how far it is."""
+    on_spark: Callable[[int, Callable[[str], None]], Outcome] | None
 
 
-@dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper: its number, the sweep that a seed gives, and its figures."""
+    """A paper: its number, the sweep that a seed gives, and its figures, each a function with its seconds.
 
-    number: int
-    sweep: Callable[[int], Any]
-    figures: tuple[Figure, ...]
+    The name of a figure is the prefix and the function's name, its title the first line of the function's docstring.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        sweep: Callable[[int], Any],
+        prefix: str,
+        seconds: Mapping[Any, int],
+        **on_spark: Any,
+    ) -> None:
+        self.number, self.sweep, found = number, sweep, []
+        for figure, each in seconds.items():
+            title, name = figure.__doc__.partition("\n")[0].rstrip("."), figure.__name__
+            found.append(Figure(f"{prefix}{name}", title, each, figure, on_spark.get(name)))
+        self.figures = tuple(found)

@@ -12,10 +12,9 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from penstock.lab.papers import paper1_sweep as p1
-from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
-from penstock.lab.papers.paper1_analysis import fig11
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
+from penstock.lab.papers.paper1_analysis import fig11, table2
 from penstock.lab.papers.paper1_spark import fig17_on_spark
-from penstock.lab.papers.paper1_table2 import table2
 from penstock.lab.printing import percent, percents, span
 from penstock.plan.cost import Coefficients, saving
 from penstock.plan.facts import Independent, Statistics
@@ -53,7 +52,7 @@ def rows_held(sweep: p1.Sweep, setting: p1.Setting, rate: int) -> dict[str, floa
 
 
 def fig17(sweep: p1.Sweep) -> Outcome:
-    """Compare rows held in every setting at every rate; what each panel holds fixed is our choice."""
+    """Compare rows held by state-slice, pull-up and push-down; what each panel holds fixed is our choice."""
     out, held = Outcome(), {s: [rows_held(sweep, s, rate) for rate in sweep.rates] for s in p1.SETTINGS}
     least = [min(each, key=lambda name: each[name]) == p1.OURS for each in chain(*held.values())]
     out.every("state-slice holds the least state in every setting, at every rate", least)
@@ -99,7 +98,7 @@ def bearable_overhead(sweep: p1.Sweep) -> float:
 
 
 def fig18(sweep: p1.Sweep) -> Outcome:
-    """Compare service rates in every setting at every rate."""
+    """Compare service rates of state-slice, pull-up and push-down."""
     out, runs = Outcome(), [p1.sharing(sweep, *point) for point in product(p1.SETTINGS, sweep.rates)]
     same = [len({run.delivered for run in each.values()}) == 1 for each in runs]
     out.every("every strategy delivers the same results", same, kind=CHECK)
@@ -157,7 +156,7 @@ def chain_rates(sweep: p1.Sweep, windows: str, queries: int, rate: int) -> dict[
 
 
 def fig19(sweep: p1.Sweep) -> Outcome:
-    """Run both chains for every set of windows, number of queries and rate."""
+    """Compare service rates of the CPU-Opt and the Mem-Opt chain."""
     out, keys = Outcome(), list(product(SETS, QUERIES))
     found = {key: [chain_rates(sweep, *key, rate) for rate in sweep.rates] for key in keys}
     gains = {key: [each["CPU-Opt"] / each["Mem-Opt"] - 1 for each in rates] for key, rates in found.items()}
@@ -207,14 +206,5 @@ def _memory(out: Outcome, sweep: p1.Sweep) -> None:
     out.claim("6.2: with selections it may hold more", min(extra) >= 0 and max(extra) > 0, number)
 
 
-PAPER = Paper(
-    1,
-    p1.Sweep,
-    (
-        Figure("table2", "a chain of two sliced joins, step by step", 1, table2),
-        Figure("fig11", "savings of state-slice over its rivals, by the cost model", 2, fig11),
-        Figure("fig17", "rows held: state-slice, pull-up, push-down", 30, fig17, fig17_on_spark),
-        Figure("fig18", "service rate: state-slice, pull-up, push-down", 30, fig18),
-        Figure("fig19", "service rate: CPU-Opt chain against Mem-Opt chain", 30, fig19),
-    ),
-)
+FIGURES = {table2: 1, fig11: 2, fig17: 30, fig18: 30, fig19: 30}  # about how many seconds each takes
+PAPER = Paper(1, p1.Sweep, "", FIGURES, fig17=fig17_on_spark)

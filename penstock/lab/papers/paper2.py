@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.lab.papers import paper2_sweep as p2
-from penstock.lab.papers.figure import CALIBRATED, CHECK, Figure, Outcome, Paper
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
 from penstock.lab.papers.paper2_analysis import fig2, fig3, one_burst
 from penstock.lab.papers.paper2_scans import DRAWN, LARGEST
 from penstock.lab.papers.paper2_spark import fig6_on_spark
@@ -84,7 +84,7 @@ def best(out: Outcome, text: str, sweep: p2.Sweep, settings: Sequence[p2.Setting
 
 
 def fig5(sweep: p2.Sweep) -> Outcome:
-    """Run the four distributions under every policy, by hash and by nested loops."""
+    """Compare average responses of LWO, SWF and MQT on four sets of windows, by hash and by nested loops."""
     out, names = begun(sweep), list(p2.TABLE_1)
     found = best(out, "MQT has the best average in every distribution", sweep, DISTRIBUTIONS)
     loops = Averages(sweep, [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1])
@@ -140,7 +140,7 @@ def like_swf(sweep: p2.Sweep, release: str, *, outward: bool = False) -> str:
 
 
 def fig6(sweep: p2.Sweep) -> Outcome:
-    """Run Uniform and Mostly-Small windows under every policy, by hash and by nested loops."""
+    """Compare responses by window on Uniform and Mostly-Small."""
     out, panels = begun(sweep), {}
     window_claims(out, sweep, p2.HASH)
     window_claims(loops := Outcome(), sweep, p2.NESTED_LOOP)
@@ -190,7 +190,7 @@ def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
 
 
 def fig7(sweep: p2.Sweep) -> Outcome:
-    """Run every size of burst under every policy."""
+    """Compare average responses over the size of bursts."""
     out, names = begun(sweep), [str(burst) for burst in p2.BURSTS]
     found = best(out, "MQT is best for every size of burst", sweep, BY_BURST)
     by_result = Averages(sweep, BY_BURST, by_result=True)
@@ -215,7 +215,7 @@ def fig7(sweep: p2.Sweep) -> Outcome:
 
 
 def fig8(sweep: p2.Sweep) -> Outcome:
-    """Run the largest bursts under every policy."""
+    """Compare responses by window at bursts of five."""
     out, series = begun(sweep), by_window(sweep, BY_BURST[-1])
     lwo, swf, mqt = ([each.mean for each in p2.measure(sweep, BY_BURST[-1], p)] for p in p2.POLICIES.values())
     ratio = [theirs[-1] / own[-1] for own, theirs in zip(mqt, swf, strict=True)]
@@ -232,7 +232,7 @@ def fig8(sweep: p2.Sweep) -> Outcome:
 
 
 def fig9(sweep: p2.Sweep) -> Outcome:
-    """Run 30 queries, 24 of them on one window, which goes from w1 to w7; and the same on the other distributions."""
+    """Compare average responses of 30 queries, 80 % of them on one window, which goes from w1 to w7."""
     settings = {
         windows: [p2.Setting(windows, queries=p2.skewed(n)) for n in range(7)] for windows in p2.TABLE_1
     }
@@ -255,7 +255,7 @@ def fig9(sweep: p2.Sweep) -> Outcome:
 
 
 def memory(sweep: p2.Sweep) -> Outcome:
-    """Look at the buffers of every run of Figures 5 and 7."""
+    """Compare input and output buffers with the join buffer, in every run of Figures 5 and 7."""
     out, settings = begun(sweep), [*DISTRIBUTIONS, *BY_BURST[1:]]
     sizes = {name: [p2.buffers(sweep, each, p) for each in settings] for name, p in p2.POLICIES.items()}
     waiting, held = ({name: [each[n] for each in sizes[name]] for name in p2.POLICIES} for n in (0, 1))
@@ -285,17 +285,14 @@ def memory(sweep: p2.Sweep) -> Outcome:
     return out
 
 
-PAPER = Paper(
-    2,
-    p2.Sweep,
-    (
-        Figure("p2-fig2", "LWO: an example, and 50 tuples at once, Eq. 1 and simulated", 2, fig2),
-        Figure("p2-fig3", "SWF: an example, and 50 tuples at once, Eq. 2 and simulated", 2, fig3),
-        Figure("p2-fig5", "average response: LWO, SWF, MQT on four sets of windows", 30, fig5),
-        Figure("p2-fig6", "response by window: Uniform and Mostly-Small", 20, fig6, fig6_on_spark),
-        Figure("p2-fig7", "average response over the size of bursts", 30, fig7),
-        Figure("p2-fig8", "response by window at bursts of five", 10, fig8),
-        Figure("p2-fig9", "average response of 30 queries, 80 % on one window", 30, fig9),
-        Figure("p2-memory", "input and output buffers relative to the join buffer", 50, memory),
-    ),
-)
+FIGURES = {
+    fig2: 2,
+    fig3: 2,
+    fig5: 30,
+    fig6: 20,
+    fig7: 30,
+    fig8: 10,
+    fig9: 30,
+    memory: 50,
+}  # about how many seconds each takes
+PAPER = Paper(2, p2.Sweep, "p2-", FIGURES, fig6=fig6_on_spark)

@@ -86,7 +86,7 @@ def one_burst(windows: str) -> tuple[float, float]:
 
 
 def fig2(_sweep: object) -> Outcome:
-    """Set Eq. 1 beside the simulated burst, and the example's steps beside the paper's."""
+    """Play LWO's example, and set Eq. 1 beside 50 tuples that arrive at once."""
     lwo, alone = [equation_1(size) for size in SIZES], [equation_1(size, size) for size in SIZES]
     out, series = Outcome(), {"LWO": lwo, "LWO, simulated": simulated("lwo")}
     series |= {"isolated": alone, "isolated, simulated": simulated("alone")}
@@ -98,7 +98,7 @@ def fig2(_sweep: object) -> Outcome:
 
 
 def fig3(_sweep: object) -> Outcome:
-    """Set Eq. 2 beside the simulated burst, and the example's steps beside the paper's; the paper has none for MQT."""
+    """Play SWF's example, and set Eq. 2 beside 50 tuples that arrive at once; the paper has none for MQT."""
     out, swf = Outcome(), [equation_2(inner, size) for inner, size in pairwise((0, *SIZES))]
     lwo, mqt = [equation_1(size) for size in SIZES], simulated("mqt")
     series = {"SWF": swf, "SWF, simulated": simulated("swf"), "MQT": mqt, "LWO": lwo}

@@ -8,9 +8,8 @@ from statistics import mean
 import pytest
 
 from penstock.lab.papers import paper1
-from penstock.lab.papers.paper1_analysis import cpu_savings, fig11
+from penstock.lab.papers.paper1_analysis import PRINTED, cpu_savings, fig11, trace
 from penstock.lab.papers.paper1_sweep import RATES, SETTINGS, Sweep, ages_of, table_4
-from penstock.lab.papers.paper1_table2 import PRINTED, trace
 
 SMALL = Sweep(5, samples=1, rates=(20, 80))
 
