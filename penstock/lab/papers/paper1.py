@@ -32,6 +32,9 @@ CHAIN_PANELS = (("Uniform", 12), ("Mostly-Small", 12), *(("Small-Large", queries
 TRIED = ((0.0, 0.0), (2.0, 1.0), (p1.C_SYS, p1.RESULT), (100.0, 20.0))
 """C_sys and cost of a result: as in Eq. 1 to 3, as Figure 18 asks for, ours, as Mostly-Small of Figure 19 asks for."""
 
+SELECTED = (*([""] * (12 - n) + ["σ"] * n for n in (1, 3, 6, 11)), ["", "σ"] * 6)
+"""Which of 12 queries have a selection, by their windows: the last few, all but the first, every second."""
+
 CHAINS = ("12 slices", "small merged", "2 slices")  # of the paper, on each of `SETS`
 HEADINGS = ("windows", "Sσ", "S⋈", "pull-up", "state-slice", "push-down")
 RATE = "stream rate (rows/s)"
@@ -196,14 +199,16 @@ def _memory(out: Outcome, sweep: p1.Sweep) -> None:
     both = [p1.chains(sweep, windows, 12, sweep.rates[0]) for windows in SETS]
     same = [abs(run["CPU-Opt"].cost.rows / run["Mem-Opt"].cost.rows - 1) < 1e-9 for run in both]
     out.every("5.2: without selections CPU-Opt holds what Mem-Opt holds", same, " sets of windows")
-    extra, known = [], Statistics(20, 20, p1.FEW_JOIN, Independent({"σ": 0.5}))
-    for windows in SETS:
-        readers = p1.readers_of(p1.table_4(windows, 12), ["", *["σ"] * 11])
-        both_cuts = (cpu_opt(readers, known, WEIGH).cuts, mem_opt(readers))
-        merged, fine = (p1.cut_cost(cuts, readers, known).rows for cuts in both_cuts)
+    extra = []
+    for windows, selected, select, rate in product(SETS, SELECTED, p1.SELECTS, (20, 50, 80)):
+        known = Statistics(rate, rate, p1.FEW_JOIN, Independent({"σ": select}))
+        readers = p1.readers_of(p1.table_4(windows, 12), selected)
+        cuts = (cpu_opt(readers, known, WEIGH).cuts, mem_opt(readers))
+        merged, fine = (p1.cut_cost(each, readers, known).rows for each in cuts)
         extra.append(merged / fine - 1)
-    number = f"11 of 12 queries with Sσ = 0.5, 20 rows/s: {percents(extra, 1)} more"
-    out.claim("6.2: with selections it may hold more", min(extra) >= 0 and max(extra) > 0, number)
+    more = [each for each in extra if each > 1e-9]
+    number = f"it does in {len(more)} of {len(extra)} settings, by {percents([max(extra)], 1)} at most"
+    out.claim("6.2: with selections it may hold more", more and min(extra) > -1e-9, number)
 
 
 FIGURES = {table2: 1, fig11: 2, fig17: 30, fig18: 30, fig19: 30}  # about how many seconds each takes

@@ -160,7 +160,7 @@ def fig11(_sweep: object) -> Outcome:
     for what, (up, down), low, high in (("memory", columns[:2], 0.2, 0.3), ("CPU", columns[2:], 0.1, 0.4)):
         worse, each_rival = mean(map(max, up, down)), (mean(up), mean(down))
         number = f"{percent(worse)} over the worse rival at each point; over pull-up, push-down {percents(each_rival)}"
-        text = f"{percents((low, high))} {what} saved on average"
+        text = f"{span((low, high))} {what} saved on average"
         out.claim(text, low <= worse <= high, f"{number}, over both {percent(mean(each_rival))}", CALIBRATED)
     extreme = savings(0.001, 0.001, 0.1)
     out.claim("memory savings reach about 50 %", 0.45 < extreme.memory_up < 0.55, percent(extreme.memory_up))

@@ -86,8 +86,8 @@ def test_mostly_small_windows_are_merged_with_a_large_overhead():
 
 def test_savings_over_the_worse_rival_are_the_papers():
     told = verdicts(fig11(None))
-    assert told["20, 30 % memory saved on average"]
-    assert told["10, 40 % CPU saved on average"]
+    assert told["20 to 30 % memory saved on average"]
+    assert told["10 to 40 % CPU saved on average"]
     assert [text for text, held in told.items() if not held] == ["and 100 times that of Q2"]
 
 
