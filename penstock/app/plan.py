@@ -9,10 +9,10 @@ would be complete, and the state and work to expect; an error if results would b
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from penstock.app.explain import planned
+from penstock.app.show import show_time
 from penstock.engine.change import find_change, losses, plan_commit, standing_plan
 from penstock.engine.explain import costs
 from penstock.engine.status import take_status
@@ -113,11 +113,7 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
 def _since(then: Ledger, name: str) -> str:
     """Say from when on a query would be complete."""
     since = then.query(name).complete_from
-    return (
-        "the beginning"
-        if since is None
-        else f"{datetime.fromtimestamp(since / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    )
+    return "the beginning" if since is None else f"{show_time(since)} UTC"
 
 
 def _cut_lines(before: Plan | None, after: Plan) -> Iterator[str]:

@@ -17,7 +17,7 @@ import os
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from penstock.engine.adopt import adopt
@@ -45,11 +45,12 @@ from penstock.engine.results import read_late, read_output, read_results, write_
 from penstock.engine.session import embedded_session, settings_of, use_plain_files
 from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, file_sinks, undo_claims
 from penstock.engine.sinks import clear_staging, sink_root
-from penstock.engine.sources import empty_rows, open_source, with_ingest_columns
+from penstock.engine.sources import arrow_types, empty_rows, open_source, with_ingest_columns
 from penstock.engine.status import look_at, undisturbed
 from penstock.engine.store import Store
 from penstock.engine.takeup import farewells, refuse_loss, refuse_move, refuse_other_streams, take_up
 from penstock.engine.unit_files import refuse_unknown_results
+from penstock.engine.work import forget_plans
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
@@ -120,7 +121,9 @@ class Engine:
         refuse_one_process(absolute(os.fspath(state)), "a state")
         self._store = Store(os.fspath(state))
         self._spark = spark
-        self._workload = Workload(settings=dict(settings or {}), spark=lambda: self.spark)
+        self._workload = Workload(
+            settings=dict(settings or {}), spark=lambda: self.spark, session_zone=self._session_zone
+        )
         self._plan: Plan | None = None
         self._ingesters: list[Ingester] = []
         self._joiner: Joiner | None = None
@@ -144,6 +147,10 @@ class Engine:
             if isinstance(self._store.files, LocalFiles):
                 use_plain_files(self._spark)
         return self._spark
+
+    def _session_zone(self) -> str | None:
+        """Give the time zone of the Spark session, if there is one."""
+        return settings_of(self._spark).zone if self._spark is not None else None
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it."""
@@ -200,9 +207,17 @@ class Engine:
                 raise
 
     def complete_from(self, name: str) -> datetime | None:
-        """Give the event time from which on a query's results are complete; None: from the beginning."""
+        """Give the event time from which on a query's results are complete; None: from the beginning.
+
+        One that Python's calendar does not reach is the first or last that it has.
+        """
         known = self._store.ledger.query(self.plan.query(name).name).complete_from
-        return None if known is None else datetime.fromtimestamp(known / 1e6, UTC)
+        if known is None:
+            return None
+        try:
+            return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=known)
+        except OverflowError:
+            return datetime.max.replace(tzinfo=UTC) if known > 0 else datetime.min.replace(tzinfo=UTC)
 
     @property
     def plan(self) -> Plan:
@@ -236,9 +251,12 @@ class Engine:
             before = standing_plan(ledger)
             lost = losses(find_change(before, plan), before, plan, ledger)
             refuse_loss(lost, self._store.files.root)
+        self._workload.refuse_other_zone(settings_of(self.spark).zone)
         made = made_under(self._store.ledger)
         if made is not None:
             refuse_other(made, settings_of(self.spark), self._store.files.root)
+        forget_plans()
+        arrow_types.cache_clear()
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
         sources, empty = self._check(plan)

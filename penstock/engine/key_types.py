@@ -60,7 +60,12 @@ def _typed(key: Key, query: Query, left: Stream, right: Stream, spark: SparkSess
         raise InputError(
             f"query {query.name} cannot join on {key.left} = {key.right}: {short_message(error)}"
         ) from error
-    return replace(key, type=type_text(common))
+    if " collate " in (kind := type_text(common)):
+        raise InputError(
+            f"query {query.name} cannot join on {key.left} = {key.right}, which is {kind}: only Spark can tell which "
+            "of such values are equal. Write COLLATE UTF8_BINARY behind both, or compare plain columns"
+        )
+    return replace(key, type=kind)
 
 
 def type_text(kind: DataType) -> str:

@@ -19,7 +19,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.errors import RunError
-from penstock.plan.spark_settings import ANSI, ZONE, SparkSettings
+from penstock.plan.spark_settings import ANSI, SparkSettings
+from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,14 +24,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.complaints import short_message
+from penstock.engine.key_values import as_bigint, as_bytes
 from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
 from penstock.sql.guards import always_succeeds, guards_nothing
-from penstock.sql.query import RESERVED
+from penstock.sql.query import DAY, RESERVED
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
 from penstock.sql.tree import always_quoted
+from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -40,9 +42,6 @@ if TYPE_CHECKING:
 
     from penstock.plan.stored import KeyPart, LogPlan
     from penstock.sql.query import Stream
-
-_FLOATS = frozenset({"float", "double"})
-_NESTED = ("array", "struct")
 
 ROW_TIME = f"{RESERVED}t"
 
@@ -139,6 +138,11 @@ def _selected(source: DataFrame, stream: Stream, columns: list[str]) -> DataFram
         raise InputError(f"stream {stream.name}: {short_message(error)}") from error
 
 
+FARTHEST = 1 << 59
+"""Microseconds from 1970 to the first and last event times that can be joined, 18,000 years: so sums and differences of
+times and windows always fit in 64 bits."""
+
+
 def _ingest_columns(stream: Stream, logs: tuple[LogPlan, ...]) -> dict[str, str]:
     """Give the expression of each column that is made for ingest."""
     added = {ROW_TIME: time_expression(stream)}
@@ -154,29 +158,26 @@ def ingest_names(stream: Stream, logs: tuple[LogPlan, ...]) -> list[str]:
 
 
 def time_expression(stream: Stream) -> str:
-    """Turn the time column into microseconds since the epoch.
+    """Turn the time column into microseconds since the epoch; null if it is too far from it.
 
     A timestamp without a time zone counts from the epoch's wall-clock reading, so that daylight saving never
     stretches a window.
     """
-    column = stream.column(stream.time)
-    kind = column.type if column else ""
     name = always_quoted(stream.time)
-    if kind == "date":
-        return f"unix_date({name}) * 86400000000L"
-    if kind == "timestamp_ntz":
-        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
-    return f"unix_micros({name})"
+    if stream.time_type == "date":
+        days, farthest = f"unix_date({name})", FARTHEST // DAY
+        return f"CASE WHEN {days} BETWEEN -{farthest} AND {farthest} THEN {days} * {DAY}L END"
+    micros = f"unix_micros({name})"
+    if stream.time_type == "timestamp_ntz":
+        micros = f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
+    return f"CASE WHEN {micros} BETWEEN -{FARTHEST}L AND {FARTHEST}L THEN {micros} END"
 
 
 def arrow_time_type(stream: Stream, spark: SparkSession) -> pa.DataType | None:
     """Give the Arrow type Spark uses for a timestamp column; None for a date, which is not in microseconds."""
-    column = stream.column(stream.time)
-    kind = column.type if column else ""
-    if kind == "date":
+    if stream.time_type == "date":
         return None
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    return pa.timestamp("us", None if kind == "timestamp_ntz" else zone)
+    return pa.timestamp("us", None if stream.time_type == "timestamp_ntz" else spark.conf.get(ZONE))
 
 
 @cache
@@ -249,8 +250,8 @@ def _keys(number: int, log: LogPlan) -> dict[str, str]:
     if not log.key:  # all rows have the same one, and none is without it
         return {name: "0L"}
     if log.whole_key:
-        return {name: _as_integer(log.key[0])}
-    values = [_as_value(part) for part in log.key]
+        return {name: as_bigint(_typed(log.key[0]), log.key[0].type)}
+    values = [as_bytes(_typed(part), part.type) for part in log.key]
     keyed = " AND ".join(f"({value}) IS NOT NULL" for value in values)
     digest = f"CASE WHEN {keyed} THEN xxhash64({', '.join(values)}) END"
     return {name: digest, **dict(zip(parts, values, strict=True))}
@@ -259,29 +260,6 @@ def _keys(number: int, log: LogPlan) -> dict[str, str]:
 def _typed(part: KeyPart) -> str:
     """Cast a key column to the type both sides are compared as."""
     return f"cast({part.expression} AS {part.type})" if part.cast else f"({part.expression})"
-
-
-def _as_integer(part: KeyPart) -> str:
-    """Write a key that fits in 64 bits as a bigint."""
-    value = _typed(part)
-    if part.type == "date":
-        return f"cast(unix_date({value}) AS BIGINT)"
-    if part.type == "timestamp":
-        return f"unix_micros({value})"
-    if part.type == "timestamp_ntz":
-        return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {value})"
-    return f"cast({value} AS BIGINT)"
-
-
-def _as_value(part: KeyPart) -> str:
-    """Write a key so that values Spark takes as equal have equal bytes: one zero, one NaN, flat text for nested."""
-    value = _typed(part)
-    if part.type in _FLOATS:
-        return f"CASE WHEN isnan({value}) THEN cast('NaN' AS {part.type}) ELSE {value} + cast(0 AS {part.type}) END"
-    if part.type.startswith(_NESTED):
-        text = f"to_json(named_struct('v', {value}), map('ignoreNullFields', 'false'))"
-        return f"CASE WHEN {value} IS NOT NULL THEN {text} END"
-    return value
 
 
 def _bit_columns(number: int, stream: Stream, log: LogPlan) -> dict[str, str]:

@@ -112,6 +112,12 @@ def computed(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, .
     return computed_once(spark, tasks, schema, columns)
 
 
+def forget_plans() -> None:
+    """Make plans anew from here on: one that was made goes by the settings that the session had then."""
+    numbered.cache_clear()
+    computed.cache_clear()
+
+
 def computed_once(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, ...]) -> DataFrame:
     """Make such a plan anew: Spark sets its clock when it first runs, and draws its seeds when it is made."""
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(do_first_work, schema)

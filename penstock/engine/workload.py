@@ -26,9 +26,12 @@ from penstock.sql.script import (
     Script,
     altered,
     parse_script,
+    zone_set_by,
 )
 from penstock.sql.source_options import row_meaning
 from penstock.sql.spark_types import TIME_TYPES
+from penstock.sql.tokens import Source
+from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,6 +55,10 @@ class Workload:
     settings: dict[str, str] = field(default_factory=dict)
     spark: Callable[[], SparkSession] = embedded_session
     """How to get Spark, for what only Spark can tell: the type of a computed key."""
+    session_zone: Callable[[], str | None] = lambda: None
+    """How to get the time zone of the session, if there is one yet."""
+    zone: str = ""
+    """The time zone for which queries are read; empty before the first."""
 
     def add_stream(self, name: str, source: DataFrame, time: str, lateness: str) -> None:
         """Declare a stream that is a streaming DataFrame."""
@@ -81,13 +88,15 @@ class Workload:
     ) -> None:
         """Register one SELECT."""
         where = Sink("callback") if isinstance(sink, Callback) else sink
-        self._add(bind_query(name, sql, self.streams, where, options))
+        zone = self._zone(self.settings.get(ZONE, "UTC"))
+        self._add(bind_query(name, sql, self.streams, where, options, zone=zone))
         if isinstance(sink, Callback):
             self.handlers[name] = sink.function
 
     def add_script(self, text: str) -> Script:
         """Do what a script says, statement by statement; it may drop and alter what was registered before it."""
-        script = parse_script(text, self.streams)
+        zone = self._zone(zone_set_by(Source(text), self.settings.get(ZONE, "UTC")))
+        script = parse_script(text, self.streams, zone=zone)
         self.settings |= script.settings  # first: a query may need Spark, and Spark its settings
         for statement in script.statements:
             self._do(statement)
@@ -104,7 +113,9 @@ class Workload:
                 self.drop_query(name)
             case AlterQuery(name):
                 found = self._found(name)
-                self.queries[found] = self._typed(altered(self.queries[found], statement, self.streams))
+                self.queries[found] = self._typed(
+                    altered(self.queries[found], statement, self.streams, self.zone)
+                )
             case DropStream(name):
                 self.drop_stream(name)
 
@@ -156,8 +167,26 @@ class Workload:
         """Define a query anew under its name; its sink and options stay."""
         found = self._found(name)
         known = self.queries[found]
-        again = bind_query(found, sql, self.streams, known.sink, dict(known.options))
+        again = bind_query(
+            found, sql, self.streams, known.sink, dict(known.options), zone=self._zone(self.zone)
+        )
         self.queries[found] = self._typed(again)
+
+    def _zone(self, wanted: str) -> str:
+        """Give the time zone that queries are read for: the session's, or the one that it will have."""
+        zone = self.session_zone() or wanted
+        self.refuse_other_zone(zone)
+        self.zone = zone
+        return zone
+
+    def refuse_other_zone(self, zone: str) -> None:
+        """Refuse to go on in another time zone than the one for which queries were read: times would mean others."""
+        same = zone == self.zone or (is_utc(zone) and is_utc(self.zone))
+        if self.queries and not same:
+            raise InputError(
+                f"the session's time zone is {zone}, and {', '.join(self.queries)} were read when it was {self.zone}: "
+                f"set {ZONE} before the first query"
+            )
 
     @property
     def budget(self) -> float | None:

@@ -9,23 +9,15 @@ In:  what a Spark session is set to.  Out: a `SparkSettings`, kept with the plan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.errors import InputError
+from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
-
-_UTC_NAMES = """
-    utc etc/utc ut uct etc/uct z zulu etc/zulu universal etc/universal gmt etc/gmt gmt0 etc/gmt0 gmt+0 gmt-0 greenwich
-    etc/greenwich utc+0 utc-0 +00:00 -00:00 +00 +0 gmt+00:00 utc+00:00
-"""
-_UTC = frozenset(_UTC_NAMES.split())
-"""Ways to write the time zone whose wall clock is the time itself."""
+ANSI = "spark.sql.ansi.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class SparkSettings:
     @property
     def is_utc(self) -> bool:
         """Say whether the session's wall clock is UTC."""
-        return self.zone.lower() in _UTC
+        return is_utc(self.zone)
 
     def means(self, other: SparkSettings) -> bool:
         """Say whether expressions mean the same in another session."""
@@ -68,19 +60,3 @@ def refuse_other(made: SparkSettings, now: SparkSettings, state: str) -> None:
         f"state {state} was made with {name} = {was!r}, and this session has {found!r}: its rows and results would "
         f"mean something else from here on. SET {name} = '{was}', or give a new state and new output paths"
     )
-
-
-@cache
-def has_fixed_offset(zone: str) -> bool:
-    """Say whether a zone's clock is never put forward or back, as far as that can be told.
-
-    >>> has_fixed_offset("UTC"), has_fixed_offset("+05:30"), has_fixed_offset("Europe/Oslo")
-    (True, True, False)
-    """
-    if zone.lower() in _UTC or zone[:1] in {"+", "-"}:
-        return True
-    try:
-        found = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError):
-        return False
-    return found.key.startswith("Etc/")

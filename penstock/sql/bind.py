@@ -13,6 +13,7 @@ Out: a `Query`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError, did_you_mean
@@ -26,6 +27,7 @@ from penstock.sql.shape import Select, Table, read_select
 from penstock.sql.tokens import Source, span_of_tokens
 from penstock.sql.tree import COMPARISON, Name, binary, columns_of, show
 from penstock.sql.windows import Clauses, WindowSpec, take_windows, window_range, window_specs
+from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,8 +49,10 @@ def bind_query(
     streams: Mapping[str, Stream],
     sink: Sink | None = None,
     options: Mapping[str, str] | None = None,
+    *,
+    zone: str = "UTC",
 ) -> Query:
-    """Bind one SELECT, as given from Python.
+    """Bind one SELECT, as given from Python, for a session in some time zone.
 
     >>> from penstock.sql.query import Column, Stream
     >>> columns = (Column("k", "bigint"), Column("ts", "timestamp"))
@@ -63,7 +67,9 @@ def bind_query(
     if len(source.statements) > 1:
         raise source.error("one query at a time: this is a second", span_of_tokens(source.statements[1]))
     checked = check_query_options(options or {})
-    return bind_tokens(name, source, source.statements[0], streams, sink=sink or Sink(), options=checked)
+    return bind_tokens(
+        name, source, source.statements[0], streams, sink=sink or Sink(), options=checked, zone=zone
+    )
 
 
 def bind_tokens(
@@ -74,18 +80,20 @@ def bind_tokens(
     *,
     sink: Sink,
     options: tuple[tuple[str, str], ...],
+    zone: str,
 ) -> Query:
     """Bind a SELECT that stands somewhere in a script."""
     clauses, rest = take_windows(source, tokens, name)
     if not rest:
         raise source.error(f"query {name} is empty: it needs a SELECT", span_of_tokens(tokens))
     select = read_select(source, rest, name)
-    scope = _make_scope(source, select, streams, span_of_tokens(rest))
+    scope = replace(_make_scope(source, select, streams, span_of_tokens(rest)), zone=zone)
+    _refuse_two_clocks(scope, select)
     conditions = classify(scope, _conditions(scope, select))
     outputs, trees = make_outputs(scope, select.items)
     window, rows = _window(scope, clauses, conditions, name)
     if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
-        conditions.residual += [each for _, each in conditions.bounds]
+        conditions.residual += [each for bound, each in conditions.bounds if bound.exact]
     left, right = scope.side("l"), scope.side("r")
     _refuse_idle_rows(source, tokens, name, counted=any(rows), options=dict(options))
     return Query(
@@ -120,7 +128,22 @@ def _refuse_idle_rows(
         )
 
 
-def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream]) -> Query:
+def _refuse_two_clocks(scope: Scope, select: Select) -> None:
+    """Refuse to hold points in time against what a clock shows that is not UTC's: they are not on one line."""
+    first, second = (each.stream for each in scope.inputs)
+    points = [each.time_type == "timestamp" for each in (first, second)]
+    if points[0] != points[1] and not is_utc(scope.zone):
+        raise scope.error(
+            f"the time of {first.name} is {first.time_type} and that of {second.name} is {second.time_type}, which the "
+            f"zone of this session, {scope.zone}, would have to translate: SET {ZONE} = 'UTC', or give both streams "
+            "times of one type",
+            select.tables[1].span,
+        )
+
+
+def with_window(
+    query: Query, window: WindowSpec, streams: Mapping[str, Stream], *, zone: str = "UTC"
+) -> Query:
     """Bind a query again with another WINDOW.
 
     The new window takes the place of the query's WINDOW and of windows after its streams; a condition between
@@ -135,7 +158,9 @@ def with_window(query: Query, window: WindowSpec, streams: Mapping[str, Stream])
         text[token.start : token.end] = " " * (token.end - token.start)
     changed = Source(f"{''.join(text).rstrip()}\nWINDOW {window.text}")
     tokens = changed.statements[0]
-    return bind_tokens(query.name, changed, tokens, streams, sink=query.sink, options=query.options)
+    return bind_tokens(
+        query.name, changed, tokens, streams, sink=query.sink, options=query.options, zone=zone
+    )
 
 
 def _make_scope(source: Source, select: Select, streams: Mapping[str, Stream], span: Span) -> Scope:

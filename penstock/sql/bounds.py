@@ -8,6 +8,9 @@ so is a bound on ``d = T_right - T_left``::
         r.ts >= l.ts - 10 s       d >= -10 s              lo = -10 s
         r.ts <= l.ts + 1 min      d <= 1 min              hi = 1 min + 1 µs  (hi is exclusive)
 
+Where the session's clock is put forward and back, some of these comparisons go by that clock and not by time
+(`penstock.sql.zones`).  Their bound is as much wider as the clock may move, and Spark is asked about each pair.
+
 In:  canonical comparisons over ``l.`` and ``r.`` columns.
 Out: `Bound`s, intersected by `penstock.sql.bind`.
 """
@@ -21,8 +24,9 @@ from penstock.sql.canonical import MIRROR
 from penstock.sql.deep import run
 from penstock.sql.interval import DurationError, parse_duration, parse_span
 from penstock.sql.lexer import string_value, tokenize
-from penstock.sql.query import FOREVER
+from penstock.sql.query import DAY, FOREVER
 from penstock.sql.tree import Column, Constant, Form, columns_of
+from penstock.sql.zones import clock_shift, has_fixed_offset
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,6 +41,12 @@ class Bound:
 
     lo: int = -FOREVER + 1
     hi: int = FOREVER
+    exact: bool = True
+    """Whether it admits no more than the predicate does."""
+
+    def widened(self, micros: int) -> Bound:
+        """Admit so much more at either end."""
+        return Bound(max(self.lo - micros, -FOREVER + 1), min(self.hi + micros, FOREVER), exact=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +56,15 @@ class _Linear:
     left: int = 0
     right: int = 0
     micros: int = 0
+    spans: tuple[int, ...] = ()
+    """The lengths of all intervals in it."""
 
     def plus(self, other: _Linear, sign: int) -> _Linear:
         return _Linear(
-            self.left + sign * other.left, self.right + sign * other.right, self.micros + sign * other.micros
+            self.left + sign * other.left,
+            self.right + sign * other.right,
+            self.micros + sign * other.micros,
+            (*self.spans, *other.spans),
         )
 
 
@@ -69,7 +84,20 @@ def read_bound(scope: Scope, condition: Tree) -> Bound | None:
         raise scope.error(f"the interval of this window {error}", condition) from None
     if left is None or right is None:
         return None
-    return _solve(left.plus(right, -1), condition.head)
+    bound = _solve(left.plus(right, -1), condition.head)
+    types = {each.stream.time_type for each in scope.inputs}
+    exact = has_fixed_offset(scope.zone) or _is_elapsed_time(types, left, right)
+    return bound if bound is None or exact else bound.widened(clock_shift(scope.zone))
+
+
+def _is_elapsed_time(types: set[str], *sides: _Linear) -> bool:
+    """Say whether a comparison goes by time that passes, and not by the clock of the session's zone."""
+    spans = [abs(each) for side in sides for each in side.spans]
+    if types == {"timestamp_ntz"}:
+        return True
+    if types == {"timestamp"}:
+        return sum(spans) < DAY and not any(side.left and side.right for side in sides)
+    return all(each % DAY == 0 for each in spans)
 
 
 def _solve(zero: _Linear, operator: str) -> Bound | None:
@@ -100,7 +128,7 @@ def _linear(tree: Tree) -> Generator[Any, Any, _Linear | None]:
         return _Linear(left=1) if tree.side == "l" else _Linear(right=1)
     if isinstance(tree, Constant):
         micros = interval_micros(tree)
-        return None if micros is None else _Linear(micros=micros)
+        return None if micros is None else _Linear(micros=micros, spans=(micros,))
     if not isinstance(tree, Form) or tree.head not in {"(", "NEG", "+", "-"}:
         return None
     total = _Linear()

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.sql.constancy import is_steady
 from penstock.sql.safety import cannot_fail
 from penstock.sql.tree import (
     COMPARISON,
@@ -137,9 +138,9 @@ def _operands(node: Form) -> Iterator[Tree]:
 
 
 def _halved(node: Form, type_of: Types) -> Tree:
-    """Turn ``x BETWEEN a AND b`` into the two comparisons it stands for, if x may be evaluated twice."""
+    """Turn ``x BETWEEN a AND b`` into the two comparisons it stands for, if x is the same when evaluated twice."""
     value, low, high = node.trees
-    if not cannot_fail(value, type_of):
+    if not is_steady(value):
         return node
     halves: list[Tree] = [
         _oriented(replace(binary(operator, COMPARISON, value, end), span=node.span), type_of)

@@ -5,6 +5,8 @@
     l.Value > 30                       predicate     evaluated once per row, when it arrives
     l.Value > r.Value                  residual      evaluated once per pair
 
+An equality of strings with a collation is residual too: which of them are equal, only Spark can tell.
+
 Any of them may be missing; without a key, every two rows in the window meet.
 
 Spark evaluates conjuncts from the left, so that one may guard the next: ``s RLIKE '^[0-9]+$' AND CAST(s AS INT) > 5``.
@@ -24,7 +26,7 @@ from penstock.sql.bounds import Bound, read_bound
 from penstock.sql.canonical import canonical, conjuncts
 from penstock.sql.keys import make_key
 from penstock.sql.safety import cannot_fail
-from penstock.sql.tree import Constant, Form, show, show_bare, sides_of
+from penstock.sql.tree import Column, Constant, Form, nodes, show, show_bare, sides_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -96,6 +98,7 @@ def _place(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[K
         conditions.predicates[side].append(each)
     elif bound:
         conditions.bounds.append((bound, each))
+        conditions.residual.extend([] if bound.exact else [each])
         equal_times.extend(_key_of(scope, each))
     else:
         keys = _key_of(scope, each)
@@ -109,11 +112,22 @@ def _key_of(scope: Scope, each: Tree) -> list[Key]:
         return []
     first, second = each.trees
     _refuse_rows(scope, each)
+    keys = []
     if (sides_of(first), sides_of(second)) == ({"l"}, {"r"}):
-        return [make_key(scope, first, second, each)]
+        keys = [make_key(scope, first, second, each)]
     if (sides_of(first), sides_of(second)) == ({"r"}, {"l"}):
-        return [make_key(scope, second, first, each)]
-    return []
+        keys = [make_key(scope, second, first, each)]
+    return [] if _is_collated(scope, each) else keys
+
+
+def _is_collated(scope: Scope, each: Tree) -> bool:
+    """Say whether strings are compared otherwise than byte by byte."""
+    return any(
+        " collate " in scope.type_of(node)
+        if isinstance(node, Column)
+        else isinstance(node, Form) and node.head == "COLLATE"
+        for node in nodes(each)
+    )
 
 
 def _refuse_rows(scope: Scope, each: Form) -> None:

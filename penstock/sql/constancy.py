@@ -78,7 +78,7 @@ def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
         tree = rebuilt(parse_expression(reader), lambda node: _column(node, types, columns))
     except SqlError:
         return Constancy.ONCE
-    if not reader.done or not all(map(_is_steady, nodes(tree))):
+    if not reader.done or not is_steady(tree):
         return Constancy.ONCE
     # how backslashes and double quotes are read depends on settings
     plain = not {"\\", '"'} & set(text) and not any(_goes_by_settings(node, columns) for node in nodes(tree))
@@ -95,8 +95,13 @@ def _column(node: Tree, types: Mapping[str, str], columns: dict[Column, str]) ->
     return column
 
 
+def is_steady(tree: Tree) -> bool:
+    """Say whether a tree gives the same for the same columns, in one session."""
+    return all(map(_is_steady, nodes(tree)))
+
+
 def _is_steady(node: Tree) -> bool:
-    """Say whether a node gives the same for the same parts, in one session; any other name may be a function."""
+    """Say whether a node gives the same for the same parts; any name that is no column may be a function."""
     if isinstance(node, Form):
         return node.head in _FORMS or (node.head[:-1].lower() in _FUNCTIONS and is_unqualified(node))
     return isinstance(node, Column) or (isinstance(node, Constant) and node.kind != "variable")

@@ -61,6 +61,8 @@ class Scope:
     span: Span
     inputs: tuple[Input, Input]
     using: tuple[str, ...] = ()
+    zone: str = "UTC"
+    """The time zone of the Spark session."""
 
     def side(self, side: Side) -> Input:
         """Find the stream on one side of the pair."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.sql.comparisons import Comparison
 
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 """One second in the unit of time used everywhere inside: the microsecond."""
 
 FOREVER = 1 << 60
@@ -93,6 +94,12 @@ class Stream:
     def column(self, name: str) -> Column | None:
         """Find a column by name, whatever its case."""
         return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+
+    @property
+    def time_type(self) -> str:
+        """Give the type of its event times."""
+        found = self.column(self.time)
+        return found.type if found else ""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -19,6 +19,7 @@ from penstock.sql.query import Sink
 from penstock.sql.streams import read_stream
 from penstock.sql.tokens import Reader, Source, Span, joined, span_of_tokens
 from penstock.sql.windows import WindowSpec, read_spec
+from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,8 +99,8 @@ class Script:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def parse_script(text: str, known: Mapping[str, Stream] | None = None) -> Script:
-    """Read a whole script; `known` are the streams declared outside it.
+def parse_script(text: str, known: Mapping[str, Stream] | None = None, *, zone: str | None = None) -> Script:
+    """Read a whole script; `known` are the streams declared outside it, `zone` is the session's if there is one.
 
     >>> script = parse_script("SET scheduler = 'mqt'; SHOW QUERIES")
     >>> script.statements
@@ -108,23 +109,34 @@ def parse_script(text: str, known: Mapping[str, Stream] | None = None) -> Script
     {'scheduler': 'mqt'}
     """
     source = Source(text)
-    reading = _Reading(source, dict(known or {}))
+    reading = _Reading(source, dict(known or {}), zone_set_by(source) if zone is None else zone)
     statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
 
 
-def altered(query: Query, change: AlterQuery, streams: Mapping[str, Stream]) -> Query:
+def zone_set_by(source: Source, default: str = "UTC") -> str:
+    """Say which time zone a script wants Spark to have, wherever in it that is said."""
+    for tokens in source.statements:
+        reading = _Reading(source, {}, default)
+        if tokens[0].upper == "SET":
+            reading.read(Reader(source, tokens))
+        default = reading.settings.get(ZONE, default)
+    return default
+
+
+def altered(query: Query, change: AlterQuery, streams: Mapping[str, Stream], zone: str = "UTC") -> Query:
     """Apply an ALTER to a query that was created elsewhere; its sink and options stay."""
     if change.window is not None:
-        return with_window(query, change.window, streams)
-    return bind_query(query.name, change.select, streams, query.sink, dict(query.options))
+        return with_window(query, change.window, streams, zone=zone)
+    return bind_query(query.name, change.select, streams, query.sink, dict(query.options), zone=zone)
 
 
 class _Reading:
     """A script half read: what stands so far.  Names are looked up in lower case."""
 
-    def __init__(self, source: Source, known: dict[str, Stream]) -> None:
+    def __init__(self, source: Source, known: dict[str, Stream], zone: str) -> None:
         self.source = source
+        self.zone = zone
         self.known = known
         self.streams: dict[str, Stream] = {}
         self.settings: dict[str, str] = {}
@@ -162,7 +174,9 @@ class _Reading:
         reader.expect("AS", f"query {name} is written CREATE QUERY {name} AS SELECT ...")
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
-        query = bind_tokens(name, self.source, reader.rest, self.visible, sink=sink, options=own)
+        query = bind_tokens(
+            name, self.source, reader.rest, self.visible, sink=sink, options=own, zone=self.zone
+        )
         self.queries[name.lower()] = query
         return CreateQuery(query)
 
@@ -203,7 +217,9 @@ class _Reading:
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
         sink, options = (found.sink, found.options) if found else (Sink(), ())
-        query = bind_tokens(name, self.source, reader.rest, self.visible, sink=sink, options=options)
+        query = bind_tokens(
+            name, self.source, reader.rest, self.visible, sink=sink, options=options, zone=self.zone
+        )
         if found:
             self.queries[name.lower()] = query
         return AlterQuery(name, select=query.text)
@@ -211,7 +227,7 @@ class _Reading:
     def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
         """Apply an ALTER; what is wrong then is wrong with the ALTER, so point there."""
         try:
-            return with_window(query, window, self.visible)
+            return with_window(query, window, self.visible, zone=self.zone)
         except SqlError as error:
             raise self.source.error(error.message, span) from None
 

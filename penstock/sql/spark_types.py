@@ -41,6 +41,7 @@ TIME_TYPES = frozenset(_TIMES)
 """Types an event time may have."""
 _TEXTS = {"string", "char", "varchar"}
 _SCALARS = {*_INTEGRAL, *_FRACTIONAL, *_TIMES, *_TEXTS, "boolean", "binary", "variant", "void", "time"}
+_UNITS = {"year", "month", "day", "hour", "minute", "second"}
 _MOST_DIGITS = 38
 _DEEPEST = 100
 """Types in types that are read."""
@@ -109,10 +110,7 @@ def normal_type(text: str) -> str:
 
 def parse_type(text: str) -> SparkType:
     """Read a type, or raise `TypeTextError`."""
-    words = _WORDS.findall(text)
-    if words and words[0].lower() == "interval":
-        return SparkType(" ".join(words).lower())
-    parser = _TypeParser(words)
+    parser = _TypeParser(_WORDS.findall(text))
     found = parser.type()
     if parser.words:
         parser.fail(f"{parser.words[0]} does not belong in the type {text.strip()}")
@@ -140,6 +138,8 @@ class _TypeParser:
         name = _ALIASES.get(written.lower(), written.lower())
         if name in {"array", "map", "struct"}:
             return self._nested(name)
+        if name == "interval":
+            return self._interval()
         if name not in _SCALARS:
             self.fail(f"{written} is not a Spark type: {did_you_mean(written, sorted(_SCALARS))}")
         numbers = self._numbers()
@@ -158,6 +158,13 @@ class _TypeParser:
         )
         self.depth -= 1
         return found
+
+    def _interval(self) -> SparkType:
+        """Read the units: ``interval``, ``interval day``, ``interval day to second``."""
+        units: list[str] = []
+        while self.words and self.words[0].lower() in (_UNITS if not units or units[-1] == "to" else {"to"}):
+            units.append(self.take().lower())
+        return SparkType(" ".join(("interval", *units)))
 
     def _collation(self) -> str:
         """Read ``COLLATE name``; the default is not written."""

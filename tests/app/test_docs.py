@@ -21,6 +21,15 @@ def test_every_path_that_the_architecture_names_exists():
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_every_test_that_the_guarantees_name_exists():
+    named = re.findall(
+        r"`(tests/[\w./]+\.py)(?:::(\w+))?`", (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    )
+    assert len(named) > 40
+    for path, test in named:
+        assert f"def {test}" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
+
+
 def test_every_room_has_its_place_in_the_architecture():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = [path.parent.name for path in (ROOT / "penstock").glob("*/__init__.py")]

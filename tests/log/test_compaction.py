@@ -127,17 +127,17 @@ def test_ledger_and_files_do_not_grow_with_the_changes_and_batches_there_have_be
     with patch.object(compact, "GRACE", 0.0):
         world = World(tmp_path, queries, lateness=5, parts=1)
         sizes, files = {}, {}
-        for number in range(241):
+        for number in range(91):
             changing(world, source, number, queries)
-            if number % 80 == 0 and number:
+            if number % 30 == 0 and number:
                 sizes[number] = parts_of(books.dump(world.ledger))
                 files[number] = len(stored_files(world))
         world.check_results()
-    assert world.ledger.version > 200
-    for part, size in sizes[240].items():
-        before = max(each[part] for each in (sizes[80], sizes[160]))
+    assert world.ledger.version > 70
+    for part, size in sizes[90].items():
+        before = max(each[part] for each in (sizes[30], sizes[60]))
         assert size <= 1.5 * before + 2000, f"{part} grows: {sizes}"
-    assert files[240] <= files[80] + 30, files
+    assert files[90] <= files[30] + 30, files
     assert max(map(len, world.ledger.layouts.values())) < 30
     assert max(map(len, world.ledger.tables.values())) < 4 * tables.MANY
     assert max(map(len, world.ledger.logs.values())) < 60

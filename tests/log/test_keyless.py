@@ -23,8 +23,8 @@ def units(monkeypatch):
     """What each task of each unit reported."""
     reports, original = [], worlds._unit_job
 
-    def noted(*args):
-        reports.append(original(*args))
+    def noted(*args, **settings):
+        reports.append(original(*args, **settings))
         return reports[-1]
 
     monkeypatch.setattr(worlds, "_unit_job", noted)

@@ -45,7 +45,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("bad", "sink"), [*((each, "parquet") for each in BAD), ("a predicate", "table")])
+@pytest.mark.parametrize(
+    ("bad", "sink"),
+    [
+        *((each, "parquet") for each in ("a condition on pairs", "a cast")),
+        ("a predicate", "table"),
+        ("an output", "table"),
+    ],
+)
 def test_one_querys_failure_leaves_the_others_exact(spark, tmp_path, bad, sink):
     """The second batch has the row that the bad query fails on; a later one comes after a restart."""
     a, b = feeds(tmp_path)

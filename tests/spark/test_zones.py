@@ -10,7 +10,8 @@ from pyspark.sql.functions import expr
 
 from penstock.engine.engine import Engine
 from penstock.errors import InputError
-from penstock.plan.spark_settings import ANSI, ZONE
+from penstock.plan.spark_settings import ANSI
+from penstock.sql.zones import ZONE
 from tests.oracle import put_file
 
 pytestmark = pytest.mark.spark
@@ -58,12 +59,14 @@ class Streams:
             for name, kind in self.kinds.items()
         )
 
-    def run(self, spark, ask):
+    def run(self, spark, *asked):
+        """Run some queries and give the results of each."""
         with Engine(self.root / "state", spark) as engine:
-            engine.script(f"{self.declare()} CREATE QUERY q AS {ask};")
+            queries = "".join(f"CREATE QUERY q{number} AS {ask};" for number, ask in enumerate(asked))
+            engine.script(self.declare() + queries)
             engine.start(once=True)
             engine.wait()
-            return bag(engine.results("q"))
+            return [bag(engine.results(f"q{number}")) for number in range(len(asked))]
 
     def batch(self, spark, condition):
         """Let Spark join the same files."""
@@ -80,16 +83,60 @@ def bag(rows):
     return Counter(tuple(row) for row in rows.collect())
 
 
-@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
-@pytest.mark.parametrize("zone", ["UTC", OSLO, "+05:30"])
-def test_windows_mean_the_same_as_to_spark_in_every_zone(spark, tmp_path, kind, zone):
+WINDOWS = [
+    "B.ts >= A.ts AND B.ts <= A.ts + INTERVAL 5 HOURS",
+    "B.ts > A.ts AND B.ts <= A.ts + INTERVAL 1 DAY",
+    "B.ts BETWEEN A.ts - INTERVAL 24 HOURS AND A.ts + INTERVAL '1 12:00:00' DAY TO SECOND",
+    "B.ts - A.ts BETWEEN INTERVAL '0' SECOND AND INTERVAL 6 HOURS",
+    "B.ts < A.ts + (INTERVAL 12 HOURS + INTERVAL 12 HOURS) AND A.ts - INTERVAL 3 DAYS < B.ts",
+    "B.ts + INTERVAL 23 HOURS + INTERVAL 30 MINUTES >= A.ts AND B.ts <= A.ts",
+    "A.ts - B.ts < INTERVAL 90 MINUTES AND B.ts < A.ts + INTERVAL 26 HOURS",
+]
+"""What Spark goes by the clock for, and what not."""
+KINDS = [("timestamp",) * 2, ("timestamp_ntz",) * 2, ("date",) * 2, ("date", "timestamp_ntz")]
+IN_UTC = [("timestamp", "timestamp_ntz"), ("date", "timestamp")]
+
+
+@pytest.mark.parametrize(
+    ("zone", "kinds"),
+    [
+        *((OSLO, kinds) for kinds in KINDS),
+        *(("Australia/Lord_Howe", kinds) for kinds in (KINDS[0], KINDS[3])),
+        *(("UTC", kinds) for kinds in IN_UTC),
+        ("+05:30", KINDS[0]),
+    ],
+)
+def test_windows_mean_the_same_as_to_spark_in_every_zone(spark, tmp_path, zone, kinds):
     with session(spark, **{ZONE: zone}):
-        streams = Streams(tmp_path, kind, kind)
+        streams = Streams(tmp_path, *kinds)
         streams.write(spark, 0)
-        condition = "A.k = B.k AND B.ts >= A.ts AND B.ts <= A.ts + INTERVAL 5 HOURS"
-        got = streams.run(spark, f"SELECT A.id AS x, B.id AS y FROM A, B WHERE {condition}")
-        assert got == streams.batch(spark, condition)
-        assert got.total() > 20
+        conditions = [f"A.k = B.k AND {window}" for window in WINDOWS]
+        asked = [f"SELECT A.id AS x, B.id AS y FROM A, B WHERE {condition}" for condition in conditions]
+        for condition, got in zip(conditions, streams.run(spark, *asked), strict=True):
+            assert got == streams.batch(spark, condition), condition
+            assert got.total() > 5, condition
+
+
+@pytest.mark.parametrize("kinds", IN_UTC)
+@pytest.mark.parametrize("zone", [OSLO, "+05:30"])
+def test_points_in_time_against_a_clock_that_is_not_utc_are_refused_with_line_and_caret(
+    spark, tmp_path, zone, kinds
+):
+    with session(spark, **{ZONE: zone}), pytest.raises(InputError) as error:
+        Streams(tmp_path, *kinds).run(spark, "SELECT A.id FROM A, B WHERE A.k = B.k WINDOW 1 hour")
+    assert "'UTC'" in str(error.value)
+    assert "^" in str(error.value)
+    assert not list((tmp_path / "state" / "checkpoint").rglob("*"))
+
+
+def test_queries_that_were_read_for_one_zone_do_not_run_in_another(spark, tmp_path):
+    streams = Streams(tmp_path, "timestamp", "timestamp")
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(
+            streams.declare() + "CREATE QUERY q AS SELECT A.id FROM A, B WHERE A.k = B.k WINDOW 1 s;"
+        )
+        with session(spark, **{ZONE: OSLO}), pytest.raises(InputError, match="before the first query"):
+            engine.start(once=True)
 
 
 @pytest.mark.parametrize(("name", "value"), [(ZONE, OSLO), (ANSI, "false")])
@@ -97,11 +144,11 @@ def test_a_state_goes_on_only_in_a_session_that_means_the_same(spark, tmp_path, 
     streams = Streams(tmp_path, "timestamp", "timestamp")
     ask = "SELECT A.id AS x, B.id AS y FROM A, B WHERE A.k = B.k WINDOW 1 hour"
     streams.write(spark, 0)
-    first = streams.run(spark, ask)
+    (first,) = streams.run(spark, ask)
     streams.write(spark, 1)
     with session(spark, **{name: value}), pytest.raises(InputError, match=f"was made with {name}"):
         streams.run(spark, ask)
-    again = streams.run(spark, ask)
+    (again,) = streams.run(spark, ask)
     assert again > first
     condition = "A.k = B.k AND B.ts < A.ts + INTERVAL 1 HOUR AND A.ts < B.ts + INTERVAL 1 HOUR"
     assert again == streams.batch(spark, condition)

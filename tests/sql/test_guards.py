@@ -43,7 +43,8 @@ def test_what_may_fail_is_not_turned_round() -> None:
     assert predicates("A.y > 10 / A.x") == ("y > 10 / x",)
     assert predicates("5 < 10 / A.x") == ("10 / x > 5",)
     assert predicates("(A.x = 0 OR 10 / A.x > 1)") == ("x = 0 OR 10 / x > 1",)
-    assert predicates("10 / A.x BETWEEN 1 AND 2") == ("10 / x BETWEEN 1 AND 2",)
+    assert predicates("10 / A.x BETWEEN 1 AND 2") == ("(10 / x >= 1) AND (10 / x <= 2)",)
+    assert predicates("f(A.x) BETWEEN 1 AND 2") == ("F(x) BETWEEN 1 AND 2",)
     assert predicates("A.y BETWEEN 1 AND 10 / A.x") == ("y >= 1", "(y >= 1) AND (y <= 10 / x)")
 
 

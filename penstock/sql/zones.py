@@ -1,0 +1,74 @@
+"""Time zones, as far as the times of two rows depend on them.
+
+A TIMESTAMP is a point in time, a TIMESTAMP_NTZ or a DATE what a clock on a wall shows.  Spark goes by the wall clock of
+the session's zone where it compares one with the other, where it adds a day or more to a TIMESTAMP, and where it
+subtracts one from another.  Where that clock is put forward and back, an hour of it may last none, or two::
+
+    Europe/Oslo, 31 March 2024       01:30 + 1 day = 01:30 of the next day: 23 hours later
+                                     03:30 - 01:30 = 2 hours of the clock:   1 hour later
+
+In:  the name of a zone.  Out: whether its clock is UTC's, whether it ever moves, and how far it has moved.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+ZONE = "spark.sql.session.timeZone"
+
+_UTC_NAMES = """
+    utc etc/utc ut uct etc/uct z zulu etc/zulu universal etc/universal gmt etc/gmt gmt0 etc/gmt0 gmt+0 gmt-0 greenwich
+    etc/greenwich utc+0 utc-0 +00:00 -00:00 +00 +0 gmt+00:00 utc+00:00
+"""
+_UTC = frozenset(_UTC_NAMES.split())
+"""Ways to write the time zone whose wall clock is the time itself."""
+
+_FIRST, _LAST, _STEP = datetime(1850, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), timedelta(days=5)
+_MARGIN = timedelta(hours=2)
+_WIDEST = timedelta(hours=36)
+"""How far clocks of one zone can be apart where nothing is known of it: Java has zones from -18:00 to +18:00."""
+
+
+def is_utc(zone: str) -> bool:
+    """Say whether the wall clock of a zone is UTC."""
+    return zone.lower() in _UTC
+
+
+@cache
+def has_fixed_offset(zone: str) -> bool:
+    """Say whether a zone's clock is never put forward or back, as far as that can be told.
+
+    >>> has_fixed_offset("UTC"), has_fixed_offset("+05:30"), has_fixed_offset("Europe/Oslo")
+    (True, True, False)
+    """
+    if is_utc(zone) or zone[:1] in {"+", "-"}:
+        return True
+    found = _zone(zone)
+    return found is not None and found.key.startswith("Etc/")
+
+
+@cache
+def clock_shift(zone: str) -> int:
+    """Give the microseconds by which a time of the clock may differ from what would be shown without any change of it.
+
+    >>> clock_shift("UTC"), clock_shift("Europe/Oslo") // 3_600_000_000, clock_shift("Nowhere/Else") // 3_600_000_000
+    (0, 3, 36)
+    """
+    if has_fixed_offset(zone):
+        return 0
+    found = _zone(zone)
+    if found is None:
+        return _WIDEST // timedelta(microseconds=1)
+    days = range((_LAST - _FIRST) // _STEP)
+    offsets = {(_FIRST + number * _STEP).astimezone(found).utcoffset() or timedelta() for number in days}
+    return (max(offsets) - min(offsets) + _MARGIN) // timedelta(microseconds=1)
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """Look up a zone by its name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
