@@ -42,7 +42,7 @@ class Model(NamedTuple):
 
 
 FITTED = Model("slow rows charged a fifth", ONE, 0.2)
-"""Calibrated: with it Filter-Order is flat and gains more than half at 1 ms, as the paper says; 0.2 to 0.3 would do."""
+"""Calibrated: with it Filter-Order is flat and gains more than half at 1 ms, as the paper says; 0.25 would do too."""
 
 MODELS = (FITTED, Model("all rows charged", ONE, 1.0), Model("a processor for each stream", EACH, 1.0))
 
