@@ -100,10 +100,15 @@ class Workload:
         return directory
 
 
+def stamps(micros: NDArray[np.int64]) -> pa.Array:
+    """Turn times since the beginning of a workload into timestamps."""
+    return pa.array(micros + EPOCH).cast(pa.timestamp("us", tz="UTC"))
+
+
 def _write_file(path: Path, rows: Columns, part: slice, number: int) -> None:
     """Write one file of a stream; its time of change is in order too, for sources that go by it."""
-    stamp = pa.array(rows.time[part] + EPOCH).cast(pa.timestamp("us", tz="UTC"))
-    pq.write_table(pa.table({"k": rows.key[part], "v": rows.value[part], "ts": stamp}), path)
+    columns = {"k": rows.key[part], "v": rows.value[part], "ts": stamps(rows.time[part])}
+    pq.write_table(pa.table(columns), path)
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
@@ -152,6 +157,31 @@ MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
     "zipf": _zipf,
 }
 """How each workload's streams are made, by its name."""
+
+
+class Feed:
+    """Files that arrive while an engine runs: written once, and linked into the directory of every run."""
+
+    def __init__(self, folder: Path, arrivals: Iterable[Mapping[str, pa.Table]]) -> None:
+        """Write all that will arrive."""
+        self.folder, self.count = folder, 0
+        for rows in arrivals:
+            self.streams = tuple(rows)
+            for name, table in rows.items():
+                (folder / name).mkdir(parents=True, exist_ok=True)
+                pq.write_table(table, folder / name / f"{self.count:03d}.parquet")
+            self.count += 1
+
+    def open(self, directory: Path) -> Path:
+        """Make the directories that an engine will read."""
+        for name in self.streams:
+            (directory / name).mkdir(parents=True)
+        return directory
+
+    def put(self, number: int, directory: Path) -> None:
+        """Let the files of one arrival appear there."""
+        for name in self.streams:
+            os.link(self.folder / name / f"{number:03d}.parquet", directory / name / f"{number:03d}.parquet")
 
 
 @dataclass(frozen=True, slots=True)

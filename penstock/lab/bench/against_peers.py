@@ -19,7 +19,7 @@ from penstock.lab.bench.contest import KEPT, STOPPED, Contest, machine, middle, 
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Document, Home, Limit, Rounds, Rows, made
 from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.bench.peers import PEERS
-from penstock.lab.bench.targets import judge
+from penstock.lab.bench.scale import judge
 from penstock.lab.printing import table
 from penstock.lab.workloads import MAKERS, QUERY_SETS, query_sets
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.lab.bench.contest import Outcome, Series
-    from penstock.lab.bench.targets import Judgement
+    from penstock.lab.bench.scale import Judgement
 
 RATES = ["steady rows/s", "whole run rows/s", "Penstock is faster"]
 HEADINGS = ["engine", *RATES, "CPU s", "peak GiB", "state held", "counts"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from rich.console import Console
 
-from penstock.lab.bench.family import PROC, family_of, stat_fields
 from penstock.lab.bench.options import HOME, Home, Rows, made
-from penstock.lab.bench.own_run import run_to_end
+from penstock.lab.bench.peers.peer import run_to_end
+from penstock.lab.bench.peers.run import PROC, family_of, stat_fields
 from penstock.lab.printing import table
 from penstock.lab.workloads import NOOP, QUERY_SETS, Workload, as_script, query_sets
 

@@ -24,8 +24,7 @@ from penstock.engine.sinks import noop
 from penstock.errors import RunError
 from penstock.lab.bench.contest import middle, steady_part
 from penstock.lab.bench.options import HOME, Home, Rounds, made
-from penstock.lab.bench.own_run import run_to_end
-from penstock.lab.bench.peers.peer import Launch, tell_done, tell_mark
+from penstock.lab.bench.peers.peer import Launch, run_to_end, tell_done, tell_mark
 from penstock.lab.bench.peers.run import watched
 from penstock.lab.oracle import true_counts
 from penstock.lab.printing import table

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.lab.papers.feed import Feed, stamps
 from penstock.lab.papers.figure import Outcome
 from penstock.lab.papers.paper1_sweep import DOWN, OURS, SECONDS, TABLE_3, UP, Setting, Sweep, modelled
-from penstock.lab.workloads import NOOP, WindowQuery, as_script
+from penstock.lab.workloads import NOOP, Feed, WindowQuery, as_script, stamps
 from penstock.sql.query import SECOND
 
 if TYPE_CHECKING:

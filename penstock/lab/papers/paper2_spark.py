@@ -31,11 +31,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.lab.oracle import true_counts
-from penstock.lab.papers.feed import Feed, stamps
 from penstock.lab.papers.figure import Outcome
 from penstock.lab.papers.paper2_sweep import POLICIES, TABLE_1
 from penstock.lab.printing import percent
-from penstock.lab.workloads import NOOP, STREAMS, WindowQuery, as_script
+from penstock.lab.workloads import NOOP, STREAMS, Feed, WindowQuery, as_script, stamps
 from penstock.sql.query import SECOND
 
 if TYPE_CHECKING:

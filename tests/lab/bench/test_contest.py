@@ -26,12 +26,17 @@ from penstock.lab.bench.contest import (
     read,
     steady_part,
 )
-from penstock.lab.bench.family import MemoryWatch, family_bytes, family_cpu_seconds, family_of
 from penstock.lab.bench.peers import PEERS, Job
 from penstock.lab.bench.peers.peer import Launch, NotHereError
-from penstock.lab.bench.peers.run import Report, watched
-from penstock.lab.bench.scale import more_state
-from penstock.lab.bench.targets import judge
+from penstock.lab.bench.peers.run import (
+    MemoryWatch,
+    Report,
+    family_bytes,
+    family_cpu_seconds,
+    family_of,
+    watched,
+)
+from penstock.lab.bench.scale import judge, more_state
 from penstock.lab.oracle import Truth
 from penstock.lab.workloads import WindowQuery, Workload, query_sets
 

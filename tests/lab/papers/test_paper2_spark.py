@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from penstock.lab.oracle import true_counts
-from penstock.lab.papers.feed import Feed
 from penstock.lab.papers.paper2_spark import (
     QUERIES,
     ROUNDS,
@@ -21,7 +20,7 @@ from penstock.lab.papers.paper2_spark import (
     sized,
 )
 from penstock.lab.papers.paper2_sweep import POLICIES
-from penstock.lab.workloads import STREAMS
+from penstock.lab.workloads import STREAMS, Feed
 
 FEW = Bursts(rate=5, keys=3, rows=40, count=4, gap=3.0)
 

@@ -20,9 +20,8 @@ import duckdb
 from penstock.engine.engine import Engine
 from penstock.engine.session import QUICK_START, embedded_session
 from penstock.lab.bench.latency import WINDOW
-from penstock.lab.bench.own_run import run_to_end
 from penstock.lab.bench.peers import spark_joins
-from penstock.lab.bench.peers.peer import Job, tell_about, tell_done, tell_mark
+from penstock.lab.bench.peers.peer import Job, run_to_end, tell_about, tell_done, tell_mark
 from penstock.lab.oracle import pairs_of
 from penstock.lab.workloads import NOOP, as_script
 

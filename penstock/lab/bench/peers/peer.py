@@ -15,15 +15,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from penstock.errors import RunError
 from penstock.lab.workloads import WindowQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.engine.engine import Engine
 
 
 class NotHereError(RunError):
@@ -111,3 +115,39 @@ def tell_done(**what: Any) -> None:
     """Say what the run gave, and wait until it has been looked at."""
     print(json.dumps({"done": what}), flush=True)
     sys.stdin.read()
+
+
+class OwnRun(NamedTuple):
+    """Seconds from start to end, the status at the end, results by query, and the rows that are still held."""
+
+    seconds: float
+    status: Any
+    results: dict[str, int]
+    state_rows: int
+
+
+def run_to_end(
+    script: str,
+    watch: Callable[[float, int], None],
+    settings: Mapping[str, str] | None = None,
+    prepare: Callable[[Engine], None] = lambda _: None,
+) -> OwnRun:
+    """Run a script over all input there is, from an empty state that is thrown away.
+
+    `watch` hears after each unit how many seconds have passed and how many rows are joined.
+    """
+    from penstock.engine.engine import Engine  # noqa: PLC0415 - other contestants do without Spark
+
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-bench-") as state,
+        Engine(state, settings=settings) as engine,
+    ):
+        engine.script(script)
+        prepare(engine)
+        started = time.monotonic()
+        engine.watch(lambda unit: watch(time.monotonic() - started, unit.rows))
+        engine.start(once=True)
+        engine.wait()
+        seconds, status = time.monotonic() - started, engine.status()
+        results = {each.name: each.results for each in status.queries}
+        return OwnRun(seconds, status, results, sum(group.state_rows for group in status.groups))
