@@ -121,7 +121,7 @@ class Outcome:
                 look: dict[str, Any] = {"color": colour, "marker": marker, "linewidth": 1.2, "markersize": 4}
                 if simulated:
                     look |= {"linestyle": "none", "markersize": 9, "fillstyle": "none"}
-                shown[name] = axes.plot(range(len(y)) if named else x, y, **look)[0]
+                shown[name] = axes.plot(range(len(y)) if named else x, y, label=name, **look)[0]
             axes.set(xscale="log" if "x" in log else "linear", yscale="log" if "y" in log else "linear")
             if named:
                 axes.set_xticks(range(len(x)), [str(each) for each in x])
