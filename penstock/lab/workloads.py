@@ -123,12 +123,13 @@ def _zipf(load: Workload, random: np.random.Generator) -> Pair:
     weight = np.arange(1, load.keys + 1) ** -load.skew
     upto = np.cumsum(weight / weight.sum())
     number = random.permutation(load.keys)
-    made = []
-    for _ in STREAMS:
+
+    def drawn() -> Columns:
         rows = _alike(load, random)
         rank = np.searchsorted(upto, random.random(load.rows), side="right")
-        made.append(Columns(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time))
-    return made[0], made[1]
+        return Columns(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time)
+
+    return drawn(), drawn()
 
 
 def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
@@ -145,10 +146,8 @@ def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
     first = np.searchsorted(opened, bid_at - OPEN_SECONDS * 1_000_000)
     cold = first + (random.random(bids) * (last - first + 1)).astype(np.int64)
     chosen = np.where(random.random(bids) < 0.5, last - last % HOT_EVERY, cold)
-    return (
-        Columns(np.arange(auctions), random.random(auctions) * 100, opened),
-        Columns(chosen, random.random(bids) * 100, bid_at),
-    )
+    reserves, prices = random.random(auctions) * 100, random.random(bids) * 100
+    return Columns(np.arange(auctions), reserves, opened), Columns(chosen, prices, bid_at)
 
 
 MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
@@ -217,10 +216,8 @@ def _at_random(count: int, seed: int) -> tuple[WindowQuery, ...]:
     windows = random.integers(1_000, 30_001, count) / 1000
     bounds = random.integers(1, 100, count)
     choosy = random.random(count) < 0.5
-    return tuple(
-        WindowQuery(float(window), int(bound) if has else None)
-        for window, bound, has in zip(windows, bounds, choosy, strict=True)
-    )
+    drawn = zip(windows.tolist(), bounds.tolist(), choosy, strict=True)
+    return tuple(WindowQuery(window, bound if has else None) for window, bound, has in drawn)
 
 
 QUERY_SETS: dict[str, tuple[WindowQuery, ...]] = {

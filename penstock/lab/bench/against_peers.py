@@ -40,11 +40,9 @@ def peers(
     *,
     workload: Annotated[str, typer.Option(help=f"one of {', '.join(MAKERS)}")] = "w1",
     queries: Annotated[
-        str, typer.Option(help=f"query sets, separated by commas, of {', '.join(QUERY_SETS)}")
+        str, typer.Option(help=f"query sets, by commas, of {', '.join(QUERY_SETS)}")
     ] = "N1,N12",
-    engines: Annotated[
-        str, typer.Option(help=f"engines, separated by commas, of {', '.join(PEERS)}; or all")
-    ] = "all",
+    engines: Annotated[str, typer.Option(help=f"by commas, of {', '.join(PEERS)}; or all")] = "all",
     rounds: Rounds = 3,
     limit_seconds: Limit = LIMIT,
     rows: Rows = ROWS,

@@ -32,10 +32,7 @@ def made(directory: Path) -> Path:
 def workload(name: str, rows: int) -> Workload:
     """Make a workload; with fewer rows than it has by itself, fewer keys and smaller files in proportion."""
     usual = Workload(name=name)
-    share = min(1.0, rows / usual.rows)
-    return Workload(
-        rows=rows,
-        name=name,
-        keys=max(1, round(usual.keys * share)),
-        rows_per_file=max(1, round(usual.rows_per_file * share)),
+    keys, per_file = (
+        max(1, round(each * min(1.0, rows / usual.rows))) for each in (usual.keys, usual.rows_per_file)
     )
+    return Workload(rows=rows, name=name, keys=keys, rows_per_file=per_file)

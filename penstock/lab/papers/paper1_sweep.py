@@ -125,14 +125,11 @@ def chains(sweep: Sweep, windows: str, queries: int, rate: int) -> dict[str, Run
     """Run the Mem-Opt and the CPU-Opt chain of section 7.3."""
     readers = readers_of(table_4(windows, queries))
     both = {"Mem-Opt": mem_opt(readers), "CPU-Opt": cpu_opt_cuts(windows, queries, rate)}
-    plans, made = (
-        {name: chain_of(cuts, readers) for name, cuts in both.items()},
-        list(sweep.streams(rate, FEW_JOIN)),
-    )
-    return {
-        name: _together(run(state_slice(each, readers, chain), each, readers) for each in made)
-        for name, chain in plans.items()
-    }
+    made, found = list(sweep.streams(rate, FEW_JOIN)), {}
+    for name, cuts in both.items():
+        chain = chain_of(cuts, readers)
+        found[name] = _together(run(state_slice(each, readers, chain), each, readers) for each in made)
+    return found
 
 
 @cache

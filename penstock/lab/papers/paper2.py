@@ -74,9 +74,13 @@ def begun(sweep: p2.Sweep) -> Outcome:
     return out
 
 
-def best(out: Outcome, text: str, sweep: p2.Sweep, settings: Sequence[p2.Setting]) -> Averages:
-    """Check that MQT is best everywhere; say how it stands with other readings."""
+def best(
+    out: Outcome, text: str, sweep: p2.Sweep, settings: Sequence[p2.Setting], first: str, names: Sequence[str]
+) -> Averages:
+    """Check that MQT is best everywhere, say how it stands with other readings, and lay the averages out."""
     found, by_result = Averages(sweep, settings), Averages(sweep, settings, by_result=True)
+    out.series("average response (ms)", first, names, found.middle, ms)
+    out.series("the same averaged over results (ms)", first, names, by_result.middle, ms)
     number = f"; {sum(Averages(sweep, settings, mqt=LARGEST).best())} if only the largest window is released early; "
     number += f"averaged over results {sum(by_result.best())}, up to {percent(-min(by_result.gain('LWO')))} above LWO"
     out.every(text, found.best(), number)
@@ -86,10 +90,10 @@ def best(out: Outcome, text: str, sweep: p2.Sweep, settings: Sequence[p2.Setting
 def fig5(sweep: p2.Sweep) -> Outcome:
     """Compare average responses of LWO, SWF and MQT on four sets of windows, by hash and by nested loops."""
     out, names = begun(sweep), list(p2.TABLE_1)
-    found = best(out, "MQT has the best average in every distribution", sweep, DISTRIBUTIONS)
+    text = "MQT has the best average in every distribution"
+    found = best(out, text, sweep, DISTRIBUTIONS, "windows", names)
     loops = Averages(sweep, [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1])
     drawn = Averages(sweep, DISTRIBUTIONS, swf=DRAWN)
-    by_result = Averages(sweep, DISTRIBUTIONS, by_result=True)
     before = (found.times["LWO"] < found.times["SWF"]).T
     as_said = before != np.array([windows == "Mostly-Small" for windows in names])
     out.every("LWO is second but for Mostly-Small", as_said.ravel(), kind=CALIBRATED)
@@ -101,8 +105,7 @@ def fig5(sweep: p2.Sweep) -> Outcome:
     number = f"{slower.min():.1f} to {slower.max():.1f} times: the load is the same, so 100 / 15 it must be"
     held = 3 < slower.min() <= slower.max() < 30
     out.claim("about ten times as slow with nested loops", held, number, CHECK)
-    titles = ("hash join at 100/s", "by results", "SWF as drawn in Figure 3", "nested loops at 15/s")
-    for title, each in zip(titles, (found, by_result, drawn, loops), strict=True):
+    for title, each in (("SWF as drawn in Figure 3", drawn), ("nested loops at 15/s", loops)):
         out.series(f"average response, {title} (ms)", "windows", names, each.middle, ms)
     _gains_table(out, "windows", names, found)
     panels = {"hash join": found.middle, "nested loops": loops.middle}
@@ -192,8 +195,7 @@ def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
 def fig7(sweep: p2.Sweep) -> Outcome:
     """Compare average responses over the size of bursts."""
     out, names = begun(sweep), [str(burst) for burst in p2.BURSTS]
-    found = best(out, "MQT is best for every size of burst", sweep, BY_BURST)
-    by_result = Averages(sweep, BY_BURST, by_result=True)
+    found = best(out, "MQT is best for every size of burst", sweep, BY_BURST, "mean burst", names)
     apart = [max(each) - min(each) for each in zip(*found.middle.values(), strict=True)]
     grows = apart[-1] > apart[THREE] > apart[0]
     number = f"from slowest to fastest policy {', '.join(map(ms, apart))} ms"
@@ -205,8 +207,6 @@ def fig7(sweep: p2.Sweep) -> Outcome:
     out.claim("at bursts of three MQT is 60 % under LWO", 0.5 <= lwo[THREE] <= 0.7, number)
     number = f"{span(found.below('SWF')[THREE])}; of a burst by itself {percent(one_burst(WINDOWS)[1])}"
     out.claim("and 30 % under SWF", 0.2 <= swf[THREE] <= 0.4, number)
-    out.series("average response, Small-Large (ms)", "mean burst", names, found.middle, ms)
-    out.series("by results (ms)", "mean burst", names, by_result.middle, ms)
     _gains_table(out, "mean burst", names, found)
     loads = Averages(sweep, [p2.Setting(WINDOWS, 3, method=p2.HASH.at(load)) for load in LOADS])
     _gains_table(out, "load, at bursts of 3", [f"{load:g}" for load in LOADS], loads)
@@ -237,7 +237,7 @@ def fig9(sweep: p2.Sweep) -> Outcome:
         windows: [p2.Setting(windows, queries=p2.skewed(n)) for n in range(7)] for windows in p2.TABLE_1
     }
     out, own = begun(sweep), settings.pop(WINDOWS)
-    found = best(out, "MQT is lowest wherever the queries are", sweep, own)
+    found = best(out, "MQT is lowest wherever the queries are", sweep, own, "80 % have (s)", SECONDS)
     others = [Averages(sweep, each).best() for each in settings.values()]
     out.every("and on the other distributions", chain(*others))
     lwo, swf = found.middle["LWO"], found.middle["SWF"]
@@ -247,9 +247,6 @@ def fig9(sweep: p2.Sweep) -> Outcome:
     out.every("LWO is better than SWF with most on large ones", (not each for each in faster[5:]), number)
     gained = found.gain("LWO")
     out.claim("MQT adapts: it gains over LWO throughout", min(gained) > 0, percents(gained))
-    by_result = Averages(sweep, own, by_result=True)
-    out.series("average response of 30 queries (ms)", "80 % have (s)", SECONDS, found.middle, ms)
-    out.series("by results (ms)", "80 % have (s)", SECONDS, by_result.middle, ms)
     out.draw({"30 queries, 80 % on one window": found.middle}, NUMBERED, "80 % have", TIME, log="y")
     return out
 

@@ -148,14 +148,9 @@ def run(feed: Feed, moments: Sequence[float], scheduler: str, home: Path) -> Res
             feed.put(number, home)
         engine.process_available()
         queries = engine.status().queries
-    responses = [each.response for each in queries]
-    return Response(
-        tuple(each.results for each in queries),
-        tuple(each.average if each else 0.0 for each in responses),
-        tuple(each.longest if each else 0.0 for each in responses),
-        len(seconds),
-        sum(seconds),
-    )
+    times = [(each.average, each.longest) if each else (0.0, 0.0) for each in (q.response for q in queries)]
+    average, longest = zip(*times, strict=True)
+    return Response(tuple(each.results for each in queries), average, longest, len(seconds), sum(seconds))
 
 
 def fig6_on_spark(seed: int, tell: Callable[[str], None]) -> Outcome:
@@ -180,19 +175,15 @@ def fig6_on_spark(seed: int, tell: Callable[[str], None]) -> Outcome:
 def shown(truth: Sequence[int], found: Mapping[str, Sequence[Response]], bursts: Bursts) -> Outcome:
     """Lay out what was measured, and check what the engine's schedulers are there for."""
     out = Outcome()
-    averages, longest = (
-        {
-            name: [pick(times) for times in zip(*(getattr(e, kind) for e in runs), strict=True)]
-            for name, runs in found.items()
-        }
-        for kind, pick in (("average", mean), ("longest", max))
-    )
+    averages = {
+        name: np.mean([each.average for each in runs], axis=0).tolist() for name, runs in found.items()
+    }
+    longest = {name: np.max([each.longest for each in runs], axis=0).tolist() for name, runs in found.items()}
     exact = [each.results == tuple(truth) for runs in found.values() for each in runs]
     out.every("every run gives every query what DuckDB finds in one batch", exact)
     flat = 1 - min(averages["LWO"]) / max(averages["LWO"])
-    out.claim(
-        "LWO is nearly flat over the windows", flat < 0.25, f"the fastest {percent(flat)} below the slowest"
-    )
+    number = f"the fastest {percent(flat)} below the slowest"
+    out.claim("LWO is nearly flat over the windows", flat < 0.25, number)
     rivals = [name for name in averages if name != "LWO"]
     faster = {name: averages["LWO"][0] / averages[name][0] for name in rivals}
     number = ", ".join(f"{name} {times:.1f} times" for name, times in faster.items())
@@ -201,21 +192,20 @@ def shown(truth: Sequence[int], found: Mapping[str, Sequence[Response]], bursts:
     whole = {name: mean(times) / mean(averages["LWO"]) for name, times in averages.items()}
     number = ", ".join(f"{name} {percent(1 - whole[name])} below" for name in rivals)
     out.claim("the average over the queries is no worse than LWO's", max(whole.values()) <= 1, number)
-    times = (*averages.values(), *longest.values())
-    rows = [
-        (w, f"{truth[n]:,}", *(f"{each[n]:.2f}" for each in times))
-        for n, w in enumerate(WINDOWS[: len(truth)])
-    ]
+    windows, times = WINDOWS[: len(truth)], zip(*averages.values(), *longest.values(), strict=True)
+    lines = zip(windows, truth, times, strict=True)
+    rows = [(window, f"{count:,}", *(f"{each:.2f}" for each in line)) for window, count, line in lines]
     rows.append(("average", "", *(f"{mean(each):.2f}" for each in averages.values())))
     headings = ("window (s)", "results", *averages, *(f"{name} longest" for name in longest))
     out.table("response time (s)", headings, rows)
-    rows = [
-        (n, f"{mean(e.units for e in runs):.0f}", f"{mean(e.seconds for e in runs):.1f}")
-        for n, runs in found.items()
-    ]
+    work = {
+        name: [mean(each) for each in zip(*(r[3:] for r in runs), strict=True)]
+        for name, runs in found.items()
+    }
+    rows = [(name, f"{units:.0f}", f"{seconds:.1f}") for name, (units, seconds) in work.items()]
     out.table("the engine's work, a run", ("scheduler", "units", "seconds in units"), rows)
     panels = {"average response, on Spark": averages, "longest response, on Spark": longest}
-    out.draw(panels, WINDOWS[: len(truth)], "window (s)", "response time (s)", columns=2, log="y")
+    out.draw(panels, windows, "window (s)", "response time (s)", columns=2, log="y")
     out.note(
         f"{bursts.count} bursts of {bursts.rows:,} rows, {bursts.gap:g} s apart: {SECONDS_OF_WORK:g} s of work each.",
         f"Times are those of `penstock status`, the mean of {ROUNDS} rounds; the longest is that of any round.",

@@ -143,15 +143,8 @@ def fig8(sweep: p4.Sweep) -> Outcome:
         shares = (found.holding, *gains(times, "Adaptive"), *gains(times), gain(each.share))
         about = (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{found.switches:.1f}")
         rows.append((*about, *map(percent, shares)))
-    headings = (
-        "c (ms)",
-        "c·w·λ1·λ2",
-        "switches",
-        "time held",
-        "Adaptive below",
-        "Filter-Order below",
-        "Eq. 7",
-    )
+    below = ("Adaptive below", "Filter-Order below", "Eq. 7")
+    headings = ("c (ms)", "c·w·λ1·λ2", "switches", "time held", *below)
     out.table("around 0.5 ms, alpha = 0.3", headings, rows)
     out.draw(runs.relative(), [1e3 * step for step in STEPS], "c (ms)", "relative to Sync-Filter", log="x")
     return _noted(out, sweep)

@@ -115,11 +115,8 @@ def measure(sweep: Sweep, setting: Setting, name: str, model: Model = FITTED) ->
     policy = Adaptive(setting.alpha) if name == "Adaptive" else POLICIES[name]
     runs = [run(join, policy, model.who) for join in _joins(sweep, setting, model)]
     waiting, held = (_together(sizes) for sizes in zip(*((r.waiting(), r.held()) for r in runs), strict=True))
-    response, holding = (
-        fmean(each.response for each in runs),
-        fmean(each.share_of_time(HOLD) for each in runs),
-    )
-    return Summary(response, waiting, held, tuple(each.changes for each in runs), holding)
+    response, changes = fmean(each.response for each in runs), tuple(each.changes for each in runs)
+    return Summary(response, waiting, held, changes, fmean(each.share_of_time(HOLD) for each in runs))
 
 
 def _together(sizes: Sequence[Size]) -> Size:

@@ -95,18 +95,12 @@ def split(job: Job) -> Path:
     return directory
 
 
-FLINK = Peer(
-    "flink",
-    "Flink SQL, one join each",
+EACH = (
     "interval joins in one StatementSet, hashmap state, no checkpoints, object reuse; a blackhole sink each, counted "
-    "by Flink's own metrics",
-    flink("each"),
+    "by Flink's own metrics"
 )
+WIDEST = "an interval join at the widest window with the level of each pair as a column; settings as above"
+FLINK = Peer("flink", "Flink SQL, one join each", EACH, flink("each"))
 FLINK_WIDEST = Peer(
-    "flink-widest",
-    "one Flink join, level column",
-    "an interval join at the widest window with the level of each pair as a column; settings as above",
-    flink("widest"),
-    counts="pairs",
-    has_checking_run=True,
+    "flink-widest", "one Flink join, level column", WIDEST, flink("widest"), "pairs", has_checking_run=True
 )

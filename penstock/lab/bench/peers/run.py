@@ -74,13 +74,9 @@ def watched(launch: Launch, limit: float) -> Report:
 @contextlib.contextmanager
 def conversation(launch: Launch, complaints: IO[str] | int) -> Iterator[Listener]:
     """Start a run and listen to it; at the end, end whatever of it is still there."""
+    environment, pipe = {**os.environ, **launch.environment}, subprocess.PIPE
     process = subprocess.Popen(
-        launch.command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=complaints,
-        text=True,
-        env={**os.environ, **launch.environment},
+        launch.command, stdin=pipe, stdout=pipe, stderr=complaints, text=True, env=environment
     )
     listener = Listener(process)
     try:
