@@ -74,13 +74,12 @@ def begun(sweep: p2.Sweep) -> Outcome:
     return out
 
 
-def best(
-    out: Outcome, text: str, sweep: p2.Sweep, settings: Sequence[p2.Setting], first: str, names: Sequence[str]
-) -> Averages:
+def best(out: Outcome, text: str, sweep: p2.Sweep, first: str, named: dict[str, p2.Setting]) -> Averages:
     """Check that MQT is best everywhere, say how it stands with other readings, and lay the averages out."""
+    settings = list(named.values())
     found, by_result = Averages(sweep, settings), Averages(sweep, settings, by_result=True)
-    out.series("average response (ms)", first, names, found.middle, ms)
-    out.series("the same averaged over results (ms)", first, names, by_result.middle, ms)
+    out.series("average response (ms)", first, named, found.middle, ms)
+    out.series("the same averaged over results (ms)", first, named, by_result.middle, ms)
     number = f"; {sum(Averages(sweep, settings, mqt=LARGEST).best())} if only the largest window is released early; "
     number += f"averaged over results {sum(by_result.best())}, up to {percent(-min(by_result.gain('LWO')))} above LWO"
     out.every(text, found.best(), number)
@@ -91,7 +90,7 @@ def fig5(sweep: p2.Sweep) -> Outcome:
     """Compare average responses of LWO, SWF and MQT on four sets of windows, by hash and by nested loops."""
     out, names = begun(sweep), list(p2.TABLE_1)
     text = "MQT has the best average in every distribution"
-    found = best(out, text, sweep, DISTRIBUTIONS, "windows", names)
+    found = best(out, text, sweep, "windows", dict(zip(names, DISTRIBUTIONS, strict=True)))
     loops = Averages(sweep, [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1])
     drawn = Averages(sweep, DISTRIBUTIONS, swf=DRAWN)
     before = (found.times["LWO"] < found.times["SWF"]).T
@@ -195,7 +194,8 @@ def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
 def fig7(sweep: p2.Sweep) -> Outcome:
     """Compare average responses over the size of bursts."""
     out, names = begun(sweep), [str(burst) for burst in p2.BURSTS]
-    found = best(out, "MQT is best for every size of burst", sweep, BY_BURST, "mean burst", names)
+    named = dict(zip(names, BY_BURST, strict=True))
+    found = best(out, "MQT is best for every size of burst", sweep, "mean burst", named)
     apart = [max(each) - min(each) for each in zip(*found.middle.values(), strict=True)]
     grows = apart[-1] > apart[THREE] > apart[0]
     number = f"from slowest to fastest policy {', '.join(map(ms, apart))} ms"
@@ -237,7 +237,8 @@ def fig9(sweep: p2.Sweep) -> Outcome:
         windows: [p2.Setting(windows, queries=p2.skewed(n)) for n in range(7)] for windows in p2.TABLE_1
     }
     out, own = begun(sweep), settings.pop(WINDOWS)
-    found = best(out, "MQT is lowest wherever the queries are", sweep, own, "80 % have (s)", SECONDS)
+    named = dict(zip(SECONDS, own, strict=True))
+    found = best(out, "MQT is lowest wherever the queries are", sweep, "80 % have (s)", named)
     others = [Averages(sweep, each).best() for each in settings.values()]
     out.every("and on the other distributions", chain(*others))
     lwo, swf = found.middle["LWO"], found.middle["SWF"]
