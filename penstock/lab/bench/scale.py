@@ -132,10 +132,9 @@ OF_THE_LIMIT = 6.0  # DuckDB's batch join of the whole input may be at most so m
 class Judgement:
     """One target: what was measured, the bound, and which side of it is good; `measured` is None if nothing was.
 
-    >>> print(Judgement("speed", 5, 7.25, goal=10))
-    met: speed 7.25, at least 5 (10)
-    >>> print(Judgement("time", 2, 2.5, at_most=True))
-    not met: time 2.50, at most 2
+    >>> speed, time = Judgement("speed", 5, 7.25, goal=10), Judgement("time", 2, 2.5, at_most=True)
+    >>> speed.verdict, speed.wanted, time.verdict, time.wanted
+    ('met', 'at least 5 (10)', 'not met', 'at most 2')
     """
 
     name: str
@@ -160,10 +159,6 @@ class Judgement:
         """Write the bound."""
         goal = f" ({self.goal:g})" if self.goal is not None else ""
         return f"at {'most' if self.at_most else 'least'} {self.bound:g}{goal}"
-
-    def __str__(self) -> str:
-        measured = "" if self.measured is None else f" {self.measured:.2f}"
-        return f"{self.verdict}: {self.name}{measured}, {self.wanted}"
 
 
 def judge(series: Sequence[Series], workload: Workload) -> list[Judgement]:

@@ -69,11 +69,13 @@ def test_no_overhead_gives_both_chains_of_figure_19():
     """Where Small-Large is worth two slices, Uniform is not worth twelve: the paper's two claims exclude each other."""
     # Merging [0, 2.5) and [2.5, 5): λ·5·0.025 < 2 + C_sys, that is 2.5 at 20 rows/s and 10 at 80.
     # Merging [6, 25) and [25, 30): λ·100·0.025 < 1 + C_sys, that is 50 at 20 rows/s and 200 at 80.
-    for rate, uniform_until, two_from in ((20, 0.5, 49), (80, 8, 199)):
+    for rate, uniform_until, two_from, two_until in ((20, 0.5, 49, 83), (80, 8, 199, 353)):
         slices = [len(ages_of("Uniform", rate, uniform_until + off)) - 1 for off in (-0.1, 0.1)]
         assert slices[0] == 12 > slices[1]
         slices = [len(ages_of("Small-Large", rate, two_from + off)) - 1 for off in (-0.1, 0.1)]
         assert slices[0] > 2 == slices[1]
+        # Above that even these two are merged: no one C_sys gives two slices at both rates.
+        assert [len(ages_of("Small-Large", rate, two_until + off)) - 1 for off in (-0.2, 0.2)] == [2, 1]
 
 
 def test_mostly_small_windows_are_merged_with_a_large_overhead():
