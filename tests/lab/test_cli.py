@@ -102,5 +102,6 @@ def test_bench_lists_every_benchmark(capsys):
     main(["bench"])
     shown = capsys.readouterr()
     assert all(
-        name in shown.out + shown.err for name in ("breakdown", "latency", "peers", "scale", "strategies")
+        name in shown.out + shown.err
+        for name in ("breakdown", "first", "latency", "peers", "scale", "strategies")
     )

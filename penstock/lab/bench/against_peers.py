@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Picture
 from rich.console import Console
 from rich.markup import escape
 
-from penstock.errors import InputError
+from penstock.errors import InputError, RunError
 from penstock.lab.bench.contest import KEPT, STOPPED, Contest, machine, middle, ratios, read, run_and_keep
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Document, Home, Limit, Rounds, Rows, made
 from penstock.lab.bench.options import workload as workload_of
@@ -61,9 +61,8 @@ def peers(
     chosen = tuple(PEERS) if engines == "all" else tuple(engines.split(","))
     sets = query_sets(queries.split(","))
     contest = Contest(load, chosen, sets, rounds, made(directory), limit_seconds)
-    measured = run_and_keep(contest, console.log)
-    for each in measured:
-        console.print(table(f"{each.workload}, {each.queries}", HEADINGS, rows_of(each)))
+    measured = run_and_keep([contest], console.log)
+    _print(console, measured)
     for line in versions_of(measured):
         console.print(escape(line), style="dim", highlight=False)
     path = directory / f"peers-{workload}.png"
@@ -74,6 +73,26 @@ def peers(
         told = f"{about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB"
         fill_in(document, "peers", markdown_of(measured, told))
     return int(any(not run.has_figures for each in measured for run in each.runs.get("penstock", ())))
+
+
+def first(*, rounds: Rounds = 3, rows: Rows = ROWS, directory: Home = HOME) -> None:
+    """Run one 30 s window on Penstock and on Spark's own join, and twelve windows on Penstock."""
+    console, load = Console(), workload_of("w1", rows)
+    engines = {"N1": ("penstock", "spark"), "N12": ("penstock",)}
+    contests = [Contest(load, who, query_sets([name]), 1, made(directory)) for name, who in engines.items()]
+    one, twelve = run_and_keep(contests, console.log, rounds)
+    _print(console, (one, twelve))
+    faster = ratios(one.runs["penstock"], one.runs["spark"])
+    longer = ratios(one.runs["penstock"], twelve.runs["penstock"])
+    if not faster or not longer:
+        raise RunError("an engine gave no figures that can be compared: see the table")
+    console.print(f"Penstock against Spark's join, one window: {middle(faster)} times")
+    console.print(f"twelve windows against one, time taken:    {middle(longer)} times")
+
+
+def _print(console: Console, measured: Sequence[Series]) -> None:
+    for each in measured:
+        console.print(table(f"{each.workload}, {each.queries}", HEADINGS, rows_of(each)))
 
 
 def rows_of(series: Series) -> list[list[str]]:

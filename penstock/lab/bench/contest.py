@@ -198,11 +198,6 @@ class Series:
     runs: Mapping[str, Sequence[Outcome]]
 
 
-def new_series() -> str:
-    """Name a series by the moment it begins."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def append(path: Path, series: str, workload: str, outcome: Outcome) -> None:
     """Add one run of a contest."""
     append_line(path, series=series, workload=workload, **asdict(outcome))
@@ -214,12 +209,13 @@ def append_line(path: Path, **what: object) -> None:
         lines.write(json.dumps({**what, "machine": machine()}) + "\n")
 
 
-def run_and_keep(contest: Contest, tell: Callable[[str], None]) -> list[Series]:
-    """Run a contest and keep every run as it comes."""
-    series, label, outcomes = new_series(), contest.workload.label, []
-    for outcome in contest.run(tell):
-        append(contest.home / KEPT, series, label, outcome)
-        outcomes.append((series, label, outcome))
+def run_and_keep(contests: Iterable[Contest], tell: Callable[[str], None], turns: int = 1) -> list[Series]:
+    """Run contests in turn, several times over, and keep every run as it comes: one series."""
+    series, outcomes = datetime.now(UTC).isoformat(timespec="seconds"), []
+    for turn, contest in product(range(turns), list(contests)):
+        for each in contest.run(tell):
+            outcomes.append((series, contest.workload.label, replace(each, turn=each.turn + turn)))
+            append(contest.home / KEPT, *outcomes[-1])
     return grouped(outcomes)
 
 

@@ -79,7 +79,7 @@ def latency(
 def _sustainable(rows: int, directory: Path, console: Console) -> dict[str, float]:
     """Measure the steady throughput of the engines whose latency is compared."""
     contest = Contest(workload("w1", rows), ENGINES, query_sets(["N1"]), 1, directory)
-    (one,) = run_and_keep(contest, console.log)
+    (one,) = run_and_keep([contest], console.log)
     for engine, runs in one.runs.items():
         if not runs[0].has_figures:
             raise RunError(f"the rate that {engine} sustains is not known: {runs[0].verdict}")

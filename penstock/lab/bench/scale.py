@@ -16,21 +16,21 @@ In:  the size of the input, or what was measured.  Out: the rounds of the lesser
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
 from penstock.errors import RunError
-from penstock.lab.bench.contest import KEPT, STOPPED, WARM, Contest, append, middle, new_series, ratios
+from penstock.lab.bench.contest import STOPPED, WARM, Contest, middle, ratios, run_and_keep
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, Rows, made
 from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.bench.peers import PEERS
 from penstock.lab.workloads import QUERY_SETS, WindowQuery, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from penstock.lab.bench.contest import Outcome, Series
@@ -52,16 +52,12 @@ def scale(
 ) -> None:
     """Hold 200 queries against one, and ten times the state against one, on Penstock."""
     console = Console()
-    series = new_series()
     for title, bound, comparison in (
         ("200 queries against one, time taken", MORE_QUERIES, more_queries(workload_of("w1", rows))),
         ("ten times the state, time of a batch", MORE_STATE, more_state(rows)),
     ):
-        found: dict[str, list[Outcome]] = {comparison.less.name: [], comparison.more.name: []}
-        for load, outcome in comparison.run(rounds, limit_seconds, made(directory), console.log):
-            append(directory / KEPT, series, load.workload.label, outcome)
-            found[load.name].append(outcome)
-        less, more = found.values()
+        contests = comparison.contests(made(directory), limit_seconds)
+        less, more = (each.runs["penstock"] for each in run_and_keep(contests, console.log, rounds))
         times = ratios(less, more)
         if not times:
             raise RunError(f"{title}: nothing to show: {less[0].verdict}; {more[0].verdict}")
@@ -88,17 +84,10 @@ class Comparison(NamedTuple):
         """Name the input of both runs."""
         return {self.less.workload.label, self.more.workload.label}
 
-    def run(
-        self, rounds: int, limit: float, home: Path, tell: Callable[[str], None]
-    ) -> Iterator[tuple[Load, Outcome]]:
-        """Run both in turn, several times over."""
-        for turn in range(rounds):
-            tell(f"round {turn + 1} of {rounds}")
-            for load in (self.less, self.more):
-                sets = {load.name: load.queries}
-                contest = Contest(load.workload, ("penstock",), sets, 1, home, limit, self.warm)
-                for outcome in contest.run(tell):
-                    yield load, replace(outcome, turn=turn)
+    def contests(self, home: Path, limit: float) -> Iterator[Contest]:
+        """Give both runs, to be made in turn."""
+        for name, workload, queries in (self.less, self.more):
+            yield Contest(workload, ("penstock",), {name: queries}, 1, home, limit, self.warm)
 
 
 def more_queries(load: Workload) -> Comparison:

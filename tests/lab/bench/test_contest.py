@@ -221,6 +221,37 @@ def test_a_peer_that_counts_pairs_only_is_checked_once_apart(pretended):
     assert not any(each.has_figures for each in run(("flink-widest",)))
 
 
+def test_bench_first_sets_one_window_beside_spark_and_twelve_beside_one(
+    pretended, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    _, given, called = pretended
+    given["spark"] = {"seconds": 8.0}
+    assert main(["bench", "first", "--rows", "500", "--rounds", "2", "--directory", str(tmp_path)]) == 0
+    assert [name for name, _ in called] == ["penstock", "spark", "penstock"] * 2
+    printed = capsys.readouterr().out
+    assert "Penstock against Spark's join, one window: 1.00 (1.00 to 1.00) times" in printed
+    assert "twelve windows against one, time taken:    1.00 (1.00 to 1.00) times" in printed
+    kept = [(each.queries, len(each.runs["penstock"])) for each in read(tmp_path / "peers.jsonl")]
+    assert kept == [("N1", 2), ("N12", 2)]
+    given["spark"] = {"results": [0]}
+    assert main(["bench", "first", "--rows", "500", "--rounds", "1", "--directory", str(tmp_path)]) == 1
+    assert "no figures that can be compared" in capsys.readouterr().err
+
+
+def test_bench_scale_takes_turns_and_says_what_is_wanted(pretended, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["bench", "scale", "--rows", "500", "--rounds", "2", "--directory", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "200 queries against one, time taken: 1.00 (1.00 to 1.00) times, at most 2 wanted" in printed
+    assert "ten times the state, time of a batch: 1.00 (1.00 to 1.00) times, at most 1.3 wanted" in printed
+    names = [
+        (each.queries, [run.turn for run in each.runs["penstock"]]) for each in read(tmp_path / "peers.jsonl")
+    ]
+    assert names == [("N1", [0, 1]), ("N200", [0, 1]), ("state", [0, 1]), ("state x 10", [0, 1])]
+    assert pretended[2] == [("penstock", False)] * 8
+
+
 def test_a_contest_refuses_what_there_is_none_of(tmp_path):
     with pytest.raises(InputError, match=r"no engine flin.*flink"):
         Contest(Workload(), ("flin",), query_sets(["N1"]), 1, tmp_path)
