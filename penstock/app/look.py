@@ -90,13 +90,13 @@ class State:
 
     def _read_table(self, name: str, limit: int | None, *, debug: bool) -> pa.Table:
         """Let Spark read the query's view over its group's pairs."""
-        from penstock.engine.results import read_results  # noqa: PLC0415 - imports pyspark
+        from penstock.engine.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
         from penstock.engine.session import QUICK_START, embedded_session  # noqa: PLC0415
 
         with quiet_spark(debug=debug):
             spark = embedded_session({**QUICK_START, **self.plan.spark_settings.as_options()})
             rows = read_results(spark, open_files(self.url), self.plan, self.ledger, name)
-            return (rows if limit is None else rows.limit(limit)).toArrow()
+            return to_show(rows if limit is None else rows.limit(limit)).toArrow()
 
 
 def _read_files(path: str, limit: int | None) -> pa.Table:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from rich.text import Text
 from penstock.app.show import console
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
 
@@ -58,17 +61,53 @@ def as_text(value: Any) -> str:
     >>> as_text(None), as_text(True), as_text(datetime(2024, 5, 1, 12, 0, 0, 500000))
     ('NULL', 'true', '2024-05-01 12:00:00.5')
     """
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)
+    return next((write for kind, write in _WRITERS if isinstance(value, kind)), str)(value)
+
+
+def _moment_text(value: datetime) -> str:
+    """Write a time, to the microsecond where it has some."""
+    return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
+
+
+def _nested_text(value: dict[str, Any] | list[Any]) -> str:
+    """Write a struct, a map (pairs of key and value) or an array.
+
+    >>> print(_nested_text({"a": [1, None], "b": [("k", True)]}))
+    {[1, NULL], {k -> true}}
+    """
+    if isinstance(value, dict):
+        return f"{{{', '.join(map(as_text, value.values()))}}}"
+    if value and isinstance(value[0], tuple):
+        return f"{{{', '.join(f'{as_text(key)} -> {as_text(each)}' for key, each in value)}}}"
+    return f"[{', '.join(map(as_text, value))}]"
+
+
+def as_interval(value: timedelta) -> str:
+    """Write a length of time the way Spark writes an interval.
+
+    >>> as_interval(timedelta(days=-1, hours=23, seconds=0.5)), as_interval(timedelta(days=3))
+    ("INTERVAL '-0 00:59:59.5' DAY TO SECOND", "INTERVAL '3 00:00:00' DAY TO SECOND")
+    """
+    micros = abs(value) // timedelta(microseconds=1)
+    seconds, rest = divmod(micros, 1_000_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    sign = "-" * (value < timedelta())
+    fraction = f".{rest:06d}".rstrip("0") if rest else ""
+    return f"INTERVAL '{sign}{days} {hours:02d}:{minutes:02d}:{seconds:02d}{fraction}' DAY TO SECOND"
+
+
+_WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (type(None), lambda _: "NULL"),
+    (bool, lambda value: str(value).lower()),
+    (datetime, _moment_text),  # which is a date, too
+    (date, date.isoformat),
+    (timedelta, as_interval),
+    (bytes, bytes.hex),
+    (dict, _nested_text),
+    (list, _nested_text),
+)
 
 
 def as_json(value: Any) -> str:
@@ -77,11 +116,16 @@ def as_json(value: Any) -> str:
 
 
 def _flat(rows: pa.Table) -> pa.Table:
-    """Write nested columns as JSON text, which CSV has no other place for."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_nested(field.type):
-            text = [
-                None if v is None else json.dumps(v, default=as_json) for v in rows.column(place).to_pylist()
-            ]
-            rows = rows.set_column(place, field.name, pa.array(text, pa.string()))
+    """Write what CSV has no form for as text: nested columns as JSON, intervals and bytes as `as_text` does."""
+    for number, field in enumerate(rows.schema):
+        if write := _writer(field.type):
+            text = [None if value is None else write(value) for value in rows.column(number).to_pylist()]
+            rows = rows.set_column(number, field.name, pa.array(text, pa.string()))
     return rows
+
+
+def _writer(kind: pa.DataType) -> Callable[[Any], str] | None:
+    """Choose how to write values that CSV has no form for; None where it has one."""
+    if pa.types.is_nested(kind):
+        return partial(json.dumps, default=as_json)
+    return as_text if pa.types.is_duration(kind) or pa.types.is_binary(kind) else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from penstock.engine.sinks import publish
+from penstock.engine.store import OF_BEFORE
 from penstock.log.ledger import fold
 from penstock.log.names import folder_of
 from penstock.log.output_file import shape_of
@@ -84,7 +85,7 @@ def _parquet(files: Files, folder: str) -> list[str]:
 def _remove_strays(store: Store) -> None:
     """Remove what is left in the directories of an earlier version and no commit names any more."""
     files, named = store.files, store.ledger.files()
-    for kind in ("table", "ordered"):
+    for kind in OF_BEFORE:
         for owner in files.list(kind):
             for directory in files.list(f"{kind}/{owner}"):
                 folder = f"{kind}/{owner}/{directory}"

@@ -30,9 +30,8 @@ from penstock.log.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.log.tables import StoredFile, StoredTable
 
@@ -217,9 +216,9 @@ class Attic:
         until = time.monotonic() + GRACE
         self.files += [(until, name) for name in names]
 
-    def clear(self, files: Files) -> None:
-        """Delete those whose time is over."""
+    def clear(self, let_go: Callable[[str], None]) -> None:
+        """Let go of those whose time is over."""
         now = time.monotonic()
         for _, name in (each for each in self.files if each[0] <= now):
-            files.delete(name)
+            let_go(name)
         self.files = [each for each in self.files if each[0] > now]

@@ -35,6 +35,7 @@ from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
 from penstock.log.hold import ARRIVED, MOST_ROWS, TIMES, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile
+from penstock.log.spark_schema import SPARK_SCHEMA
 from penstock.log.tally import Delays, delays_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Target:
     """Where its results are held until it is their turn, empty if they need not wait."""
     kept: str = ""
     """The directory of the state where its results are kept, if it is one that has files of its own there."""
+    types: str = ""
+    """Spark's description of its columns (JSON), where a file does not tell by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +323,8 @@ def _output(
     if not mine.all():
         keep = pa.array(mine)
         arrays = [array.filter(keep) for array in arrays]
-    return pa.RecordBatch.from_arrays(arrays, names)
+    metadata = {SPARK_SCHEMA: target.types} if target.types else None
+    return pa.RecordBatch.from_arrays(arrays, names).replace_schema_metadata(metadata)
 
 
 def _file(files: dict[str, OutputFile], delivery: Delivery, part: int, target: Target) -> OutputFile:

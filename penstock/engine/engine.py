@@ -41,6 +41,7 @@ from penstock.engine.joiner import Joiner
 from penstock.engine.ordering import Silence
 from penstock.engine.pairs import check_outputs
 from penstock.engine.requests import Listener
+from penstock.engine.result_types import ResultTypes
 from penstock.engine.results import read_late, read_output, read_results, write_empty_results
 from penstock.engine.session import embedded_session, settings_of, use_plain_files
 from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, file_sinks, undo_claims
@@ -130,6 +131,7 @@ class Engine:
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
         self._chooser = Chooser()
+        self._result_types = ResultTypes(lambda: self.spark)
         self._farewells: dict[str, str] = {}
         """What has become of the results of queries that were dropped."""
         self._registering = threading.RLock()
@@ -266,7 +268,7 @@ class Engine:
         adopt(self._store)
         plan = self._plan = self._take_up(plan)
         self._chooser = Chooser(self._workload.budget)
-        joiner = Joiner(self.spark, self._store, plan, self._hand_over)
+        joiner = self._new_joiner(plan)
         joiner.watchers = self._watchers
         joiner.on_failure = self._stop_reading
         joiner.reconsider = self._reconsider
@@ -457,7 +459,13 @@ class Engine:
         before = standing_plan(ledger)
         if before is not None and not is_in_step(plan, before, ledger):
             failed = find_change(before, plan).failed
-            Joiner(self.spark, self._store, before, self._hand_over).bring_up(before.groups, without=failed)
+            self._new_joiner(before).bring_up(before.groups, without=failed)
+
+    def _new_joiner(self, plan: Plan) -> Joiner:
+        """Make a joiner for a plan, which knows what Spark says of its results."""
+        joiner = Joiner(self.spark, self._store, plan, self._hand_over)
+        joiner.result_types = self._result_types.description
+        return joiner
 
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
@@ -487,7 +495,9 @@ class Engine:
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
             left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
-            empty |= check_outputs(self.spark, group, left, right)
+            results = check_outputs(self.spark, group, left, right)
+            self._result_types.check(group, results, left, right)
+            empty |= results
         sources = {
             stream.name: self._workload.sources.get(stream.name) or open_source(self.spark, stream)
             for stream in plan.streams

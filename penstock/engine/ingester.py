@@ -3,7 +3,8 @@
 A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
 is known by where it came from (`penstock.log.origin`), and one that does not follow on the last stops the run.  Rows
 later than the watermark (newest event time of the batches before, less the lateness) are counted and written whole to
-``late/<stream>/<batch>``; so are rows without an event time.
+``late/<stream>/<batch>``; so are rows without an event time, and with them the text of a line that could not be read
+(`penstock.engine.malformed`).
 
 In:  the stream's DataFrame with the columns of `penstock.engine.sources`.  Out: ``batch`` commits.
 """
@@ -26,6 +27,7 @@ from penstock.engine.claims import masks_at_the_door
 from penstock.engine.complaints import short_message
 from penstock.engine.ingest import BatchTask, LogTask
 from penstock.engine.jobs import ingest_job
+from penstock.engine.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.sources import (
     ROW_TIME,
     arrow_time_type,
@@ -265,6 +267,8 @@ class Ingester:
         if before.watermark is not None:
             late |= row_time < before.watermark
         columns = [F.col(always_quoted(column.name)) for column in self.stream.columns]
+        if CORRUPT in source.columns:
+            columns.append(F.substring(F.col(always_quoted(CORRUPT)), 1, MOST_TEXT).alias(SHOWN))
         folder = folder_of(self.store.files, "late", self.stream.name)
         path = self.store.files.path(f"{folder}/{before.batches:010d}")
         rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(path)

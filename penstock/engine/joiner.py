@@ -114,6 +114,8 @@ class Joiner(threading.Thread):
         """Which slices go first: lwo, swf or mqt."""
         self.watchers: list[Callable[[UnitDone], None]] = []
         self.arrow_types: Callable[[Stream], Mapping[str, pa.DataType]] = partial(arrow_types, spark)
+        self.result_types: Callable[[Group, int, Stream, Stream], str] = lambda *_: ""
+        """Asked for Spark's description of a query's results, where a file does not tell by itself."""
         self._hand_over = hand_over
         self._wake = threading.Condition()
         self._turning = threading.Lock()
@@ -510,6 +512,13 @@ class Joiner(threading.Thread):
             for number, member in enumerate(group.members)
             if member.query.name not in self._without
         )
+        left, right = (self.plan.stream(group.log(side).stream) for side in SIDES)
+        targets = tuple(
+            replace(each, types=self.result_types(group, each.number, left, right))
+            if each.root or each.kept or each.hold
+            else each
+            for each in targets
+        )
         return Delivery(
             unit,
             len(group.members),
@@ -548,7 +557,7 @@ class Joiner(threading.Thread):
     def _compact(self) -> None:
         """Merge files of results, a few at a time; `_untidy` says whether there is more to merge."""
         ledger, files = self.store.ledger, self.store.files
-        self._attic.clear(files)
+        self._attic.clear(self.store.let_go)
         tasks = self.spark.sparkContext.defaultParallelism
         chosen = choose_steps(ledger, tasks, busy=self._behind_goal(), shunned=self._unmergeable)
         self._untidy = bool(chosen.steps)
@@ -560,7 +569,7 @@ class Joiner(threading.Thread):
         }
         self.store.commit(compact_commit(chosen, made))
         self._attic.take(ledger.files() - self.store.ledger.files())
-        self._attic.clear(files)
+        self._attic.clear(self.store.let_go)
 
     def _tidy(self, log: str) -> None:
         """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""

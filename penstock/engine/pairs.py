@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from pyspark.sql.types import StructType, VariantType
 
 from penstock.engine.complaints import short_message
 from penstock.engine.shape import pair_schema
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
     from penstock.plan.group import Group, Member
     from penstock.sql.query import Query, Stream
@@ -100,6 +98,12 @@ def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFra
     return pairs.where(wants(group, number, member)).select(*output_columns(_outputs(member.query)))
 
 
+def empty_result(spark: SparkSession, group: Group, number: int, left: Stream, right: Stream) -> DataFrame:
+    """Give the result of a query before its first row."""
+    none = spark.createDataFrame([], pair_schema(group, left, right))
+    return view(none, group, number, group.members[number])
+
+
 def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream) -> dict[str, DataFrame]:
     """Let Spark check every output and residual of a group; give each query's empty result."""
     none = spark.createDataFrame([], pair_schema(group, left, right))
@@ -109,23 +113,4 @@ def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream
             empty[member.query.name] = view(none, group, number, member)
         except Exception as error:
             raise InputError(f"query {member.query.name}: {short_message(error)}") from error
-        _refuse_variants(member.query, empty[member.query.name])
     return empty
-
-
-def _refuse_variants(query: Query, result: DataFrame) -> None:
-    """Refuse to write a VARIANT to a file, where it would be two columns of bytes; only the shared table knows it."""
-    for field in () if query.in_table or query.sink.kind == "noop" else result.schema.fields:
-        if _holds_variant(field.dataType):
-            raise InputError(
-                f"query {query.name}: column {field.name} of its result is {field.dataType.simpleString()}, which its "
-                "files cannot hold: extract what you need, as in v:price::double, or use sink = 'table' and no order"
-            )
-
-
-def _holds_variant(kind: DataType) -> bool:
-    """Say whether a type is VARIANT, or made of it."""
-    if isinstance(kind, StructType):
-        return any(_holds_variant(field.dataType) for field in kind.fields)
-    parts = [getattr(kind, name) for name in ("elementType", "keyType", "valueType") if hasattr(kind, name)]
-    return isinstance(kind, VariantType) or any(map(_holds_variant, parts))

@@ -302,10 +302,8 @@ def _remove_late_rows(files: Files, ledger: Ledger, streams: Iterable[str]) -> N
     for stream in streams:
         folder = folder_of(files, "late", stream)
         for name in files.list(folder):
-            if (
-                name.startswith("batch=")
-                and int(name.removeprefix("batch=")) >= ledger.stream(stream).batches
-            ):
+            number = name.removeprefix("batch=")  # as an earlier version called it
+            if number.isdecimal() and int(number) >= ledger.stream(stream).batches:
                 files.delete_tree(f"{folder}/{name}")
 
 

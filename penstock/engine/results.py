@@ -13,18 +13,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.adopt import with_all_named
-from penstock.engine.pairs import output_columns, view, wanted_pairs
+from penstock.engine.key_types import type_text
+from penstock.engine.malformed import SHOWN, keeps_text
+from penstock.engine.pairs import empty_result, output_columns, wanted_pairs
 from penstock.engine.places import in_order, placed, unplaced
 from penstock.engine.release import RELEASE
-from penstock.engine.shape import pair_schema
-from penstock.engine.sources import empty_rows, schema_ddl
-from penstock.errors import InputError
+from penstock.engine.sources import schema_ddl
+from penstock.errors import InputError, MissingError
+from penstock.log.checksum import complaint
 from penstock.log.files import open_files
 from penstock.log.locations import literal
 from penstock.log.names import folder_of
+from penstock.log.spark_schema import SPARK_SCHEMA, loosened
 from penstock.sql.query import SIDES
+from penstock.sql.spark_types import parse_type
+from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -54,16 +60,12 @@ def read_results(
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     for _ in range(_LOOKS):
-        with suppress(_GoneError):
+        with suppress(MissingError):
             return _read_kept(spark, files, plan, with_all_named(files, look()), query)
     return _read_kept(spark, files, plan, with_all_named(files, look()), query)
 
 
 _LOOKS = 9
-
-
-class _GoneError(Exception):
-    """A file is not there any more."""
 
 
 def _read_kept(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, query: Query) -> DataFrame:
@@ -102,12 +104,14 @@ def _readings(ledger: Ledger, query: str) -> dict[Reading, list[str]]:
 
 def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> DataFrame:
     """Read some files of the state; say so if one is gone."""
+    mine = list(names)
     try:
-        return reader.parquet(*(files.to_read(name) for name in names))
+        return reader.parquet(*(files.to_read(name) for name in mine))
     except AnalysisException as error:
-        if "PATH_NOT_FOUND" not in str(error):
+        gone = next((name for name in mine if not files.exists(name)), "")
+        if "PATH_NOT_FOUND" not in str(error) or not gone:
             raise
-        raise _GoneError from error
+        raise MissingError(complaint(files, gone, "is missing")) from error
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:
@@ -117,9 +121,23 @@ def _together(parts: Iterable[DataFrame]) -> DataFrame:
 
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
     """Give the result of a query before its first row."""
-    group, number, member = plan.find(name)
+    group, number, _ = plan.find(name)
     left, right = (plan.stream(group.log(side).stream) for side in SIDES)
-    return view(spark.createDataFrame([], pair_schema(group, left, right)), group, number, member)
+    return empty_result(spark, group, number, left, right)
+
+
+def to_show(rows: DataFrame) -> DataFrame:
+    """Write VARIANT columns as JSON: Spark hands over no nulls among them as Arrow."""
+    kinds = {field.name: parse_type(type_text(field.dataType)) for field in rows.schema.fields}
+    if not any(kind.holds("variant") for kind in kinds.values()):
+        return rows
+    named = ((F.col(always_quoted(name)), name, kind) for name, kind in kinds.items())
+    return rows.select(
+        *(
+            (F.to_json(column) if kind.holds("variant") else column).alias(name)
+            for column, name, kind in named
+        )
+    )
 
 
 def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
@@ -129,13 +147,14 @@ def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
-    """Read the rows of a stream that came too late, or had no event time."""
+    """Read the rows of a stream that came too late, or had no event time, with the text of lines that are none."""
     folder = folder_of(files, "late", stream.name)
     batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
     if not batches:
-        return empty_rows(spark, stream)
+        return spark.createDataFrame([], schema)
     # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
-    return _reader(spark).schema(schema_ddl(stream)).parquet(*batches)
+    return _reader(spark).schema(schema).parquet(*batches)
 
 
 def _reader(spark: SparkSession) -> DataFrameReader:
@@ -151,5 +170,7 @@ def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
         sink = open_files(query.sink.option("path"), sync=False)
         if not sink.exists(_EMPTY):
             out = pa.BufferOutputStream()
-            pq.write_table(empty[query.name].toArrow(), out)
+            described = {SPARK_SCHEMA: empty[query.name].schema.json()}
+            columns = loosened(empty[query.name].toArrow())
+            pq.write_table(columns.replace_schema_metadata(described), out)
             sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight

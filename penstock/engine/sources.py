@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.complaints import short_message
 from penstock.engine.key_values import as_bigint, as_bytes
+from penstock.engine.malformed import CORRUPT, OPTION, keeps_text
 from penstock.errors import InputError
 from penstock.join.sets import words_for
 from penstock.log.locations import absolute, source_pattern
@@ -65,14 +66,17 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     for name, value in stream.options:
         if name.lower() not in {"path", "retain"}:
             reader = reader.option(name, value)
+    corrupt = keeps_text(spark, stream)
+    if corrupt:
+        reader = reader.option(OPTION, CORRUPT)
     try:
         if stream.format.lower() in FILE_FORMATS:
-            reader = reader.schema(schema_ddl(stream))
+            reader = reader.schema(schema_ddl(stream) + f", {always_quoted(CORRUPT)} string" * corrupt)
         source = reader.load(path) if path else reader.load()
     except Exception as error:
         said = scrubbed(short_message(error), stream.options)
         raise InputError(f"stream {stream.name}: {said}") from error
-    return _with_declared_columns(source, stream)
+    return _with_declared_columns(source, stream, [CORRUPT] if corrupt else [])
 
 
 def _refuse_incomplete(stream: Stream) -> None:
@@ -96,8 +100,8 @@ def source_path(stream: Stream) -> str:
     return absolute(path) if path else ""
 
 
-def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
-    """Take the declared columns from a source that has a schema of its own, cast to the declared types."""
+def _with_declared_columns(source: DataFrame, stream: Stream, more: Iterable[str]) -> DataFrame:
+    """Take the declared columns from a source that has a schema of its own, cast to the declared types; and more."""
     have = {name.lower() for name in source.columns}
     missing = [column.name for column in stream.columns if column.name.lower() not in have]
     if missing:
@@ -106,7 +110,8 @@ def _with_declared_columns(source: DataFrame, stream: Stream) -> DataFrame:
             f"it has {', '.join(source.columns)}"
         )
     return source.select(
-        *(F.col(always_quoted(each.name)).cast(each.type).alias(each.name) for each in stream.columns)
+        *(F.col(always_quoted(each.name)).cast(each.type).alias(each.name) for each in stream.columns),
+        *map(always_quoted, more),
     )
 
 

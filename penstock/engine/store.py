@@ -37,9 +37,12 @@ if TYPE_CHECKING:
 REPAIR_NOTE = "journal/repair.json"
 """What a repair has begun to do (`penstock.engine.repair`); gone when it is done."""
 
-KINDS = ("journal", "log", "checkpoint", "late", "table", "hold", "ordered", "spool", "requests", "answers")
+KINDS = ("journal", "log", "checkpoint", "late", "pairs", "results", "hold", "spool", "requests", "answers")
 """The directories of a state.  They are made before anybody else makes them, Spark for one, so that their content is
 their owner's alone, whoever may enter the state's own directory."""
+
+OF_BEFORE = ("table", "ordered")
+"""Directories of results that an earlier version made (`penstock.engine.adopt`)."""
 
 
 class Store:
@@ -58,7 +61,7 @@ class Store:
             )
             self.journal.recover()
             self._claim()
-            for kind in KINDS:
+            for kind in (*KINDS, *(each for each in OF_BEFORE if self.files.list(each))):
                 self.files.make_private(kind)
             refuse_waiting(self.files)
             self._remove_leftovers()

@@ -29,7 +29,7 @@ from penstock.sql.script import (
     zone_set_by,
 )
 from penstock.sql.source_options import row_meaning
-from penstock.sql.spark_types import TIME_TYPES
+from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
 from penstock.sql.tokens import Source
 from penstock.sql.zones import ZONE, is_utc
 
@@ -70,6 +70,12 @@ class Workload:
         names = [each.name for each in columns]
         for each in filter(is_reserved, names):
             raise InputError(f"column {each} of stream {name}: {RESERVED_NAMES}")
+        for column in columns:
+            if refusal := refusal_to_store(column.type):
+                raise InputError(
+                    f"column {column.name} of stream {name} is {column.type}, which cannot be stored. {refusal} where "
+                    "the rows are made, or leave the column out"
+                )
         found = find_name(time, names)
         if found is None:
             raise InputError(

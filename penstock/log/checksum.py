@@ -54,6 +54,7 @@ class SummedFile(io.RawIOBase):
         """Write to an open file, which stays open when this is closed."""
         super().__init__()
         self._file = file
+        self._size = 0
         self.checksum = 0
 
     def writable(self) -> bool:
@@ -63,7 +64,12 @@ class SummedFile(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         """Write some bytes and sum them up."""
         self.checksum = zlib.crc32(data, self.checksum)
+        self._size += memoryview(data).nbytes
         return self._file.write(data)
+
+    def tell(self) -> int:
+        """Count the bytes that were written."""
+        return self._size
 
 
 @contextmanager
@@ -79,11 +85,11 @@ def map_whole(files: Files, kept: Kept) -> pa.NativeFile:
         if _is_whole(files, kept) or (files.drop_copy(kept.name) and _is_whole(files, kept)):
             return files.memory_map(kept.name)
     except FileNotFoundError as error:
-        raise MissingError(_complaint(files, kept.name, "is missing")) from error
-    raise DamagedError(_complaint(files, kept.name, "is damaged: its bytes are not those that were written"))
+        raise MissingError(complaint(files, kept.name, "is missing")) from error
+    raise DamagedError(complaint(files, kept.name, "is damaged: its bytes are not those that were written"))
 
 
-def _complaint(files: Files, name: str, what: str) -> str:
+def complaint(files: Files, name: str, what: str) -> str:
     """Say what is wrong with a file, and what to do."""
     return (
         f"{files.path(name)} {what}; restore it from a copy, or run `penstock repair --state {files.root}`, which goes "

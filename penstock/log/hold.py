@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from penstock.join import width
 from penstock.log.checksum import map_whole, summed_writer
 from penstock.log.names import safe_name
+from penstock.log.spark_schema import is_described, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -93,7 +94,7 @@ def hold_folder(query: str) -> str:
 
 def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     """Put results in the order of their times; those of one instant stay as they are."""
-    table = pa.Table.from_batches(batches)
+    table = loosened(pa.Table.from_batches(batches))
     return table.take(pa.array(np.argsort(table.column(TIME).to_numpy(), kind="stable")))
 
 
@@ -150,11 +151,17 @@ def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Ite
     runs = [run for each in holds for run in read_hold(files, each, since, until)]
     if not runs:
         return
-    schema = runs[0].schema
+    schema = max((run.schema for run in runs), key=is_described)  # one of an earlier version may not be
     keys = [(each.name, "ascending") for each in schema if _has_order(each.type)]
     for parts in _stretches(runs):
         # A session with another time zone writes the same times under another type.
-        yield from _sorted([each.cast(schema) for each in parts], keys)
+        yield from _sorted([_as(each, schema) for each in parts], keys)
+
+
+def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give results the types of a schema, and what Spark has to know of them."""
+    same = batch if batch.schema.equals(schema) else batch.cast(schema)
+    return same.replace_schema_metadata(schema.metadata)
 
 
 def _sorted(parts: Sequence[pa.RecordBatch], keys: Sequence[tuple[str, str]]) -> Iterator[pa.Table]:

@@ -244,16 +244,17 @@ class Ledger:
 
     def files(self) -> set[str]:
         """Name every file of rows, times or results that is in use."""
-        return {each.name for each in (*self.summed(), *self.result_files())}
+        return {each.name for each in self.summed()}
 
-    def summed(self) -> Iterator[Segment | Held]:
-        """List the files that are kept with a checksum: of rows, times and held results."""
+    def summed(self) -> Iterator[Segment | Held | StoredFile]:
+        """List the files that are kept with a checksum: of rows, times, held results, and results."""
         for segments in self.logs.values():
             yield from segments
         for roll in self.rolls.values():
             yield from (*roll.pieces, *roll.waiting)
         for hold in self.holds.values():
             yield from hold.files
+        yield from self.result_files()
 
     def result_files(self) -> Iterator[StoredFile]:
         """List the files of pairs and results that the state keeps."""

@@ -4,7 +4,8 @@ A file of a sink is written under ``_staging``, where no reader looks, and moved
 it.  A file that the state keeps needs no such detour: it has a name that nobody else has, and readers read only the
 files that the ledger names.
 
-In:  record batches of one schema.  Out: a file, and what a commit says of it.
+In:  record batches of one schema, with what Spark has to know of it (`penstock.log.spark_schema`).
+Out: a file, and what a commit says of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -19,10 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.join import width
+from penstock.log.checksum import summed_writer
 from penstock.log.files import open_files
+from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
+from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.log.checksum import SummedFile
 
 NOTE = "penstock"
 """The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
@@ -44,6 +51,7 @@ class OutputFile:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
+        self._sink: SummedFile | None = None
         self._shape = ""
         self._stack = ExitStack()
 
@@ -60,14 +68,17 @@ class OutputFile:
         """Write the rows taken so far as one row group."""
         if not self._waiting:
             return
+        table = loosened(pa.Table.from_batches(self._waiting))
         if self._writer is None:
-            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
-            schema = self._waiting[0].schema.remove_metadata()
+            self._sink = self._stack.enter_context(
+                summed_writer(open_files(self.root, sync=False), self.staged)
+            )
+            schema = described(table.schema)
             self._shape = shape_of(schema)
             self._writer = self._stack.enter_context(
-                pq.ParquetWriter(sink, schema, compression=self.compression, write_page_checksum=True)
+                pq.ParquetWriter(self._sink, schema, compression=self.compression, write_page_checksum=True)
             )
-        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._writer.write_table(table)
         self._waiting, self._waiting_rows, self.waiting = [], 0, 0
 
     def close(self, about: Mapping[str, object] | None = None) -> None:
@@ -79,9 +90,9 @@ class OutputFile:
 
     def report(self, query: str) -> dict[str, Any]:
         """Say what was written, and for which query: where it has to go, or what the state keeps."""
-        if self.kept:
-            size = open_files(self.root).size(self.final)
-            return {"query": query, "kept": {"name": self.final, "bytes": size, "shape": self._shape}}
+        if self.kept and self._sink is not None:
+            file = StoredFile(self.final, self._sink.tell(), shape=self._shape, checksum=self._sink.checksum)
+            return {"query": query, "kept": asdict(file)}
         return {
             "root": self.root,
             "staged": self.staged,
@@ -97,4 +108,5 @@ def shape_of(schema: pa.Schema) -> str:
     >>> shape_of(pa.schema({"x": pa.int64()})) == shape_of(pa.schema({"x": pa.int32()}))
     False
     """
-    return f"{crc32(str(schema.remove_metadata()).encode()):08x}"
+    spark_types = (schema.metadata or {}).get(SPARK_SCHEMA, b"")
+    return f"{crc32(str(schema.remove_metadata()).encode() + spark_types):08x}"

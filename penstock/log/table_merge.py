@@ -11,6 +11,7 @@ In:  a `Merge`.  Out: the new file, or None where nothing is left.  The order of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.join.sets import members
+from penstock.log.checksum import map_whole
 from penstock.log.output_file import OutputFile
+from penstock.log.spark_schema import described_together
 from penstock.log.tables import StoredFile
 
 if TYPE_CHECKING:
@@ -47,19 +50,19 @@ def merge_files(files: Files, merge: Merge) -> StoredFile | None:
     schema = _schema(files, merge)
     out = OutputFile(files.root, merge.name, kept=True)
     for file in merge.inputs:
-        for batch in _batches(files, file.name):
+        for batch in _batches(files, file):
             rows = _with_bits(batch, merge.bits[file.name], merge.words) if merge.bits else batch
             if rows.num_rows:
                 out.write(_as(rows, schema))
     out.close()
     if not out.rows:
         return None
-    return StoredFile(**out.report("")["kept"], generation=merge.generation)
+    return replace(StoredFile(**out.report("")["kept"]), generation=merge.generation)
 
 
-def _batches(files: Files, name: str) -> Iterator[pa.RecordBatch]:
+def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
     """Read a file, a row group at a time."""
-    with pq.ParquetFile(files.memory_map(name)) as content:
+    with pq.ParquetFile(map_whole(files, file)) as content:
         for group in range(content.num_row_groups):
             yield from content.read_row_group(group, use_threads=False).to_batches()
 
@@ -68,10 +71,10 @@ def _schema(files: Files, merge: Merge) -> pa.Schema:
     """Find the columns of the new file: those of all its inputs."""
     known = []
     for file in merge.inputs:
-        with pq.ParquetFile(files.memory_map(file.name)) as content:
-            known.append(content.schema_arrow.remove_metadata())
+        with pq.ParquetFile(map_whole(files, file)) as content:
+            known.append(content.schema_arrow)
     if not merge.bits:  # raises ArrowTypeError where types differ
-        return pa.unify_schemas(known)
+        return described_together(known)
     sides = [pa.field(side, _struct([each.field(side).type for each in known])) for side in ("l", "r")]
     return pa.schema([*sides, *(pa.field(f"s{word}", pa.int64()) for word in range(merge.words))])
 
@@ -112,7 +115,7 @@ def _has(batch: pa.RecordBatch, bit: Bit) -> NDArray[np.bool_]:
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Give rows the columns of a schema, in its order: null where they have none."""
     if batch.schema.equals(schema):
-        return batch
+        return batch.replace_schema_metadata(schema.metadata)
     return pa.RecordBatch.from_arrays(
         [
             _column(

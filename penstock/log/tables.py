@@ -52,6 +52,8 @@ class StoredFile:
     bytes: int
     generation: int = 0
     shape: str = ""
+    checksum: int | None = None
+    """Of the file's bytes (`penstock.log.checksum`); None for one of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Spark's types as far as a join needs them: reading, writing and comparing.
 
 In:  the type text of a declared column, such as ``DECIMAL(10,2)`` or ``STRUCT<a: INT>``.
-Out: its normal spelling (`normal_type`), and the type two columns are compared as (`common_type`).
+Out: its normal spelling (`normal_type`), the type two columns are compared as (`common_type`), and whether values of it
+     can be stored (`refusal_to_store`).
 
 The rules of comparison are those of Spark 4 in ANSI mode::
 
@@ -41,7 +42,9 @@ TIME_TYPES = frozenset(_TIMES)
 """Types an event time may have."""
 _TEXTS = {"string", "char", "varchar"}
 _SCALARS = {*_INTEGRAL, *_FRACTIONAL, *_TIMES, *_TEXTS, "boolean", "binary", "variant", "void", "time"}
-_UNITS = {"year", "month", "day", "hour", "minute", "second"}
+_SHAPES = {"geometry", "geography"}
+_DAY_TIME = ("day", "hour", "minute", "second")
+_YEAR_MONTH = ("year", "month")
 _MOST_DIGITS = 38
 _DEEPEST = 100
 """Types in types that are read."""
@@ -84,6 +87,10 @@ class SparkType:
         True
         """
         return self.name in names or any(part.holds(*names) for part in self.parts)
+
+    def has_collation(self) -> bool:
+        """Say whether it is, or is made of, a string that is not compared byte by byte."""
+        return bool(self.collation) or any(part.has_collation() for part in self.parts)
 
     def field(self, name: str) -> SparkType:
         """Give the type of a field of a struct, by its name as it is written in SQL."""
@@ -140,7 +147,7 @@ class _TypeParser:
             return self._nested(name)
         if name == "interval":
             return self._interval()
-        if name not in _SCALARS:
+        if name not in _SCALARS | _SHAPES:
             self.fail(f"{written} is not a Spark type: {did_you_mean(written, sorted(_SCALARS))}")
         numbers = self._numbers()
         return SparkType(
@@ -148,6 +155,23 @@ class _TypeParser:
             (*numbers, 0)[:2] if name == "decimal" and numbers else self._default(name, numbers),
             collation=self._collation() if name in _TEXTS else "",
         )
+
+    def _interval(self) -> SparkType:
+        """Read ``INTERVAL``, ``INTERVAL DAY`` or ``INTERVAL DAY TO SECOND``; the first alone is a calendar interval."""
+        words = ["interval"]
+        units = next((each for each in (_DAY_TIME, _YEAR_MONTH) if self._next() in each), None)
+        if units is not None:
+            words.append(self.take().lower())
+            if self._next() == "to":
+                self.take()
+                last = self.take().lower()
+                if last not in units[units.index(words[1]) + 1 :]:
+                    self.fail(f"an interval does not go from {words[1]} to {last}")
+                words += ["to", last]
+        return SparkType(" ".join(words))
+
+    def _next(self) -> str:
+        return self.words[0].lower() if self.words else ""
 
     def _nested(self, name: str) -> SparkType:
         self.depth += 1
@@ -158,13 +182,6 @@ class _TypeParser:
         )
         self.depth -= 1
         return found
-
-    def _interval(self) -> SparkType:
-        """Read the units: ``interval``, ``interval day``, ``interval day to second``."""
-        units: list[str] = []
-        while self.words and self.words[0].lower() in (_UNITS if not units or units[-1] == "to" else {"to"}):
-            units.append(self.take().lower())
-        return SparkType(" ".join(("interval", *units)))
 
     def _collation(self) -> str:
         """Read ``COLLATE name``; the default is not written."""
@@ -213,6 +230,37 @@ class _TypeParser:
                 self.take()
         self.take(">")
         return SparkType("struct", parts=tuple(parts), names=tuple(names))
+
+
+def refusal_to_store(text: str) -> str:
+    """Say why values of a type cannot be stored, and the way out; empty if they can be.
+
+    Rows are stored as Arrow has them, late rows and results as Spark's Parquet: what either lacks is refused.
+
+    >>> refusal_to_store("array<interval day to second>")
+    ''
+    >>> refusal_to_store("array<interval month>")
+    'Arrow has no interval month: write CAST(... AS STRING), or what you need of it, as in extract(MONTH FROM ...)'
+    """
+    try:
+        return _refusal(parse_type(text))
+    except TypeTextError as error:
+        return f"{error}: write CAST(... AS STRING)"
+
+
+def _refusal(kind: SparkType) -> str:
+    """Find the first part of a type that cannot be stored."""
+    as_text = "write CAST(... AS STRING)"
+    if kind.name == "time":
+        return f"Spark's Parquet has no TIME: {as_text}"
+    if kind.name == "interval" or kind.name.removeprefix("interval ").startswith(_YEAR_MONTH):
+        wanted = "or what you need of it, as in extract(MONTH FROM ...)"
+        return f"Arrow has no {'calendar ' * (kind.name == 'interval')}{kind.name}: {as_text}, {wanted}"
+    if kind.name in _SHAPES:
+        return f"Parquet files of Arrow have no {kind.name.upper()}: write st_asbinary(...)"
+    if kind.name == "map" and (kind.parts[0].name == "void" or kind.parts[0].has_collation()):
+        return f"Spark's Parquet has no map with keys of {kind.parts[0]}: {as_text}, or map_entries(...)"
+    return next(filter(None, map(_refusal, kind.parts)), "")
 
 
 def common_type(left: str, right: str) -> str | None:

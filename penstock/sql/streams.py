@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
-from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type
+from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.tokens import joined, span_of_tokens
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ def _read_column(reader: Reader) -> Column:
         raise reader.error(f"column {name}: {error}", span_of_tokens(tokens)) from None
     if kind.holds("char", "varchar"):
         message = f"column {name}: {kind} is for tables, where Spark pads and checks it: declare it STRING"
+        raise reader.error(message, span_of_tokens(tokens))
+    if refusal := refusal_to_store(str(kind)):
+        message = (
+            f"column {name} cannot be stored. {refusal} where the rows are made, or leave the column out"
+        )
         raise reader.error(message, span_of_tokens(tokens))
     return Column(name, str(kind))
 

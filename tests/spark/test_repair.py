@@ -131,7 +131,7 @@ def test_each_file_of_the_journal_in_turn_is_damaged_and_the_state_repaired(spar
     assert all(ways.values()), ways
 
 
-KINDS = ("journal", "log", "log", "hold", "checkpoint", "checkpoint", "table", "ordered")
+KINDS = ("journal", "log", "log", "hold", "checkpoint", "checkpoint", "pairs", "results")
 
 
 @pytest.mark.timeout(900)
@@ -143,9 +143,7 @@ def test_whichever_file_is_damaged_results_are_right_or_it_is_named_and_repaired
         case.begin_again()
         kind = KINDS[place % len(KINDS)]
         path = random.choice(sorted(each for each in (state / kind).rglob("*") if each.is_file()))
-        # which files of results there are is not in the journal
-        hows = ("flip",) if kind in {"table", "ordered"} else ("flip", "flip", "cut", "missing")
-        hurt(random, path, random.choice(hows))
+        hurt(random, path, random.choice(("flip", "flip", "cut", "missing")))
         hurt_state = tmp_path / "hurt"
         shutil.rmtree(hurt_state, ignore_errors=True)
         shutil.copytree(state, hurt_state)
@@ -156,9 +154,6 @@ def test_whichever_file_is_damaged_results_are_right_or_it_is_named_and_repaired
             continue
         folder = str(state / "checkpoint" / path.relative_to(state).parts[1])
         assert path.name in said or (kind == "checkpoint" and folder in said), f"{note}: {said}"
-        if kind in {"table", "ordered"}:
-            outcomes.append("named")
-            continue
         case.begin_again()
         shutil.rmtree(state)
         shutil.copytree(hurt_state, state)
