@@ -1,4 +1,6 @@
-"""The lab's part of the command line: ``penstock lab``, and the door to ``penstock bench`` (`penstock.lab.bench_cli`).
+"""The lab's part of the command line: ``penstock lab`` and ``penstock bench``.
+
+To add a benchmark: write a module with a function that has the options as arguments, and name it in `BENCHMARKS`.
 
 In:  arguments.  Out: tables on the terminal; pictures in files.
 """
@@ -7,17 +9,25 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from penstock.app.spark_talk import quiet_spark
 from penstock.errors import InputError, did_you_mean
-from penstock.lab.bench_cli import bench
-from penstock.lab.figures import FIGURES, Figure
+from penstock.lab.bench.against_peers import first, peers
+from penstock.lab.bench.breakdown import breakdown
+from penstock.lab.bench.latency import latency
+from penstock.lab.bench.scale import scale
+from penstock.lab.bench.strategies import strategies
+from penstock.lab.papers.figure import CHECK
+from penstock.lab.papers.registry import PAPERS
+from penstock.lab.printing import table
+
+if TYPE_CHECKING:
+    from penstock.lab.papers.figure import Figure, Paper
 
 
 class Where(StrEnum):
@@ -27,7 +37,12 @@ class Where(StrEnum):
     spark = "spark"
 
 
+BENCHMARKS = {each.__name__: each for each in (peers, scale, latency, breakdown, strategies, first)}
+
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)
+bench = typer.Typer(help="Measure, side by side with other engines.", no_args_is_help=True)
+for name, benchmark in BENCHMARKS.items():
+    bench.command(name)(benchmark)
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -53,47 +68,58 @@ def figures(
 ) -> int:
     """Reproduce figures of the papers: a table, a picture, and each claim, held or not."""
     console = Console()
+    known = {each.name: (paper, each) for paper in PAPERS for each in paper.figures}
     if names == ["list"]:
-        table = Table("name", "paper", "what it shows")
-        for each in FIGURES:
-            table.add_row(each.name, str(each.paper), each.title)
-        console.print(table)
+        rows = [
+            (name, paper.number, f"{each.seconds} s", each.title) for name, (paper, each) in known.items()
+        ]
+        console.print(table("", ("name", "paper", "takes about", "what it shows"), rows))
         return 0
-    held = [_reproduce(each, out, seed, on, console) for each in _chosen(names)]
+    for name in names if names != ["all"] else ():
+        if name not in known:
+            raise InputError(f"the lab has no figure {name}: {did_you_mean(name, known)}")
+    chosen = list(known) if names == ["all"] else names
+    held = [_reproduce(*known[name], out=out, seed=seed, on=on, console=console) for name in chosen]
     return int(strict and not all(held))
 
 
-def _chosen(names: list[str]) -> list[Figure]:
-    """Find the figures by name, in the order asked for."""
-    known = {each.name: each for each in FIGURES}
-    if names == ["all"]:
-        return list(FIGURES)
-    for name in names:
-        if name not in known:
-            raise InputError(f"the lab has no figure {name}: {did_you_mean(name, known)}")
-    return [known[name] for name in names]
-
-
-def _reproduce(figure: Figure, out: Path, seed: int, on: Where, console: Console) -> bool:
+def _reproduce(paper: Paper, figure: Figure, *, out: Path, seed: int, on: Where, console: Console) -> bool:
     """Print a figure's tables and claims, save its picture, and say whether every claim held."""
     console.rule(f"{figure.name}: {figure.title}")
-    if on is Where.spark and figure.on_spark is None:
-        can = ", ".join(each.name for each in FIGURES if each.on_spark)
-        raise InputError(f"{figure.name} cannot be measured on the Spark engine: these can: {can}")
-    if on is Where.spark and figure.on_spark:
+    if on is Where.virtual:
+        outcome = figure.reproduce(paper.sweep(seed))
+    elif figure.on_spark is None:
+        able = ", ".join(each.name for other in PAPERS for each in other.figures if each.on_spark)
+        raise InputError(f"{figure.name} cannot be measured on the Spark engine: these can: {able}")
+    else:
         with quiet_spark(debug=False):
             outcome = figure.on_spark(seed, console.log)
-    else:
-        outcome = figure.reproduce(seed)
-    for table in outcome.tables:
-        console.print(table)
+    for shown in outcome.tables:
+        console.print(shown)
     for claim in outcome.claims:
-        console.print(f"{'[green]✓[/]' if claim.held else '[red]✗[/]'} {escape(str(claim))}", highlight=False)
+        mark = "[red]✗[/]" if not claim.held else "[dim]=[/]" if claim.kind == CHECK else "[green]✓[/]"
+        console.print(f"{mark} {escape(str(claim))}", highlight=False)
     for note in outcome.notes:
         console.print(escape(note), style="dim", highlight=False)
-    if outcome.picture is not None:
+    for picture in outcome.pictures:
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"{figure.name}{'-spark' if on is Where.spark else ''}.png"
-        outcome.picture.savefig(path)
+        picture.savefig(path)
         console.print(f"picture: {path}", highlight=False)
     return all(claim.held for claim in outcome.claims)
+
+
+@bench.callback(invoke_without_command=True)
+def _benches(
+    context: typer.Context,
+    *,
+    side_by_side: Annotated[
+        bool, typer.Option("--strategies", help="the same as the command `strategies`, with its defaults")
+    ] = False,
+) -> None:
+    """Measure, side by side with other engines."""
+    if side_by_side and context.invoked_subcommand is None:
+        strategies()
+    elif context.invoked_subcommand is None:
+        names = ", ".join(sorted(BENCHMARKS))
+        raise InputError(f"penstock bench needs a command, one of {names}; --help says more")

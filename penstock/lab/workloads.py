@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,26 +29,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-EPOCH = 1_700_000_000_000_000
-"""Event time of a workload's first row, microseconds."""
+    Pair = tuple["Columns", "Columns"]
 
+EPOCH = 1_700_000_000_000_000  # event time of a workload's first row, microseconds
 STREAMS = ("a", "b")
 
-NOOP = "sink = 'noop'"
-"""The clause of a query whose results are only counted."""
-
-AUCTIONS_OF_NEXMARK = 3 / 49
-"""The share of auctions among auctions and bids."""
-
-OPEN_SECONDS = 40
-"""How long ago an auction of `nexmark` may have been opened to get a bid still."""
-
-HOT_EVERY = 100
-"""One auction of so many is hot."""
+NOOP = "sink = 'noop'"  # the clause of a query whose results are only counted
+AUCTIONS_OF_NEXMARK = 3 / 49  # the share of auctions among auctions and bids
+OPEN_SECONDS = 40  # how long ago an auction of `nexmark` may have been opened to get a bid still
+HOT_EVERY = 100  # one auction of so many is hot
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Columns:
     """The rows of a stream in order of event time: keys, values from 0 to 100, microseconds since `EPOCH`."""
 
     key: NDArray[np.int64]
@@ -79,16 +72,11 @@ class Workload:
             raise InputError(f"there is no workload {self.name}: {did_you_mean(self.name, MAKERS)}")
 
     @property
-    def batches(self) -> int:
-        """Count the micro-batches of a run."""
-        return -(-self.rows // self.rows_per_file)
-
-    @property
     def span(self) -> int:
         """Give the event time that the streams cover, microseconds."""
         return self.rows * 1_000_000 // self.rate
 
-    def streams(self) -> Mapping[str, Rows]:
+    def streams(self) -> Mapping[str, Columns]:
         """Make both streams."""
         return dict(zip(STREAMS, MAKERS[self.name](self, np.random.default_rng(self.seed)), strict=True))
 
@@ -104,33 +92,30 @@ class Workload:
             return directory
         for name, rows in self.streams().items():
             (directory / name).mkdir(parents=True, exist_ok=True)
-            bounds = np.linspace(0, len(rows.time), self.batches + 1).astype(np.int64)
+            batches = -(-self.rows // self.rows_per_file)
+            bounds = np.linspace(0, len(rows.time), batches + 1).astype(np.int64)
             for number, (start, end) in enumerate(pairwise(bounds)):
                 _write_file(directory / name / f"{number:05d}.parquet", rows, slice(start, end), number)
         (directory / "done").touch()
         return directory
 
 
-def _write_file(path: Path, rows: Rows, part: slice, number: int) -> None:
+def stamps(micros: NDArray[np.int64]) -> pa.Array:
+    """Turn times since the beginning of a workload into timestamps."""
+    return pa.array(micros + EPOCH).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _write_file(path: Path, rows: Columns, part: slice, number: int) -> None:
     """Write one file of a stream; its time of change is in order too, for sources that go by it."""
-    stamp = pa.array(rows.time[part] + EPOCH).cast(pa.timestamp("us", tz="UTC"))
-    pq.write_table(pa.table({"k": rows.key[part], "v": rows.value[part], "ts": stamp}), path)
+    columns = {"k": rows.key[part], "v": rows.value[part], "ts": stamps(rows.time[part])}
+    pq.write_table(pa.table(columns), path)
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-Pair: TypeAlias = tuple[Rows, Rows]
-
-
-def _uniform(load: Workload, random: np.random.Generator) -> Pair:
-    """Draw keys that are all equally likely."""
-    return _alike(load, random), _alike(load, random)
-
-
-def _alike(load: Workload, random: np.random.Generator) -> Rows:
-    """Draw one stream of `w1`."""
+def _alike(load: Workload, random: np.random.Generator) -> Columns:
     time = np.sort(random.integers(0, load.span, load.rows))
     key = random.integers(0, load.keys, load.rows)
-    return Rows(key, random.random(load.rows) * 100, time)
+    return Columns(key, random.random(load.rows) * 100, time)
 
 
 def _zipf(load: Workload, random: np.random.Generator) -> Pair:
@@ -139,12 +124,12 @@ def _zipf(load: Workload, random: np.random.Generator) -> Pair:
     upto = np.cumsum(weight / weight.sum())
     number = random.permutation(load.keys)
 
-    def stream() -> Rows:
+    def drawn() -> Columns:
         rows = _alike(load, random)
         rank = np.searchsorted(upto, random.random(load.rows), side="right")
-        return Rows(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time)
+        return Columns(number[np.minimum(rank, load.keys - 1)], rows.value, rows.time)
 
-    return stream(), stream()
+    return drawn(), drawn()
 
 
 def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
@@ -161,27 +146,46 @@ def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
     first = np.searchsorted(opened, bid_at - OPEN_SECONDS * 1_000_000)
     cold = first + (random.random(bids) * (last - first + 1)).astype(np.int64)
     chosen = np.where(random.random(bids) < 0.5, last - last % HOT_EVERY, cold)
-    return (
-        Rows(np.arange(auctions), random.random(auctions) * 100, opened),
-        Rows(chosen, random.random(bids) * 100, bid_at),
-    )
+    reserves, prices = random.random(auctions) * 100, random.random(bids) * 100
+    return Columns(np.arange(auctions), reserves, opened), Columns(chosen, prices, bid_at)
 
 
 MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
-    "w1": _uniform,
+    "w1": lambda load, random: (_alike(load, random), _alike(load, random)),
     "nexmark": _auctions_and_bids,
     "zipf": _zipf,
 }
 """How each workload's streams are made, by its name."""
 
 
+class Feed:
+    """Files that arrive while an engine runs: written once, and linked into the directory of every run."""
+
+    def __init__(self, folder: Path, arrivals: Iterable[Mapping[str, pa.Table]]) -> None:
+        """Write all that will arrive."""
+        self.folder, self.count = folder, 0
+        for rows in arrivals:
+            self.streams = tuple(rows)
+            for name, table in rows.items():
+                (folder / name).mkdir(parents=True, exist_ok=True)
+                pq.write_table(table, folder / name / f"{self.count:03d}.parquet")
+            self.count += 1
+
+    def open(self, directory: Path) -> Path:
+        """Make the directories that an engine will read."""
+        for name in self.streams:
+            (directory / name).mkdir(parents=True)
+        return directory
+
+    def put(self, number: int, directory: Path) -> None:
+        """Let the files of one arrival appear there."""
+        for name in self.streams:
+            os.link(self.folder / name / f"{number:03d}.parquet", directory / name / f"{number:03d}.parquet")
+
+
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed.
-
-    >>> WindowQuery(2.5, above=80)
-    WindowQuery(window=2.5, above=80)
-    """
+    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed."""
 
     window: float
     above: float | None = None
@@ -199,11 +203,6 @@ class WindowQuery:
         """
         return "TRUE" if self.above is None else f"{column} > {self.above}"
 
-    @property
-    def where(self) -> str:
-        """Write the predicate as a clause, followed by a space; nothing if there is none."""
-        return "" if self.above is None else f"WHERE {self.condition('a.v')} "
-
 
 def _every(count: int, choosy_from: float = np.inf) -> tuple[WindowQuery, ...]:
     """Spread windows evenly up to 30 s; above `choosy_from` seconds a predicate keeps a fifth of ``a``."""
@@ -217,10 +216,8 @@ def _at_random(count: int, seed: int) -> tuple[WindowQuery, ...]:
     windows = random.integers(1_000, 30_001, count) / 1000
     bounds = random.integers(1, 100, count)
     choosy = random.random(count) < 0.5
-    return tuple(
-        WindowQuery(float(window), int(bound) if has else None)
-        for window, bound, has in zip(windows, bounds, choosy, strict=True)
-    )
+    drawn = zip(windows.tolist(), bounds.tolist(), choosy, strict=True)
+    return tuple(WindowQuery(window, bound if has else None) for window, bound, has in drawn)
 
 
 QUERY_SETS: dict[str, tuple[WindowQuery, ...]] = {
@@ -252,8 +249,9 @@ def as_script(data: Path, queries: Sequence[WindowQuery], sink: str, files: int 
         f"path = '{data / name}', time = 'ts'{pace});\n"
         for name in STREAMS
     )
+    where = [f"WHERE {each.condition('a.v')} " if each.above is not None else "" for each in queries]
     return streams + "".join(
         f"CREATE QUERY q{number} WITH ({sink}) AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
-        f"FROM a JOIN b ON a.k = b.k {query.where}WINDOW {query.window} seconds;\n"
+        f"FROM a JOIN b ON a.k = b.k {where[number]}WINDOW {query.window} seconds;\n"
         for number, query in enumerate(queries)
     )

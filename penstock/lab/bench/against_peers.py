@@ -1,0 +1,184 @@
+"""``penstock bench peers``: the same input and the same queries on every engine, alternating.
+
+In:  arguments.  Out: tables on the terminal, a picture, JSON lines, and a block of Markdown in a document if asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from matplotlib.figure import Figure as Picture
+from rich.console import Console
+from rich.markup import escape
+
+from penstock.errors import InputError, RunError
+from penstock.lab.bench.contest import KEPT, STOPPED, Contest, machine, middle, ratios, read, run_and_keep
+from penstock.lab.bench.options import HOME, LIMIT, ROWS, Document, Home, Limit, Rounds, Rows, made
+from penstock.lab.bench.options import workload as workload_of
+from penstock.lab.bench.peers import PEERS
+from penstock.lab.bench.scale import judge
+from penstock.lab.printing import table
+from penstock.lab.workloads import MAKERS, QUERY_SETS, query_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from penstock.lab.bench.contest import Outcome, Series
+    from penstock.lab.bench.scale import Judgement
+
+RATES = ["steady rows/s", "whole run rows/s", "Penstock is faster"]
+HEADINGS = ["engine", *RATES, "CPU s", "peak GiB", "state held", "counts"]
+
+
+def peers(
+    *,
+    workload: Annotated[str, typer.Option(help=f"one of {', '.join(MAKERS)}")] = "w1",
+    queries: Annotated[
+        str, typer.Option(help=f"query sets, by commas, of {', '.join(QUERY_SETS)}")
+    ] = "N1,N12",
+    engines: Annotated[str, typer.Option(help=f"by commas, of {', '.join(PEERS)}; or all")] = "all",
+    rounds: Rounds = 3,
+    limit_seconds: Limit = LIMIT,
+    rows: Rows = ROWS,
+    directory: Home = HOME,
+    document: Document = None,
+    targets: Annotated[
+        bool, typer.Option("--targets", help="run nothing: hold what was measured last against the targets")
+    ] = False,
+) -> int:
+    """Run the same queries on Penstock, Spark, Flink and DuckDB, alternating, every count checked against DuckDB."""
+    console = Console()
+    load = workload_of(workload, rows)
+    if targets:
+        console.print(targets_table(judge(read(directory / KEPT), load)))
+        return 0
+    chosen = tuple(PEERS) if engines == "all" else tuple(engines.split(","))
+    sets = query_sets(queries.split(","))
+    contest = Contest(load, chosen, sets, rounds, made(directory), limit_seconds)
+    measured = run_and_keep([contest], console.log)
+    _print(console, measured)
+    for line in versions_of(measured):
+        console.print(escape(line), style="dim", highlight=False)
+    path = directory / f"peers-{workload}.png"
+    picture_of(measured).savefig(path)
+    console.print(f"picture: {path}; every run: {directory / KEPT}", highlight=False)
+    if document is not None:
+        about = machine()
+        told = f"{about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB"
+        fill_in(document, "peers", markdown_of(measured, told))
+    return int(any(not run.has_figures for each in measured for run in each.runs.get("penstock", ())))
+
+
+def first(*, rounds: Rounds = 3, rows: Rows = ROWS, directory: Home = HOME) -> None:
+    """Run one 30 s window on Penstock and on Spark's own join, and twelve windows on Penstock."""
+    console, load = Console(), workload_of("w1", rows)
+    engines = {"N1": ("penstock", "spark"), "N12": ("penstock",)}
+    contests = [Contest(load, who, query_sets([name]), 1, made(directory)) for name, who in engines.items()]
+    one, twelve = run_and_keep(contests, console.log, rounds)
+    _print(console, (one, twelve))
+    faster = ratios(one.runs["penstock"], one.runs["spark"])
+    longer = ratios(one.runs["penstock"], twelve.runs["penstock"])
+    if not faster or not longer:
+        raise RunError("an engine gave no figures that can be compared: see the table")
+    console.print(f"Penstock against Spark's join, one window: {middle(faster)} times")
+    console.print(f"twelve windows against one, time taken:    {middle(longer)} times")
+
+
+def _print(console: Console, measured: Sequence[Series]) -> None:
+    for each in measured:
+        console.print(table(f"{each.workload}, {each.queries}", HEADINGS, rows_of(each)))
+
+
+def rows_of(series: Series) -> list[list[str]]:
+    """Write one line for each engine: the middle of its rounds, and their spread."""
+    return [_row(engine, runs, series.runs.get("penstock", ())) for engine, runs in series.runs.items()]
+
+
+def _row(engine: str, runs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[str]:
+    shown = [each for each in runs if each.has_figures]
+    title = PEERS[engine].title
+    if not shown:
+        return [title, *["-"] * 6, runs[0].verdict]
+    faster = ratios(ours, runs) if ours else []
+    state = (shown[0].state_rows, 1, "rows"), (shown[0].state_bytes, 2**20, "MiB")
+    told = [f"{each / unit:,.0f} {name}" for each, unit, name in state if each is not None]
+    stopped = any(each.verdict == STOPPED for each in shown)
+    return [
+        title,
+        middle([each.steady_rate for each in shown], 0),
+        middle([each.total_rate for each in shown], 0),
+        middle(faster) if faster else "-",
+        middle([each.cpu_seconds for each in shown], 0),
+        middle([each.peak_bytes / 2**30 for each in shown], 1),
+        ", ".join(told) or "not told",
+        "stopped: the rate it had reached" if stopped else f"exact, {shown[0].results:,}",
+    ]
+
+
+def versions_of(every: Sequence[Series]) -> list[str]:
+    """List, for each engine that ran, its versions and settings."""
+    found: dict[str, str] = {}
+    for run in (each for series in every for runs in series.runs.values() for each in runs):
+        told = {**run.versions, **run.settings}
+        if told:
+            listed = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in told.items())
+            found[run.engine] = f"{PEERS[run.engine].title}: {PEERS[run.engine].settings}; {listed}"
+    return list(found.values())
+
+
+def targets_table(judgements: Sequence[Judgement]) -> Table:
+    """Lay the targets out for a terminal."""
+    colours = {"met": "green", "goal met": "green", "not met": "red", "not measured": "dim"}
+    measured = ["-" if each.measured is None else f"{each.measured:.2f}" for each in judgements]
+    verdicts = [f"[{colours[each.verdict]}]{each.verdict}[/]" for each in judgements]
+    rows = [(e.name, e.wanted, m, v, e.note) for e, m, v in zip(judgements, measured, verdicts, strict=True)]
+    return table("", ("target", "wanted", "measured", "verdict", ""), rows)
+
+
+def picture_of(every: Sequence[Series]) -> Picture:
+    """Draw the steady throughput of each engine as bars on a logarithmic scale, a panel for each query set."""
+    drawing = Picture(figsize=(9, 0.8 + 2.4 * len(every)), layout="constrained", dpi=90)
+    panels = drawing.subplots(len(every), 1, squeeze=False)
+    for axes, series in zip(panels[:, 0], every, strict=True):
+        good = {engine: [each for each in runs if each.has_figures] for engine, runs in series.runs.items()}
+        shown = {engine: runs for engine, runs in good.items() if runs}
+        rates = [median(each.steady_rate for each in runs) for runs in shown.values()]
+        colours = ["tab:blue" if engine == "penstock" else "tab:gray" for engine in shown]
+        bars = axes.barh([PEERS[engine].title for engine in shown], rates, color=colours)
+        marks = ["*" * any(each.verdict == STOPPED for each in runs) for runs in shown.values()]
+        labels = [f"{rate:,.0f}{mark}" for rate, mark in zip(rates, marks, strict=True)]
+        axes.bar_label(bars, labels, fontsize=7, padding=2)
+        axes.set_xscale("log")
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+        axes.tick_params(labelsize=8)
+        axes.set_title(f"{series.queries}: input rows a second, steady", fontsize=9)
+    drawing.supxlabel("* stopped: the rate it had reached", fontsize=7)
+    return drawing
+
+
+def markdown_of(every: Sequence[Series], machine: str) -> str:
+    """Write the tables as Markdown."""
+    parts = [f"On {machine}; median of the rounds, and their spread.\n"]
+    for series in every:
+        lines = [HEADINGS, ["---"] * len(HEADINGS), *rows_of(series)]
+        cells = [" | ".join(each.replace("|", "\\|") for each in line) for line in lines]
+        text = "\n".join(f"| {each} |" for each in cells)
+        parts.append(f"**{series.workload}, {series.queries}**\n\n{text}\n")
+    parts.append("\n".join(f"- {each}" for each in versions_of(every)) + "\n")
+    return "\n".join(parts)
+
+
+def fill_in(document: Path, marker: str, text: str) -> None:
+    """Put text between a document's markers, in place of what was there."""
+    before = document.read_text(encoding="utf-8")
+    between = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
+    if not between.search(before):
+        raise InputError(f"{document} has no lines <!-- {marker} --> and <!-- /{marker} --> to write between")
+    document.write_text(between.sub(lambda found: f"{found[1]}{text}{found[2]}", before), encoding="utf-8")

@@ -1,0 +1,126 @@
+"""Where a batch's time goes: the CPU of every process and thread of a run, per 200,000 rows of input.
+
+The kernel counts CPU time by thread, and threads have names; so a run needs no profiler to be divided into the Python
+workers' part, the JVM's tasks, its compilers and the rest.  Only the second half of the input counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+
+from penstock.lab.bench.options import HOME, Home, Rows, made
+from penstock.lab.bench.peers.peer import run_to_end
+from penstock.lab.bench.peers.run import PROC, family_of, stat_fields
+from penstock.lab.printing import table
+from penstock.lab.workloads import NOOP, QUERY_SETS, Workload, as_script, query_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from penstock.lab.workloads import WindowQuery
+
+WORKERS = "Python workers: sort, join, deliver"
+DRIVER = "driver: describe jobs, commit"
+REST = "JVM: plan, schedule, follow the source"
+ENDED = "processes that have ended"
+KINDS = {
+    ("Executor task",): "JVM tasks: read the source, evaluate, hand to Python",
+    ("C1 Compiler", "C2 Compiler"): "JVM: compile",
+    ("GC Thread", "G1 "): "JVM: collect garbage",
+}
+"""What a JVM's threads do, by the beginnings of their names; what others do is `REST`."""
+
+BATCH_ROWS = 200_000
+
+
+def breakdown(
+    *,
+    queries: Annotated[str, typer.Option(help=f"a query set, one of {', '.join(QUERY_SETS)}")] = "N1",
+    rows: Rows = 4_000_000,
+    directory: Home = HOME,
+) -> None:
+    """Divide the CPU time of a run of Penstock among Python workers, JVM tasks, compilers and the rest."""
+    console = Console()
+    (chosen,) = query_sets([queries]).values()
+    data = Workload(rows=rows).write(made(directory))
+    console.log(f"{queries} over {2 * rows:,} rows")
+    found = measure_breakdown(data, chosen, 2 * rows)
+    spent = found.per(BATCH_ROWS)
+    lines = [(kind, f"{each:,.0f}") for kind, each in (spent | {"all": sum(spent.values())}).items()]
+    console.print(table("", ("what", f"CPU ms for {BATCH_ROWS:,} rows"), lines))
+    console.print(f"{found.rows / found.seconds:,.0f} input rows/s in the second half", highlight=False)
+
+
+def kind_of(thread: str) -> str:
+    """Tell from a JVM thread's name, of which the kernel keeps fifteen letters, what it does.
+
+    >>> kind_of("Executor task l"), kind_of("dag-scheduler-e")
+    ('JVM tasks: read the source, evaluate, hand to Python', 'JVM: plan, schedule, follow the source')
+    """
+    return next((kind for starts, kind in KINDS.items() if thread.startswith(starts)), REST)
+
+
+def used_by_kind(root: int) -> Counter[str]:
+    """Add up the clock ticks that a process and its descendants have used so far, by kind of work."""
+    used = Counter[str]()
+    for process in family_of(root):
+        with suppress(OSError):  # it has ended meanwhile
+            used.update(_of_process(PROC / str(process), DRIVER if process == root else WORKERS))
+    return used
+
+
+def _of_process(path: Path, python: str) -> Counter[str]:
+    """Divide a process' ticks; those of threads that have ended count as the rest."""
+    own, ended = _ticks(path)
+    if (path / "comm").read_text().strip() != "java":
+        return Counter({ENDED: ended, python: own})
+    used = Counter[str]()
+    for thread in (path / "task").iterdir():
+        used[kind_of((thread / "comm").read_text().strip())] += _ticks(thread)[0]
+    return used + Counter({ENDED: ended, REST: max(0, own - used.total())})
+
+
+def _ticks(path: Path) -> tuple[int, int]:
+    """Read the ticks of a process or thread, and those of its children that have ended."""
+    user, system, ended_user, ended_system = (int(each) for each in stat_fields(path)[11:15])
+    return user + system, ended_user + ended_system
+
+
+class Breakdown(NamedTuple):
+    """What the second half of a run took: rows, seconds, and CPU seconds by kind of work."""
+
+    rows: int
+    seconds: float
+    cpu: dict[str, float]
+
+    def per(self, rows: int) -> dict[str, float]:
+        """Give the CPU milliseconds that so many rows take, by kind of work, the most first.
+
+        >>> Breakdown(1000, 1.0, {"a": 0.5, "b": 1.0}).per(100)
+        {'b': 100.0, 'a': 50.0}
+        """
+        order = sorted(self.cpu.items(), key=lambda each: -each[1])
+        return {kind: round(spent * 1000 * rows / self.rows, 1) for kind, spent in order}
+
+
+def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> Breakdown:
+    """Run Penstock in this process, as `penstock run --once` does, and divide what it takes."""
+    from penstock.engine.session import QUICK_START  # noqa: PLC0415 - the other functions do without Spark
+
+    marks: list[tuple[float, int, Counter[str]]] = []
+
+    def mark(seconds: float, joined: int) -> None:
+        marks.append((seconds, joined, used_by_kind(os.getpid())))
+
+    run_to_end(as_script(data, queries, NOOP), mark, QUICK_START)
+    began, ended = next(each for each in marks if 2 * each[1] >= rows), marks[-1]
+    tick = os.sysconf("SC_CLK_TCK")
+    cpu = {kind: (count - began[2][kind]) / tick for kind, count in ended[2].items()}
+    return Breakdown(ended[1] - began[1], ended[0] - began[0], cpu)

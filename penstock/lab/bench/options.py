@@ -1,0 +1,38 @@
+"""The options that benchmarks have in common, so that they are called and explained alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.lab.workloads import Workload
+
+Rounds = Annotated[int, typer.Option(help="how often each run is made")]
+Home = Annotated[Path, typer.Option(metavar="DIR", help="where data, peers, results and pictures are kept")]
+Rows = Annotated[int, typer.Option(help="rows of each stream; fewer are for trying out")]
+Document = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="put the tables between the markers <!-- peers --> of this file"),
+]
+Limit = Annotated[float, typer.Option(help="seconds that a run may take before it is stopped")]
+
+HOME = Path(".bench")
+ROWS = 1_000_000
+LIMIT = 900.0
+
+
+def made(directory: Path) -> Path:
+    """Make the directory in which a benchmark keeps things."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def workload(name: str, rows: int) -> Workload:
+    """Make a workload; with fewer rows than it has by itself, fewer keys and smaller files in proportion."""
+    usual = Workload(name=name)
+    keys, per_file = (
+        max(1, round(each * min(1.0, rows / usual.rows))) for each in (usual.keys, usual.rows_per_file)
+    )
+    return Workload(rows=rows, name=name, keys=keys, rows_per_file=per_file)

@@ -1,0 +1,171 @@
+"""Flink's side of a run, in the interpreter of its own environment: nothing of Penstock can be imported here.
+
+    python flink_program.py each|widest JOB DATA
+
+Prints what `penstock.lab.bench.peers.peer` says a run prints.  Flink counts for us: its REST interface is asked for the
+metrics while the job runs.  A run is over when the sources have read every row and no counter moves any more, and its
+time is that of the last move.  The sources watch their directory for more files, so that the job does not end, and take
+its metrics along, before they were read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+import urllib.request
+from importlib.metadata import version
+from typing import Any
+
+SAMPLE_SECONDS, STILL = 0.5, 4  # so many samples without a change make an end
+COLUMNS = "k BIGINT, av DOUBLE, bv DOUBLE, ats BIGINT, bts BIGINT"
+APART = "ABS(b.us - a.us)"
+MICROS = 1_000_000
+
+
+def main() -> None:
+    """Run a job in one of the two ways."""
+    way, text, data = sys.argv[1:]
+    job = json.loads(text)
+    settings = {
+        "parallelism.default": str(job["cores"]),
+        "state.backend.type": "hashmap",
+        "pipeline.object-reuse": "true",
+        "metrics.fetcher.update-interval": "500",
+        "rest.port": str(free_port()),
+        "pipeline.jars": os.environ["FLINK_JARS"],
+    }
+    shown = {name: settings[name] for name in ("state.backend.type", "pipeline.object-reuse")}
+    shown["heap"] = os.environ["JVM_ARGS"]
+    tell("about", versions={"apache-flink": version("apache-flink")}, settings=shown)
+    tables = environment(settings, data)
+    statements, pairs_only = tables.create_statement_set(), way == "widest" and not job["checking"]
+    columns, written = f"{COLUMNS}, level INT" if pairs_only else COLUMNS, inserts(way, tables, job)
+    for number, insert in enumerate(written):
+        tables.execute_sql(f"CREATE TABLE q{number} ({columns}) WITH ('connector' = 'blackhole')")
+        statements.add_insert_sql(f"INSERT INTO q{number} {insert}")
+    started = time.monotonic()
+    client = statements.execute().get_job_client()
+    watch = Watch(f"http://localhost:{settings['rest.port']}/jobs/{client.get_job_id()}")
+    counts = watch.until_all(job["rows"], len(written), started)
+    tell("done", seconds=watch.seconds, **({"pairs": counts[0]} if pairs_only else {"results": counts}))
+    sys.stdin.read()
+    os._exit(0)  # the job itself never ends
+
+
+def environment(settings: dict[str, str], data: str) -> Any:
+    """Open a table environment with both streams in it."""
+    # Here, not above: the checks that read this file have no Flink.
+    from pyflink.common import Configuration  # type: ignore[import-not-found]  # noqa: PLC0415
+    from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    configuration = Configuration()
+    for name, value in settings.items():
+        configuration.set_string(name, value)
+    chosen = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
+    tables = TableEnvironment.create(chosen)
+    for name in ("a", "b"):
+        tables.execute_sql(
+            f"CREATE TABLE {name} (k BIGINT, v DOUBLE, us BIGINT, ts AS TO_TIMESTAMP_LTZ(us / 1000, 3), "
+            f"WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = 'file://{data}/{name}', "
+            "'format' = 'parquet', 'source.monitor-interval' = '1 h')"
+        )
+    return tables
+
+
+def inserts(way: str, tables: Any, job: dict[str, Any]) -> list[str]:
+    """Write what each sink gets: every query as a join of its own, or one join with a level column.
+
+    When checking, every query is a filter behind that join.
+    """
+    queries = job["queries"]
+    if way == "each":
+        return [f"{join(each, '')} AND {keeps(each, 'a.v')}" for each in queries]
+    widest = {"window": max(each["window"] for each in queries)}
+    bounds = sorted({round(each["window"] * MICROS) for each in queries})
+    cases = " ".join(f"WHEN {APART} < {bound} THEN {level}" for level, bound in enumerate(bounds))
+    pairs = join(widest, f", CASE {cases} END AS level")
+    if not job["checking"]:
+        return [pairs]
+    tables.execute_sql(f"CREATE TEMPORARY VIEW pairs AS {pairs}")
+    written = []
+    for each in queries:
+        level = bounds.index(round(each["window"] * MICROS))
+        written.append(
+            f"SELECT k, av, bv, ats, bts FROM pairs WHERE level <= {level} AND {keeps(each, 'av')}"
+        )
+    return written
+
+
+def join(query: dict[str, Any], more: str) -> str:
+    """Write an interval join, exact to the microsecond."""
+    span = f"INTERVAL '{query['window']:.3f}' SECOND(3)"
+    return (
+        f"SELECT a.k, a.v AS av, b.v AS bv, a.us AS ats, b.us AS bts{more} FROM a JOIN b ON a.k = b.k "
+        f"AND b.ts BETWEEN a.ts - {span} AND a.ts + {span} AND {APART} < {round(query['window'] * MICROS)}"
+    )
+
+
+def keeps(query: dict[str, Any], column: str) -> str:
+    """Write a query's predicate."""
+    return "TRUE" if query["above"] is None else f"{column} > {query['above']}"
+
+
+class Watch:
+    """Looks at a running job through its REST interface."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self.seconds = 0.0
+
+    def until_all(self, rows: int, sinks: int, started: float) -> list[int]:
+        """Wait until all rows were read and no counter moves any more; give the results of each sink."""
+        before: dict[str, float] = {}
+        still = 0
+        while still < STILL:
+            now = self._counters()
+            read = sum(each for name, each in now.items() if name.startswith("Source"))
+            still = still + 1 if now == before and read >= rows else 0
+            if now != before:
+                self.seconds = time.monotonic() - started
+                tell("mark", self.seconds, read)
+            before = now
+            time.sleep(SAMPLE_SECONDS)
+        counts = [0] * sinks
+        for name, value in before.items():
+            if sink := re.match(r"q(\d+)\[.*Writer", name):
+                counts[int(sink[1])] = int(value)
+        return counts
+
+    def _counters(self) -> dict[str, float]:
+        """Give every vertex' counters, added up over its subtasks."""
+        found: dict[str, float] = {}
+        for vertex in self._get("")["vertices"]:
+            path = f"/vertices/{vertex['id']}/subtasks/metrics"
+            names = [each["id"] for each in self._get(path) if each["id"].endswith(".numRecordsIn")]
+            sums = self._get(f"{path}?get={','.join(names)}&agg=sum") if names else []
+            found |= {each["id"]: each["sum"] for each in sums}
+        return found
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(self._job + path) as answer:  # noqa: S310 - our own address
+            return json.load(answer)
+
+
+def tell(kind: str, *values: float, **what: Any) -> None:
+    """Print one line of the run."""
+    print(json.dumps({kind: what or values}), flush=True)
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on."""
+    with socket.socket() as any_port:
+        any_port.bind(("localhost", 0))
+        return int(any_port.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

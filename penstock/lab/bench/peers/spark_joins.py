@@ -1,0 +1,170 @@
+"""Spark's own stream-stream join, in the three ways its users have: plain, at its best, and one wide join for all.
+
+Every way reads a file of each stream per micro-batch, joins on the key and the interval, writes every column to the
+``noop`` sink, and counts results with ``observe``, in the same pass.  A run's progress is the average of its queries':
+each of them has to read all of the input.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from penstock.engine.session import embedded_session
+from penstock.lab.bench.peers.peer import tell_about, tell_done, tell_mark
+from penstock.lab.workloads import STREAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from penstock.lab.bench.peers.peer import Job
+    from penstock.lab.workloads import WindowQuery
+
+    Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
+    """Joins, each with the queries it serves."""
+
+STATE = "org.apache.spark.sql.execution.streaming.state"
+
+AT_ITS_BEST = {
+    "spark.sql.streaming.stateStore.providerClass": f"{STATE}.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # a lookup less per write
+}
+"""What a user who reads Spark's tuning guide sets, but for the state format: see `newest_state_format`."""
+
+SHUFFLE = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
+STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+
+RUNS: dict[str, Callable[[Job], None]] = {
+    "spark": lambda job: _run(job, [([each], each) for each in job.queries]),
+    "spark-best": lambda job: _run(job, [([each], each) for each in job.queries], best=True),
+    "spark-widest": lambda job: _run(job, [(job.queries, job.widest)]),
+}
+"""A streaming query per query; the same with RocksDB and each in a pool of its own; one join, every query a filter."""
+
+
+def _run(job: Job, joins: Served, *, best: bool = False) -> None:
+    """Start every join, wait for all, and report."""
+    heap, settings = job.heap(len(joins)), AT_ITS_BEST if best else {}
+    wanted = {"spark.driver.memory": f"{heap}m", **SHUFFLE, **settings}
+    spark = embedded_session(wanted) if best else plain_session(wanted)
+    formats = {STATE_FORMAT: newest_state_format(spark)} if best else {}
+    tell_about({"pyspark": version("pyspark")}, {**settings, "heap": f"{heap} MiB", **formats})
+    progress = Progress(len(joins))
+    spark.streams.addListener(progress)
+    with tempfile.TemporaryDirectory(prefix="spark-bench-", ignore_cleanup_errors=True) as checkpoints:
+        running = []
+        for number, (served, join) in enumerate(joins):
+            pool = f"pool-{number}" if best else "default"
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+            writer = counted(joined(spark, job.data, join, number), served).writeStream.format("noop")
+            writer = writer.option("checkpointLocation", f"{checkpoints}/{number}").queryName(str(number))
+            running.append(writer.trigger(availableNow=True).start())
+        for query in running:
+            query.awaitTermination()
+        progress.ended.wait(60)
+        tell_done(
+            seconds=progress.seconds,
+            results=progress.results([len(served) for served, _ in joins]),
+            state_rows=None if best else progress.held("numRowsTotal"),
+            state_bytes=progress.held("memoryUsedBytes"),
+        )
+
+
+def plain_session(settings: Mapping[str, str]) -> SparkSession:
+    """Start the session that a Spark user has: Spark's own defaults, all cores, without a web page or a log."""
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
+    builder = SparkSession.builder.appName("bench").master("local[*]")
+    for name, value in {**quiet, **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def newest_state_format(spark: SparkSession) -> str:
+    """Set the newest format of a join's state that this Spark accepts, and say which it is."""
+    for each in "432":
+        try:
+            spark.conf.set(STATE_FORMAT, each)
+        except Exception:  # noqa: BLE001, S112 - py4j raises what it likes; the next older one is tried
+            continue
+        return each
+    return "1"
+
+
+def joined(
+    spark: SparkSession, data: Path, query: WindowQuery, number: int, files: int | None = 1
+) -> DataFrame:
+    """Write a join as a Spark user does, its predicate before the join; `files` of a stream are a micro-batch."""
+    pace = {} if files is None else {"maxFilesPerTrigger": str(files)}
+    for name in STREAMS:
+        reader = spark.readStream.schema("k bigint, v double, ts timestamp").options(**pace)
+        stream = reader.parquet(str(data / name)).withWatermark("ts", "0 seconds")
+        stream.createOrReplaceTempView(f"{name}{number}")
+    span = f"INTERVAL {query.micros} MICROSECONDS"
+    return spark.sql(
+        f"SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts FROM a{number} a JOIN b{number} b ON a.k = b.k "
+        f"AND b.ts > a.ts - {span} AND b.ts < a.ts + {span} WHERE {query.condition('a.v')}"
+    )
+
+
+def counted(pairs: DataFrame, served: Sequence[WindowQuery]) -> DataFrame:
+    """Count what each query gets of a join's pairs, on their way to the sink."""
+    apart = "abs(unix_micros(bts) - unix_micros(ats))"
+    counts = [f"count_if({apart} < {each.micros} AND {each.condition('av')})" for each in served]
+    counts = counts if len(served) > 1 else ["count(1)"]
+    return pairs.observe("results", *(F.expr(each).alias(f"n{number}") for number, each in enumerate(counts)))
+
+
+class Progress(StreamingQueryListener):
+    """Listens to the queries of a run, so many, and passes on how far they are; `ended` is set when all have."""
+
+    def __init__(self, queries: int) -> None:
+        self.started, self.seconds = time.monotonic(), 0.0
+        self.ended = threading.Event()
+        self._queries, self._running, self._rows = queries, queries, 0
+        self._counts: dict[tuple[int, int], int] = defaultdict(int)
+        self._state: dict[Any, Any] = {}
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Add up what a micro-batch did."""
+        progress = event.progress
+        if not progress.numInputRows:
+            return
+        self._rows += progress.numInputRows
+        self._state[progress.id] = progress.stateOperators[0]
+        for name, count in progress.observedMetrics["results"].asDict().items():
+            self._counts[int(progress.name), int(name[1:])] += count
+        tell_mark(time.monotonic() - self.started, self._rows / self._queries)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
+        """Take the time when the last query ends."""
+        self._running -= 1
+        if not self._running:
+            self.seconds = time.monotonic() - self.started
+            self.ended.set()
+
+    def results(self, served: Sequence[int]) -> list[int]:
+        """Give the results of each query, in order of the joins and the queries they serve."""
+        return [self._counts[join, number] for join, count in enumerate(served) for number in range(count)]
+
+    def held(self, name: str) -> int:
+        """Add up over the queries what their state is at the end."""
+        return sum(getattr(each, name) for each in self._state.values())

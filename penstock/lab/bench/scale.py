@@ -1,0 +1,207 @@
+"""Penstock against itself, many queries against one and much state against little; and what it is to reach in all.
+
+By its invariant the work of a unit grows with the batch and its results, not with the state or the number of queries.
+Ten times the state means ten times the window and ten times the keys: ten times the rows are held, and as many pairs as
+before are found::
+
+    window 30 s,   50,000 keys:    2 x 300,000 rows held,  12 pairs for each row
+    window 300 s, 500,000 keys:  2 x 3,000,000 rows held,  12 pairs for each row
+
+Both runs go on until the larger window has been full for a quarter of the input, and only that quarter counts.
+
+Targets against peers are for the steady throughput of input rows, of runs made alternating in one go on the same cores.
+
+In:  the size of the input, or what was measured.  Out: the rounds of the lesser and the larger run, or `Judgement`s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+
+from penstock.errors import RunError
+from penstock.lab.bench.contest import STOPPED, WARM, Contest, middle, ratios, run_and_keep
+from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, Rows, made
+from penstock.lab.bench.options import workload as workload_of
+from penstock.lab.bench.peers import PEERS
+from penstock.lab.workloads import QUERY_SETS, WindowQuery, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from penstock.lab.bench.contest import Outcome, Series
+
+STATE_OF_ONE, STATE_OF_TEN = "state", "state x 10"
+"""What the two runs are called that differ in the size of their state only."""
+
+MORE_QUERIES = 2.0  # the queries of N200 may take at most so many times the time of N1
+MORE_STATE = 1.3
+"""Ten times the state may take at most so many times the time of a batch, with results held constant."""
+
+TIMES = 10
+
+FULL = 0.75  # the share of the input after which the larger window is full
+
+
+def scale(
+    *, rounds: Rounds = 3, limit_seconds: Limit = LIMIT, rows: Rows = ROWS, directory: Home = HOME
+) -> None:
+    """Hold 200 queries against one, and ten times the state against one, on Penstock."""
+    console = Console()
+    for title, bound, comparison in (
+        ("200 queries against one, time taken", MORE_QUERIES, more_queries(workload_of("w1", rows))),
+        ("ten times the state, time of a batch", MORE_STATE, more_state(rows)),
+    ):
+        contests = comparison.contests(made(directory), limit_seconds)
+        less, more = (each.runs["penstock"] for each in run_and_keep(contests, console.log, rounds))
+        times = ratios(less, more)
+        if not times:
+            raise RunError(f"{title}: nothing to show: {less[0].verdict}; {more[0].verdict}")
+        console.print(f"{title}: {middle(times)} times, at most {bound:g} wanted", highlight=False)
+
+
+class Load(NamedTuple):
+    """One of two runs: what it is called, its input and its queries."""
+
+    name: str
+    workload: Workload
+    queries: tuple[WindowQuery, ...]
+
+
+class Comparison(NamedTuple):
+    """Two runs of Penstock that are to take nearly the same time; `warm` is the share of the input not counted."""
+
+    less: Load
+    more: Load
+    warm: float = WARM
+
+    @property
+    def labels(self) -> set[str]:
+        """Name the input of both runs."""
+        return {self.less.workload.label, self.more.workload.label}
+
+    def contests(self, home: Path, limit: float) -> Iterator[Contest]:
+        """Give both runs, to be made in turn."""
+        for name, workload, queries in (self.less, self.more):
+            yield Contest(workload, ("penstock",), {name: queries}, 1, home, limit, self.warm)
+
+
+def more_queries(load: Workload) -> Comparison:
+    """Set 200 queries against one."""
+    return Comparison(Load("N1", load, QUERY_SETS["N1"]), Load("N200", load, QUERY_SETS["N200"]))
+
+
+def more_state(rows: int) -> Comparison:
+    """Set ten times the state against one; the streams of both have four times `rows`, of `w1`'s rate."""
+    seconds = 3 * rows / Workload().rate  # until the larger window is full
+    loads = []
+    for name, times in ((STATE_OF_ONE, 1), (STATE_OF_TEN, TIMES)):
+        keys = round(50_000 * times * seconds / 300)
+        workload = Workload(rows=4 * rows, keys=keys, rows_per_file=rows // 10)
+        loads.append(Load(name, workload, (WindowQuery(round(seconds * times / TIMES, 3)),)))
+    return Comparison(loads[0], loads[1], FULL)
+
+
+SPEED: dict[str, dict[str, tuple[float, float]]] = {
+    "spark": {"N1": (5, 10), "N12": (50, 80), "N36": (150, 250)},
+    "spark-best": {"N1": (4, 6), "N12": (40, 60), "N36": (120, 180)},
+    "spark-widest": {"N1": (5, 8), "N12": (5, 8), "N36": (5, 8)},
+    "flink": {"N1": (4, 6), "N12": (40, 60), "N36": (100, 180)},
+}
+"""How many times the throughput of each peer, by query set: at the least, and where it should end up."""
+
+OF_THE_LIMIT = 6.0  # DuckDB's batch join of the whole input may be at most so many times faster
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One target: what was measured, the bound, and which side of it is good; `measured` is None if nothing was.
+
+    >>> speed, time = Judgement("speed", 5, 7.25, goal=10), Judgement("time", 2, 2.5, at_most=True)
+    >>> speed.verdict, speed.wanted, time.verdict, time.wanted
+    ('met', 'at least 5 (10)', 'not met', 'at most 2')
+    """
+
+    name: str
+    bound: float
+    measured: float | None
+    goal: float | None = None
+    at_most: bool = False
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Say `met`, `not met` or `not measured`; `goal met` if it is where it should end up."""
+        if self.measured is None:
+            return "not measured"
+        if self.goal is not None and self.measured >= self.goal:
+            return "goal met"
+        good = self.measured <= self.bound if self.at_most else self.measured >= self.bound
+        return "met" if good else "not met"
+
+    @property
+    def wanted(self) -> str:
+        """Write the bound."""
+        goal = f" ({self.goal:g})" if self.goal is not None else ""
+        return f"at {'most' if self.at_most else 'least'} {self.bound:g}{goal}"
+
+
+def judge(series: Sequence[Series], workload: Workload) -> list[Judgement]:
+    """Hold the latest measurements on a workload, and on streams of its size, against every target."""
+    ours = [each for each in series if each.workload == workload.label]
+    sized = [each for each in series if each.workload in more_state(workload.rows).labels]
+    limit = [1 / each for each in ratios(*_latest(ours, "duckdb", "N1"))]
+    state = _between(sized, STATE_OF_ONE, STATE_OF_TEN)
+    return [
+        *_speeds(ours),
+        *_memories(ours),
+        Judgement("DuckDB's batch join against us, N1", OF_THE_LIMIT, _median(limit), at_most=True),
+        Judgement("time of N200 against N1", MORE_QUERIES, _between(ours, "N1", "N200"), at_most=True),
+        Judgement("time of a batch with ten times the state", MORE_STATE, state, at_most=True),
+    ]
+
+
+def _speeds(series: Sequence[Series]) -> Iterator[Judgement]:
+    for peer, sets in SPEED.items():
+        for queries, (bound, goal) in sets.items():
+            both = _latest(series, peer, queries)
+            stopped = any(each.verdict == STOPPED for each in both[1])
+            note = "the peer was stopped: against the rate it had reached" if stopped else ""
+            name = f"throughput against {PEERS[peer].title}, {queries}"
+            yield Judgement(name, bound, _median(ratios(*both)), goal, note=note)
+
+
+def _memories(series: Sequence[Series]) -> Iterator[Judgement]:
+    for peer, sets in SPEED.items():
+        for queries in sets:
+            pairs = zip(*_latest(series, peer, queries), strict=True)
+            share = _median([one.peak_bytes / other.peak_bytes for one, other in pairs])
+            yield Judgement(f"peak memory against {PEERS[peer].title}, {queries}", 1, share, at_most=True)
+
+
+def _latest(series: Sequence[Series], peer: str, queries: str) -> tuple[list[Outcome], list[Outcome]]:
+    """Find Penstock's and a peer's runs, round by round, in the latest series that has both; else nothing."""
+    for each in reversed(series):
+        if each.queries == queries and {"penstock", peer} <= each.runs.keys():
+            rounds = zip(each.runs["penstock"], each.runs[peer], strict=True)
+            both = [(one, other) for one, other in rounds if one.has_figures and other.has_figures]
+            if both:
+                return [one for one, _ in both], [other for _, other in both]
+    return [], []
+
+
+def _between(series: Sequence[Series], less: str, more: str) -> float | None:
+    """Give how many times longer Penstock takes for one query set than for another, in the latest series with both."""
+    runs = {(each.name, each.queries): each.runs["penstock"] for each in series if "penstock" in each.runs}
+    for name in sorted({name for name, _ in runs}, reverse=True):
+        if (name, less) in runs and (name, more) in runs:
+            return _median(ratios(runs[name, less], runs[name, more]))
+    return None
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -1,0 +1,107 @@
+"""The lab's commands, and what a figure of a paper is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.app.cli import main
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
+from penstock.lab.papers.registry import PAPERS
+
+FIGURES = [each for paper in PAPERS for each in paper.figures]
+
+
+def test_lab_list_names_every_figure_and_how_long_it_takes(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["lab", "list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"{each.seconds} s" in printed and each.name in printed for each in FIGURES)
+
+
+def test_no_two_figures_have_one_name():
+    assert len({each.name for each in FIGURES}) == len(FIGURES) == 19
+
+
+def test_every_figure_of_the_papers_that_was_there_still_is():
+    first = ["table2", "fig11", "fig17", "fig18", "fig19"]
+    second = [f"p2-{each}" for each in ("fig2", "fig3", "fig5", "fig6", "fig7", "fig8", "fig9", "memory")]
+    fourth = [f"p4-fig{number}" for number in range(5, 11)]
+    assert [each.name for each in FIGURES] == first + second + fourth
+    assert [each.name for each in FIGURES if each.on_spark] == ["fig17", "p2-fig6"]
+
+
+def test_lab_prints_a_table_and_the_claims(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["lab", "table2", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "b2 a2 b1 a1" in printed
+    assert "did not hold (8 of 10; with self-purge 9, all but step 8)" in printed
+
+
+def test_lab_draws_a_picture(capsys, tmp_path):
+    assert main(["lab", "fig11", "--out", str(tmp_path / "new"), "--seed", "3"]) == 0
+    assert (tmp_path / "new" / "fig11.png").read_bytes().startswith(b"\x89PNG")
+    assert "fig11.png" in capsys.readouterr().out
+
+
+def pretended(monkeypatch, *, held, kind=""):
+    def one(seed):
+        """Claim something."""
+        out = Outcome()
+        out.claim("it is so", held, str(seed), kind)
+        return out
+
+    paper = Paper(9, lambda seed: seed, "", {one: 1})
+    monkeypatch.setattr("penstock.lab.cli.PAPERS", (paper,))
+
+
+def test_a_figure_gets_the_sweep_of_its_paper_by_the_seed(capsys, monkeypatch):
+    pretended(monkeypatch, held=True)
+    assert main(["lab", "one", "--seed", "42"]) == 0
+    assert "✓ it is so: held (42)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["", CALIBRATED, CHECK])
+def test_strict_fails_when_a_claim_does_not_hold(capsys, monkeypatch, kind):
+    pretended(monkeypatch, held=True, kind=kind)
+    assert main(["lab", "one", "--strict"]) == 0
+    pretended(monkeypatch, held=False, kind=kind)
+    assert main(["lab", "one"]) == 0
+    assert main(["lab", "one", "--strict"]) == 1
+    said = {"": "did not hold", CALIBRATED: "did not hold, calibrated", CHECK: "self-check failed"}[kind]
+    assert f"✗ it is so: {said} (1)" in capsys.readouterr().out
+
+
+def test_a_figure_that_cannot_run_on_spark_says_which_can(capsys):
+    assert main(["lab", "fig18", "--on", "spark"]) == 2
+    assert "these can: fig17, p2-fig6" in capsys.readouterr().err
+
+
+def test_a_figure_that_is_not_there_is_refused_with_the_nearest_one(capsys):
+    assert main(["lab", "fg17"]) == 2
+    assert "did you mean fig17" in capsys.readouterr().err
+
+
+def test_lab_alone_prints_its_help(capsys):
+    main(["lab"])
+    shown = capsys.readouterr()
+    assert "NAME" in shown.out + shown.err
+
+
+def test_pictures_begin_at_zero_unless_they_are_logarithmic():
+    out = Outcome()
+    out.draw({"one": {"LWO": [1, 2], "LWO, simulated": [1, 2]}}, [1, 10], "x", "y")
+    out.draw({"one": {"LWO": [1, 2]}}, ["a", "b"], "x", "y", log="y")
+    plain, log = (picture.axes[0] for picture in out.pictures)
+    assert plain.get_ylim()[0] == 0
+    assert log.get_yscale() == "log"
+    assert [each.get_text() for each in log.get_xticklabels()] == ["a", "b"]
+
+
+def test_bench_lists_every_benchmark(capsys):
+    main(["bench"])
+    shown = capsys.readouterr()
+    assert all(
+        name in shown.out + shown.err
+        for name in ("breakdown", "first", "latency", "peers", "scale", "strategies")
+    )
