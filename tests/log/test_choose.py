@@ -114,7 +114,7 @@ def test_slices_are_merged_where_writing_rows_again_costs_more_than_holding_them
     assert len(world.plan.groups[0].chain.readers) == 2, "one slice for either side"
     assert "2 slices in place of 4" in why
     assert "less work expected at 10 and 10 rows/s" in why
-    assert world.ledger.changes[-1]["reason"] == "at random", "the world gives its own reason"
+    assert world.ledger.changes[-1].reason == "at random", "the world gives its own reason"
 
 
 def test_slices_stay_apart_where_pairs_cost_more_than_writing_rows_again(tmp_path):

@@ -73,7 +73,7 @@ class Frail(World):
 
     def _commit(self, commit):
         when, kind = self.trap
-        mine = kind == commit["kind"]
+        mine = kind == commit.KIND
         if mine:
             self.trap = ("", "")
         if mine and when == "before":

@@ -216,8 +216,8 @@ def test_adaptive_switches_at_alpha_both_ways_and_drains_what_is_held_first(tmp_
         share = 0.5
         world.turn()
         (switch,) = world.ledger.switches
-        assert switch["mode"] == HOLD
-        assert "c·w·λ = 0.5 s · 1 s · 1/s · 1/s = 0.5, at least alpha = 0.5" in switch["reason"]
+        assert switch.mode == HOLD
+        assert "c·w·λ = 0.5 s · 1 s · 1/s · 1/s = 0.5, at least alpha = 0.5" in switch.reason
         world.turn()
         assert world.ledger.hold("q").rows == 6, "what waited is joined, and held"
         assert status(world).order == "adaptive: filter-order"
@@ -226,10 +226,10 @@ def test_adaptive_switches_at_alpha_both_ways_and_drains_what_is_held_first(tmp_
         assert len(world.ledger.switches) == 1, "not yet: it would go to and fro"
         share = 0.44
         world.turn()
-        assert world.ledger.switches[-1]["mode"] == SYNC
+        assert world.ledger.switches[-1].mode == SYNC
         assert (
             "less than 0.9 of alpha = 0.5; 6 results that are held leave first"
-            in world.ledger.switches[-1]["reason"]
+            in world.ledger.switches[-1].reason
         )
         world.ingest("B", [row(20, 25)])
         world.turn()
@@ -373,7 +373,7 @@ def test_at_a_steady_load_adaptive_stays_as_it_is_however_far_apart_the_streams_
             price = 1.0 if second < 30 else 0.48
             steady(world, second, ahead)
             world.turn()
-    assert [each["mode"] for each in world.ledger.switches] == [HOLD, SYNC]
+    assert [each.mode for each in world.ledger.switches] == [HOLD, SYNC]
     assert load_of(world.plan, world.ledger, world.plan.groups[0]).share == pytest.approx(0.24, rel=0.05)
 
 

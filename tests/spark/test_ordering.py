@@ -91,18 +91,18 @@ def test_adaptive_joins_at_once_while_joining_takes_much_of_the_time_and_goes_ba
 
         clock, number = 0.0, 0
         step(12, 0.004)
-        assert [each["mode"] for each in seen] == ["filter-order"]
-        assert "at least alpha = 0.5" in seen[0]["reason"]
+        assert [each.mode for each in seen] == ["filter-order"]
+        assert "at least alpha = 0.5" in seen[0].reason
         assert step(1, 0.004).order == "adaptive: filter-order"
         step(12, 100)
-        assert seen[1]["mode"] == "sync-filter"
-        assert "less than 0.9 of alpha = 0.5" in seen[1]["reason"]
+        assert seen[1].mode == "sync-filter"
+        assert "less than 0.9 of alpha = 0.5" in seen[1].reason
         assert step(1, 100).order == "adaptive: sync-filter"
         assert engine.status().queries[0].held == 0, "what was held has left"
     with Engine(tmp_path / "state", spark) as engine:
         engine.script(f"{a.declare()} {b.declare()}")
         engine.query("q", spec.penstock(), order="adaptive", alpha="0.5")
-        assert [each["mode"] for each in engine.status().switches] == ["filter-order", "sync-filter"], (
+        assert [each.mode for each in engine.status().switches] == ["filter-order", "sync-filter"], (
             "in the journal"
         )
         engine.start(once=True)

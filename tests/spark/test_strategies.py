@@ -99,7 +99,7 @@ def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark,
         status = engine.status()
         assert [len(group.slices) for group in status.groups] == [2]
         assert re.match(
-            r"cut a ⋈ b anew, 2 slices in place of 4: \d+% less work expected", status.changes[-1]["reason"]
+            r"cut a ⋈ b anew, 2 slices in place of 4: \d+% less work expected", status.changes[-1].reason
         )
         assert "-> short (to 4 s), long" in engine.explain()
         for spec in specs:
