@@ -46,7 +46,7 @@ def test_the_pairs_of_a_unit_are_divided_among_all_tasks(state, units):
         for name in "AB":
             world.ingest(name, [row(100 * go + place, place) for place in range(100)])
         world.turn()
-    first, second = ([report["pairs"] for report in unit] for unit in units)
+    first, second = ([report.pairs for report in unit] for unit in units)
     assert first == [2500] * 4
     assert second == [7500] * 4
     world.check_results()
@@ -58,7 +58,7 @@ def test_batches_of_a_few_rows_are_dealt_out_too(state, units):
         world.ingest("A", [row(place, place)])
     world.ingest("B", [row(100 + place, place) for place in range(10)])
     world.turn()
-    assert [report["pairs"] for report in units[0]] == [20] * 4
+    assert [report.pairs for report in units[0]] == [20] * 4
 
 
 def test_rows_without_a_key_join_where_no_key_is_asked_for(state):
