@@ -1,6 +1,7 @@
 """What the engine measures of its streams and its own work, and where it cuts its chains because of it (S5, S7, S8)."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from penstock.engine.choose import PATIENCE, Chooser, starting_cuts
 from penstock.engine.explain import costs
 from penstock.engine.measure import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.log.commits import Priced
-from penstock.log.tally import FADE, Effort, Fit, Traffic
+from penstock.log.tally import FADE, BatchTraffic, Effort, Fit, Traffic
 from penstock.plan.prices import Pace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, Range
 from tests.log.world import Row, World, query
@@ -184,18 +185,18 @@ def test_a_chain_whose_windows_stay_keeps_its_cuts_and_a_new_one_is_cut_by_what_
 
 
 def test_the_past_fades():
-    batch = {"layout": 0, "rows": 100, "micros": SECOND, "patterns": [[1, 40], [0, 60]], "holds": [40]}
+    batch = BatchTraffic(0, rows=100, micros=SECOND, patterns=((1, 40), (0, 60)), holds=(40,))
     calm = Traffic(0)
     for _ in range(200):
         calm = calm.then(batch)
     assert calm.rows == pytest.approx(100 / (1 - FADE), rel=1e-6)
     burst = calm
     for _ in range(20):
-        burst = burst.then({**batch, "rows": 1000, "patterns": [[1, 1000]], "holds": [1000]})
+        burst = burst.then(replace(batch, rows=1000, patterns=((1, 1000),), holds=(1000,)))
     assert burst.rows / burst.micros * SECOND == pytest.approx(1000, rel=0.15)
     assert dict(burst.patterns)[1] / burst.rows == pytest.approx(1, rel=0.15)
-    anew = burst.then({**batch, "layout": 1})
-    assert anew == Traffic(1).then({**batch, "layout": 1}), "bits of another layout mean something else"
+    anew = burst.then(replace(batch, layout=1))
+    assert anew == Traffic(1).then(replace(batch, layout=1)), "bits of another layout mean something else"
 
 
 @pytest.mark.parametrize(("unit", "row", "pair"), [(0.1, 3e-7, 4e-8), (0.5, 1e-8, 1e-6), (0.001, 1e-6, 1e-9)])
