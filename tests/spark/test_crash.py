@@ -62,7 +62,9 @@ def _commits(kind: str):
 
 def _commits_results_of(query: str):
     """Recognise the commit of a unit that has results for a query; the first units often have none."""
-    return lambda _journal, commit: any(each["query"] == query for each in commit.get("output", {}).get("publish", ()))
+    return lambda _journal, commit: any(
+        each["query"] == query for each in commit.get("output", {}).get("publish", ())
+    )
 
 
 POINTS = [
