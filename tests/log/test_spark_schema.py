@@ -16,7 +16,7 @@ from penstock.log.hold import ARRIVED, TIMES, in_order, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, shape_of
 from penstock.log.spark_schema import SPARK_SCHEMA, loosened
 from penstock.log.table_merge import CONFLICT, merge_or_say
-from penstock.log.tables import Merge, StoredFile
+from penstock.log.tables import Merge
 from tests.join.drawn import examples
 
 DAY, SECOND = "interval day", "interval day to second"
@@ -32,7 +32,7 @@ def write(folder, name, columns, metadata=None):
     out = OutputFile(str(folder), name, kept=True)
     out.write(pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata))
     out.close()
-    return StoredFile(**out.report("q")["kept"])
+    return out.report("q").kept
 
 
 def described(folder, name):
