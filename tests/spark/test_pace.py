@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pytest
 from penstock.engine import ingester as ingesters
 from penstock.engine import scheduling, work
 from penstock.engine.engine import Engine
+from penstock.engine.reports import report
 from penstock.plan.prices import Prices
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run
@@ -56,9 +57,15 @@ def test_a_stream_that_is_read_faster_waits_for_its_partner(spark, tmp_path, mon
     Run(spark, tmp_path, [spec]).check("in step")
 
 
+@dataclass(frozen=True)
+class Saying:
+    said: str
+    task: int
+
+
 def tell(number, word, batches):
     for each in work.numbers(batches):
-        yield work.report({"said": word * number, "task": each})
+        yield report(Saying(word * number, each))
 
 
 def fail(batches):
@@ -71,10 +78,10 @@ def test_a_plan_is_made_once_and_told_what_to_do_each_time(spark):
     rows = work.numbered(spark, 2)
     assert work.numbered(spark, 2) is rows
     for word in ("one", "other"):
-        said = work.run_work(rows, partial(tell, 2, word))
-        assert sorted((each["said"], each["task"]) for each in said) == [(word * 2, 0), (word * 2, 1)]
+        said = work.run_work(rows, partial(tell, 2, word), Saying)
+        assert sorted(said, key=lambda each: each.task) == [Saying(word * 2, 0), Saying(word * 2, 1)]
     with pytest.raises(Exception, match="told to fail"):
-        work.run_work(rows, fail)
+        work.run_work(rows, fail, Saying)
     assert spark.sparkContext.getLocalProperty("penstock.work") == "", "nothing is left for the next job"
 
 
