@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.engine.change import Change
     from penstock.engine.joiner import UnitDone
     from penstock.engine.sinks import Callback
     from penstock.engine.status import Status
@@ -125,8 +126,7 @@ class Engine:
         self._workload = Workload(
             settings=dict(settings or {}),
             spark=lambda: self.spark,
-            session_zone=lambda: settings_of(self._spark).zone if self._spark is not None else None,
-            session_ansi=lambda: settings_of(self._spark).ansi if self._spark is not None else None,
+            session=lambda: settings_of(self._spark) if self._spark is not None else None,
         )
         self._plan: Plan | None = None
         self._ingesters: list[Ingester] = []
@@ -247,16 +247,17 @@ class Engine:
             raise InputError("start: the engine is running already")
         self._once = once
         plan = self.plan
+        ledger = self._store.ledger
+        before = standing_plan(ledger)
+        change = find_change(before, plan)
         if not accept_loss:
-            ledger = self._store.ledger
-            before = standing_plan(ledger)
-            lost = losses(find_change(before, plan), before, plan, ledger)
-            refuse_loss(lost, self._store.files.root)
+            refuse_loss(losses(change, before, plan, ledger), self._store.files.root)
         refuse_other_dialects(self.spark)
-        self._workload.refuse_other_zone(settings_of(self.spark).zone)
-        made = made_under(self._store.ledger)
+        settings = settings_of(self.spark)
+        self._workload.refuse_other_settings(settings)
+        made = made_under(ledger)
         if made is not None:
-            refuse_other(made, settings_of(self.spark), self._store.files.root)
+            refuse_other(made, settings, self._store.files.root)
         forget_plans()
         arrow_types.cache_clear()
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
@@ -264,7 +265,7 @@ class Engine:
         sources, empty = self._check(plan)
         sinks = file_sinks(plan.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
-        self._refuse_other_types(plan, empty)
+        self._refuse_other_types(before, change, empty)
         kernels.join()
         adopt(self._store)
         plan = self._plan = self._take_up(plan)
@@ -361,9 +362,11 @@ class Engine:
             for ingester in self._ingesters:
                 batches.enter_context(ingester.batch)
             plan = self._workload.plan(self._store.ledger)
-            refuse_move(plan, self._store.ledger)
+            before = standing_plan(self._store.ledger)
+            change = find_change(before, plan)
+            refuse_move(change, plan)
             sources, empty = self._check(plan)
-            self._refuse_other_types(plan, empty)
+            self._refuse_other_types(before, change, empty)
             plan = self._plan = joiner.plan = self._take_up(plan)
             joiner.scheduler = scheduler_of(self._workload.settings)
             self._chooser.budget = self._workload.budget
@@ -372,13 +375,14 @@ class Engine:
         write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
 
-    def _refuse_other_types(self, plan: Plan, empty: Mapping[str, DataFrame]) -> None:
+    def _refuse_other_types(
+        self, before: Plan | None, change: Change, empty: Mapping[str, DataFrame]
+    ) -> None:
         """Refuse a query that is defined anew with other types than its results have."""
-        before = standing_plan(self._store.ledger)
-        altered = find_change(before, plan).altered if before else ()
-        for name in altered:
-            query = before.query(name) if before else None
-            if before is not None and query is not None and query.sink.kind in {"table", "parquet"}:
+        if before is None:
+            return
+        for name in change.altered:
+            if before.query(name).sink.kind in {"table", "parquet"}:
                 was = read_results(self.spark, self._store.files, before, lambda: self._store.ledger, name)
                 refuse_other_types(name, was.schema, empty[name].schema)
 

@@ -76,9 +76,9 @@ def refuse_loss(lost: Sequence[str], state: str) -> None:
         )
 
 
-def refuse_move(plan: Plan, ledger: Ledger) -> None:
+def refuse_move(change: Change, plan: Plan) -> None:
     """Refuse to give running queries other state: they would miss pairs without anybody having accepted it."""
-    if moved := find_change(standing_plan(ledger), plan).moved:
+    if moved := change.moved:
         raise InputError(
             f"strategy cannot become {plan.strategy} while the engine runs: {', '.join(moved)} would go over to other "
             "state and miss pairs. Stop the engine, set it in the script, and start with --accept-loss"

@@ -14,7 +14,7 @@ from penstock.engine.key_types import type_text, with_key_types
 from penstock.engine.session import embedded_session
 from penstock.engine.sinks import Callback, settled
 from penstock.errors import InputError, did_you_mean
-from penstock.plan.spark_settings import ANSI
+from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.bind import bind_query
 from penstock.sql.options import budget_of, check_duration
 from penstock.sql.query import RESERVED_NAMES, SECOND, Column, Query, Sink, Stream, is_reserved
@@ -27,12 +27,9 @@ from penstock.sql.script import (
     Script,
     altered,
     parse_script,
-    zone_set_by,
 )
 from penstock.sql.source_options import row_meaning
 from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
-from penstock.sql.tokens import Source
-from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,12 +53,10 @@ class Workload:
     settings: dict[str, str] = field(default_factory=dict)
     spark: Callable[[], SparkSession] = embedded_session
     """How to get Spark, for what only Spark can tell: the type of a computed key."""
-    session_zone: Callable[[], str | None] = lambda: None
-    """How to get the time zone of the session, if there is one yet."""
-    session_ansi: Callable[[], bool | None] = lambda: None
-    """How to get whether the session is in ANSI mode, if there is one yet."""
-    zone: str = ""
-    """The time zone for which queries are read; empty before the first."""
+    session: Callable[[], SparkSettings | None] = lambda: None
+    """How to get the settings of the session, if there is one yet."""
+    read_under: SparkSettings = field(default_factory=SparkSettings)
+    """The settings for which queries are read: the session's, or those that it will have."""
 
     def add_stream(self, name: str, source: DataFrame, time: str, lateness: str) -> None:
         """Declare a stream that is a streaming DataFrame."""
@@ -97,16 +92,22 @@ class Workload:
     ) -> None:
         """Register one SELECT."""
         where = Sink("callback") if isinstance(sink, Callback) else sink
-        zone = self._zone(self.settings.get(ZONE, "UTC"))
+        zone = self._read_for(self.session()).zone
         self._add(bind_query(name, sql, self.streams, where, options, zone=zone))
         if isinstance(sink, Callback):
             self.handlers[name] = sink.function
 
     def add_script(self, text: str) -> Script:
         """Do what a script says, statement by statement; it may drop and alter what was registered before it."""
-        zone = self._zone(zone_set_by(Source(text), self.settings.get(ZONE, "UTC")))
-        script = parse_script(text, self.streams, zone=zone)
+        session = self.session()
+        script = parse_script(
+            text,
+            self.streams,
+            zone=session.zone if session else None,
+            default_zone=SparkSettings.of(self.settings).zone,
+        )
         self.settings |= script.settings  # first: a query may need Spark, and Spark its settings
+        self._read_for(session)
         for statement in script.statements:
             self._do(statement)
         return script
@@ -123,7 +124,7 @@ class Workload:
             case AlterQuery(name):
                 found = self._found(name)
                 self.queries[found] = self._typed(
-                    altered(self.queries[found], statement, self.streams, self.zone)
+                    altered(self.queries[found], statement, self.streams, self.read_under.zone)
                 )
             case DropStream(name):
                 self.drop_stream(name)
@@ -177,24 +178,28 @@ class Workload:
         found = self._found(name)
         known = self.queries[found]
         again = bind_query(
-            found, sql, self.streams, known.sink, dict(known.options), zone=self._zone(self.zone)
+            found,
+            sql,
+            self.streams,
+            known.sink,
+            dict(known.options),
+            zone=self._read_for(self.session()).zone,
         )
         self.queries[found] = self._typed(again)
 
-    def _zone(self, wanted: str) -> str:
-        """Give the time zone that queries are read for: the session's, or the one that it will have."""
-        zone = self.session_zone() or wanted
-        self.refuse_other_zone(zone)
-        self.zone = zone
-        return zone
+    def _read_for(self, session: SparkSettings | None) -> SparkSettings:
+        """Say for which settings queries are read from here on: the session's, or those that it will have."""
+        settings = session or SparkSettings.of(self.settings)
+        self.refuse_other_settings(settings)
+        self.read_under = settings
+        return settings
 
-    def refuse_other_zone(self, zone: str) -> None:
-        """Refuse to go on in another time zone than the one for which queries were read: times would mean others."""
-        same = zone == self.zone or (is_utc(zone) and is_utc(self.zone))
-        if self.queries and not same:
+    def refuse_other_settings(self, now: SparkSettings) -> None:
+        """Refuse to go on under other settings than those for which queries were read: they would mean others."""
+        if self.queries and not self.read_under.means(now):
             raise InputError(
-                f"the session's time zone is {zone}, and {', '.join(self.queries)} were read when it was {self.zone}: "
-                f"set {ZONE} before the first query"
+                f"the session has {now}, and {', '.join(self.queries)} were read when it had {self.read_under}: "
+                "set it before the first query"
             )
 
     @property
@@ -204,11 +209,8 @@ class Workload:
 
     def _typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
-        ansi = self.session_ansi()
-        ansi = self.settings.get(ANSI, "true").lower() == "true" if ansi is None else ansi
-        return with_key_types(
-            query, self.streams[query.left], self.streams[query.right], self.spark, ansi=ansi
-        )
+        left, right = self.streams[query.left], self.streams[query.right]
+        return with_key_types(query, left, right, self.spark, ansi=self.read_under.ansi)
 
     def plan(self, ledger: Ledger) -> Plan:
         """Share what the queries share, over what the state stores already; those that have failed stay stopped."""

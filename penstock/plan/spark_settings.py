@@ -32,6 +32,10 @@ class SparkSettings:
         """Read the settings of a Spark session; what is not set is as Penstock's own session has it."""
         return cls(settings.get(ZONE, "UTC"), settings.get(ANSI, "true").lower() == "true")
 
+    def __str__(self) -> str:
+        """Write the settings as they are set."""
+        return ", ".join(f"{name} = {value!r}" for name, value in self.as_options().items())
+
     def as_options(self) -> dict[str, str]:
         """Give the settings that make another Spark session mean the same."""
         return {ZONE: self.zone, ANSI: str(self.ansi).lower()}

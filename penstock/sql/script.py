@@ -99,8 +99,16 @@ class Script:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def parse_script(text: str, known: Mapping[str, Stream] | None = None, *, zone: str | None = None) -> Script:
-    """Read a whole script; `known` are the streams declared outside it, `zone` is the session's if there is one.
+def parse_script(
+    text: str,
+    known: Mapping[str, Stream] | None = None,
+    *,
+    zone: str | None = None,
+    default_zone: str = "UTC",
+) -> Script:
+    """Read a whole script; `known` are the streams declared outside it.
+
+    `zone` is the time zone of the session; if there is none yet, it will be what the script sets, or the default.
 
     >>> script = parse_script("SET scheduler = 'mqt'; SHOW QUERIES")
     >>> script.statements
@@ -109,12 +117,12 @@ def parse_script(text: str, known: Mapping[str, Stream] | None = None, *, zone: 
     {'scheduler': 'mqt'}
     """
     source = Source(text)
-    reading = _Reading(source, dict(known or {}), zone_set_by(source) if zone is None else zone)
+    reading = _Reading(source, dict(known or {}), zone or _zone_set_by(source, default_zone))
     statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
 
 
-def zone_set_by(source: Source, default: str = "UTC") -> str:
+def _zone_set_by(source: Source, default: str) -> str:
     """Say which time zone a script wants Spark to have, wherever in it that is said."""
     for tokens in source.statements:
         reading = _Reading(source, {}, default)
