@@ -356,7 +356,8 @@ def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) ->
 
 def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
     """List the logs that store something else from now on."""
-    return [log for log in plan.logs if _stored(ledger).get(log.id) != (log.columns, log.predicates)]
+    stored = _stored(ledger)
+    return [log for log in plan.logs if stored.get(log.id) != (log.columns, log.predicates)]
 
 
 def forebears(group: Group, before: Plan | None) -> list[Group]:

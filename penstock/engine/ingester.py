@@ -41,6 +41,7 @@ from penstock.log.locations import files_below
 from penstock.log.names import folder_of
 from penstock.log.roll import roll_folder
 from penstock.log.tally import BatchTraffic
+from penstock.log.values import by_name
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
     from penstock.engine.ingest import BatchPart
     from penstock.engine.store import Store
-    from penstock.log.segment import Segment
     from penstock.log.values import StreamState
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
@@ -218,15 +218,11 @@ class Ingester:
         after = _advanced(before, batch_id, parts, self.stream.lateness)
         if after.late + after.no_time > before.late + before.no_time:
             self._keep_aside(source, before)
-        segments: dict[str, tuple[Segment, ...]] = {}
-        for part in parts:
-            for log, made in part.segments.items():
-                segments[log] = (*segments.get(log, ()), *made)
         self.store.commit(
             BatchIngested(
                 stream=self.stream.name,
                 state=after,
-                segments=segments,
+                segments=by_name(part.segments for part in parts),
                 origin=origin,
                 arrived=arrived,
                 at=time.time(),

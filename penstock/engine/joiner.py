@@ -20,7 +20,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from penstock.engine.blame import QueriesFailedError, blame_for_unit
 from penstock.engine.claims import common_layout, passed, settled_alike
@@ -51,7 +51,7 @@ from penstock.log.hold import hold_folder
 from penstock.log.keep import choose_rewrites, is_ended
 from penstock.log.table_merge import CONFLICT
 from penstock.log.tally import delays_of
-from penstock.log.values import Cursor
+from penstock.log.values import Cursor, by_name
 from penstock.plan.group import subgroup
 from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import DEFAULT_SCHEDULER
@@ -657,7 +657,7 @@ def _output(
         publish=publications(unit, written, spooled),
         stored={group.id: {table.id: stored}} if table and stored else {},
         kept=kept,
-        held=_all_files(report.held for report in reports),
+        held=by_name(report.held for report in reports),
     )
 
 
@@ -679,18 +679,6 @@ def _together(outputs: Sequence[Output]) -> Output:
         results=dict(results),
         publish=tuple(file for each in outputs for file in each.publish),
         stored={group: files for each in outputs for group, files in each.stored.items()},
-        kept=_all_files(each.kept for each in outputs),
-        held=_all_files(each.held for each in outputs),
+        kept=by_name(each.kept for each in outputs),
+        held=by_name(each.held for each in outputs),
     )
-
-
-F = TypeVar("F")
-
-
-def _all_files(parts: Iterable[Mapping[str, tuple[F, ...]]]) -> dict[str, tuple[F, ...]]:
-    """Bring together the files of each query."""
-    together: dict[str, tuple[F, ...]] = {}
-    for part in parts:
-        for query, files in part.items():
-            together[query] = (*together.get(query, ()), *files)
-    return together

@@ -31,7 +31,7 @@ from fsspec.core import url_to_fs
 
 from penstock.engine.checkpoints import checkpoint_of
 from penstock.engine.sink_paths import file_sinks
-from penstock.engine.store import REPAIR_NOTE, fold_json, load_json, open_journal
+from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
 from penstock.engine.unit_files import unknown_results
 from penstock.errors import DamagedError, InputError, MissingError
 from penstock.log.agreement import FINE, judge, obstacle, read_again, set_back
@@ -42,6 +42,7 @@ from penstock.log.envelope import DIRECTORY, commit_name, numbers, snapshot_name
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger
 from penstock.log.names import folder_of
+from penstock.log.snapshot import load
 from penstock.log.survey import survey
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def examine(url: str) -> Repair:
     files = open_files(url, private=True)
     if not files.list(DIRECTORY):
         raise InputError(f"{url} is not a state directory: give the one of a run (penstock run --state DIR)")
-    known = survey(files, fold_json, Ledger(), load_json)
+    known = survey(files, fold_json, Ledger(), load)
     begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
     now = known.states.get(known.end)
     wrong = (*known.wrong, *(_troubles(files, known, now) if now is not None else ()))

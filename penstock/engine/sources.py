@@ -172,9 +172,7 @@ def time_expression(stream: Stream) -> str:
     if stream.time_type == "date":
         days, farthest = f"unix_date({name})", FARTHEST // DAY
         return f"CASE WHEN {days} BETWEEN -{farthest} AND {farthest} THEN {days} * {DAY}L END"
-    micros = f"unix_micros({name})"
-    if stream.time_type == "timestamp_ntz":
-        micros = f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
+    micros = as_bigint(name, stream.time_type)
     return f"CASE WHEN {micros} BETWEEN -{FARTHEST}L AND {FARTHEST}L THEN {micros} END"
 
 

@@ -23,11 +23,12 @@ from penstock.sql.query import SIDES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.log.commits import OrderSwitched
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.log.tally import Delays
-    from penstock.log.values import Layout, PlanChange, Switch
+    from penstock.log.values import Layout, PlanChange
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side
@@ -131,7 +132,7 @@ class Status:
     strategy: str = "mem-opt"
     changes: tuple[PlanChange, ...] = ()
     """The last changes of plan, the latest at the end."""
-    switches: tuple[Switch, ...] = ()
+    switches: tuple[OrderSwitched, ...] = ()
     """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
 
     def to_json(self) -> dict[str, Any]:

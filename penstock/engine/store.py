@@ -140,7 +140,7 @@ class Store:
 
 def open_journal(files: Files) -> Journal[Ledger]:
     """Give the journal of a state, before it is read."""
-    return Journal(files, fold_json, Ledger(), dump=dump, load=load_json)
+    return Journal(files, fold_json, Ledger(), dump=dump, load=load)
 
 
 def fold_json(ledger: Ledger, commit: Mapping[str, Any]) -> Ledger:
@@ -148,11 +148,6 @@ def fold_json(ledger: Ledger, commit: Mapping[str, Any]) -> Ledger:
     return fold(ledger, decode(commit))
 
 
-def load_json(snapshot: Any) -> Ledger:
-    """Read a snapshot of the journal."""
-    return load(snapshot)
-
-
 def peek(url: str) -> Ledger:
     """Read a state's ledger without owning it, also while an engine runs on it."""
-    return read_only(open_files(url), fold_json, Ledger(), load=load_json)
+    return read_only(open_files(url), fold_json, Ledger(), load=load)

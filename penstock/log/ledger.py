@@ -45,7 +45,6 @@ from penstock.log.values import (
     QueryState,
     ServedPlan,
     StreamState,
-    Switch,
     Watermarks,
 )
 from penstock.plan.order import trigger
@@ -95,7 +94,7 @@ class Ledger:
     """What rewrites take, fitted to one and their rows."""
     changes: tuple[PlanChange, ...] = ()
     """The last changes of plan."""
-    switches: tuple[Switch, ...] = ()
+    switches: tuple[OrderSwitched, ...] = ()
     """The last times that adaptive queries changed what waits."""
     undelivered: Mapping[str, int] = field(default_factory=dict)
     """For each query, the results of commits whose output is still pending."""
@@ -495,6 +494,5 @@ def _published(commit: Published, ledger: Ledger) -> Ledger:
 def _order(commit: OrderSwitched, ledger: Ledger) -> Ledger:
     """Let something else wait in some groups from here on."""
     changed = {name: replace(ledger.groups[name], mode=commit.mode) for name in commit.groups}
-    switch = Switch(commit.groups, commit.mode, commit.reason, commit.at)
-    switches = (*ledger.switches, switch)[-MOST_CHANGES:]
+    switches = (*ledger.switches, commit)[-MOST_CHANGES:]
     return replace(ledger, groups={**ledger.groups, **changed}, switches=switches)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.join import width
-from penstock.log.checksum import summed_writer
+from penstock.log.checksum import SummedFile
 from penstock.log.files import open_files
 from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
 from penstock.log.tables import StoredFile
@@ -29,8 +29,6 @@ from penstock.log.values import Move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from penstock.log.checksum import SummedFile
 
 NOTE = "penstock"
 """The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
@@ -61,7 +59,7 @@ class OutputFile:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
-        self._sink: SummedFile | None = None
+        self._summed: SummedFile | None = None
         self._shape = ""
         self._stack = ExitStack()
 
@@ -80,13 +78,14 @@ class OutputFile:
             return
         table = loosened(pa.Table.from_batches(self._waiting))
         if self._writer is None:
-            self._sink = self._stack.enter_context(
-                summed_writer(open_files(self.root, sync=False), self.staged)
-            )
+            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+            self._summed = SummedFile(sink) if self.kept else None
             schema = described(table.schema)
             self._shape = shape_of(schema)
             self._writer = self._stack.enter_context(
-                pq.ParquetWriter(self._sink, schema, compression=self.compression, write_page_checksum=True)
+                pq.ParquetWriter(
+                    self._summed or sink, schema, compression=self.compression, write_page_checksum=True
+                )
             )
         self._writer.write_table(table)
         self._waiting, self._waiting_rows, self.waiting = [], 0, 0
@@ -100,8 +99,10 @@ class OutputFile:
 
     def report(self, query: str) -> WrittenFile:
         """Say what was written, and for which query."""
-        if self.kept and self._sink is not None:
-            file = StoredFile(self.final, self._sink.tell(), shape=self._shape, checksum=self._sink.checksum)
+        if self._summed is not None:
+            file = StoredFile(
+                self.final, self._summed.tell(), shape=self._shape, checksum=self._summed.checksum
+            )
             return WrittenFile(query, kept=file)
         return WrittenFile(query, move=Move(self.root, self.staged, self.final))
 

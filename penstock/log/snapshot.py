@@ -6,15 +6,12 @@ In:  a ledger.  Out: JSON; and an equal ledger again, also of a snapshot that an
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import RunError
 from penstock.log.codec import FORMAT, from_json, to_json
 from penstock.log.ledger import Ledger, last_written
 from penstock.log.old_formats import upgraded_snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def dump(ledger: Ledger) -> dict[str, Any]:
@@ -22,8 +19,8 @@ def dump(ledger: Ledger) -> dict[str, Any]:
     return {"format": FORMAT, **to_json(ledger)}
 
 
-def load(data: Mapping[str, Any]) -> Ledger:
-    """Read a snapshot."""
+def load(data: Any) -> Ledger:
+    """Read the body of a snapshot."""
     form = data.get("format", 1)
     if form > FORMAT:
         raise RunError(

@@ -5,9 +5,9 @@ All are frozen and plain, so that one codec writes and reads them (`penstock.log
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from penstock.log.roll import LONG_AGO
 from penstock.log.segment import Segment
@@ -171,14 +171,20 @@ class PlanChange:
     at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """A change of what waits in some groups, by adaptive queries."""
+F = TypeVar("F")
 
-    groups: tuple[str, ...]
-    mode: str
-    reason: str
-    at: str
+
+def by_name(parts: Iterable[Mapping[str, Sequence[F]]]) -> dict[str, tuple[F, ...]]:
+    """Bring together what several tasks have for each name.
+
+    >>> by_name([{"q": (1,)}, {"p": [2], "q": [3]}])
+    {'q': (1, 3), 'p': (2,)}
+    """
+    together: dict[str, tuple[F, ...]] = {}
+    for part in parts:
+        for name, some in part.items():
+            together[name] = (*together.get(name, ()), *some)
+    return together
 
 
 @dataclass(frozen=True, slots=True)

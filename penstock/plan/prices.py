@@ -20,7 +20,7 @@ from penstock.errors import InputError
 from penstock.plan.cost import Coefficients
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from penstock.plan.cost import Cost
     from penstock.plan.facts import Statistics
@@ -73,12 +73,6 @@ class Prices:
     def to_json(self) -> dict[str, float]:
         """Write as a JSON object."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, float]) -> Prices:
-        """Read what `to_json` wrote; a price that is missing is the default one."""
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in data.items() if name in known})
 
 
 @dataclass(frozen=True, slots=True)

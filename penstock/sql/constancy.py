@@ -19,12 +19,10 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock.errors import SqlError
-from penstock.sql.parse import parse_expression
+from penstock.sql.parse import parse_text
 from penstock.sql.query import SIDES
 from penstock.sql.safety import cannot_fail, is_unqualified
 from penstock.sql.spark_types import type_of_field
-from penstock.sql.tokens import Reader, Source
 from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted, rebuilt
 
 if TYPE_CHECKING:
@@ -70,15 +68,11 @@ def grade_texts(texts: Iterable[str], types: Mapping[str, str]) -> Constancy:
 def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
     """Grade one expression."""
     columns: dict[Column, str] = {}
-    source = Source(text)
-    try:
-        if not source.tokens:
-            return Constancy.ONCE
-        reader = Reader(source, source.tokens)
-        tree = rebuilt(parse_expression(reader), lambda node: _column(node, types, columns))
-    except SqlError:
+    written = parse_text(text)
+    if written is None:
         return Constancy.ONCE
-    if not reader.done or not is_steady(tree):
+    tree = rebuilt(written, lambda node: _column(node, types, columns))
+    if not is_steady(tree):
         return Constancy.ONCE
     # how backslashes and double quotes are read depends on settings
     plain = not {"\\", '"'} & set(text) and not any(_goes_by_settings(node, columns) for node in nodes(tree))

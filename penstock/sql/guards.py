@@ -11,10 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock.errors import SqlError
-from penstock.sql.parse import parse_expression
+from penstock.sql.parse import parse_text
 from penstock.sql.safety import cannot_fail
-from penstock.sql.tokens import Reader, Source
 from penstock.sql.tree import Column, Constant, Form, Name, rebuilt
 
 if TYPE_CHECKING:
@@ -55,12 +53,8 @@ def guards_nothing(text: str, stream: Stream) -> bool:
 
 def _parsed(text: str, stream: Stream) -> Tree | None:
     """Read a text, its names as columns of a stream; None if it cannot be read."""
-    source = Source(text)
-    try:
-        tree = parse_expression(Reader(source, source.tokens))
-    except SqlError:
-        return None
-    return rebuilt(tree, lambda node: _column(node, stream))
+    tree = parse_text(text)
+    return None if tree is None else rebuilt(tree, lambda node: _column(node, stream))
 
 
 def _column(node: Tree, stream: Stream) -> Tree:

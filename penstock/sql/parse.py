@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import SqlError
 from penstock.sql.deep import run
 from penstock.sql.literals import number, strings
 from penstock.sql.operands import Operands
+from penstock.sql.tokens import Reader, Source
 from penstock.sql.tree import (
     AND,
     BIT_AND,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.sql.operands import Deep
-    from penstock.sql.tokens import Reader
     from penstock.sql.tree import Tree
 
 _OPERATORS = {
@@ -67,6 +68,17 @@ def parse_expression(reader: Reader) -> Tree:
     ("NOT a.b BETWEEN 1 AND 2 OR LOWER(x) LIKE 'y' AND c", 'FROM')
     """
     return run(Parser(reader).expression(LOOSEST))
+
+
+def parse_text(text: str) -> Tree | None:
+    """Read a text that is one expression; None if it is none, or more than one."""
+    source = Source(text)
+    try:
+        reader = Reader(source, source.tokens)
+        tree = parse_expression(reader) if source.tokens else None
+    except SqlError:
+        return None
+    return tree if reader.done else None
 
 
 class Parser(Operands):

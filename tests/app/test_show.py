@@ -22,7 +22,7 @@ from penstock.engine.status import (
     Status,
     StreamStatus,
 )
-from penstock.log.values import Switch
+from penstock.log.commits import OrderSwitched
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -86,7 +86,7 @@ def test_results_that_wait_for_their_turn_are_counted_where_some_query_has_an_or
 
 
 def test_a_change_of_what_waits_is_shown_with_its_reason(plan):
-    switch = Switch(("g",), "filter-order", "0.5, at least alpha = 0.3", "today")
+    switch = OrderSwitched(("g",), "filter-order", "0.5, at least alpha = 0.3", "today")
     lines = shown(status_view(plan, replace(STATUS, switches=(switch,))))
     assert " ".join(lines[-1]) == "order changed to filter-order: 0.5, at least alpha = 0.3 (today)"
     assert "out" not in lines[5]

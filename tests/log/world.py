@@ -47,6 +47,7 @@ from penstock.log.roll import LONG_AGO, roll_folder, seal
 from penstock.log.segment import read_segment
 from penstock.log.snapshot import dump, load
 from penstock.log.table_merge import merge_or_say
+from penstock.log.values import by_name
 from penstock.plan.share import Part
 from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstock.log.commits import Commit
-    from penstock.log.segment import Segment
     from penstock.log.values import Cursor
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -293,10 +293,7 @@ class World:
             for each in dealt
             for part in _reports(run_ingest(task, [each.select(task.columns())]), BatchPart)
         ]
-        segments: dict[str, tuple[Segment, ...]] = {}
-        for part in parts:
-            for log, made in part.segments.items():
-                segments[log] = (*segments.get(log, ()), *made)
+        segments = by_name(part.segments for part in parts)
         after = _advanced(before, before.source_batch + 1, parts, self.plan.stream(stream).lateness)
         traffic = {each.log.id: _traffic(each, before, after, parts) for each in task.logs}
         self._commit(
