@@ -65,7 +65,7 @@ class ResultTypes:
 
 
 def refuse_other_types(query: str, was: StructType, now: StructType) -> None:
-    """Refuse to let a column of a query's results become another type: those that are there could not be read so."""
+    """Refuse to change the type of a result column: old and new results could not be read together."""
     before = {each.name.lower(): type_text(each.dataType) for each in was.fields}
     for field in now.fields:
         kind = before.get(field.name.lower())

@@ -195,7 +195,7 @@ class Workload:
         return settings
 
     def refuse_other_settings(self, now: SparkSettings) -> None:
-        """Refuse to go on under other settings than those for which queries were read: they would mean others."""
+        """Refuse to run queries under settings they were not read for: they would mean something else."""
         if self.queries and not self.read_under.means(now):
             raise InputError(
                 f"the session has {now}, and {', '.join(self.queries)} were read when it had {self.read_under}: "

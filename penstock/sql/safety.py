@@ -97,7 +97,7 @@ def _form(tree: Form, kinds: list[str]) -> str:
 
 
 def is_unqualified(tree: Form) -> bool:
-    """Say whether a form is no call of a function of some database, which may be called as one of Spark's is."""
+    """Say whether a call names no database: ``x.length(s)`` may be anybody's function."""
     return not tree.head.endswith("(") or tree.parts[0] in {tree.head, "("}
 
 

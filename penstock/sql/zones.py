@@ -51,7 +51,7 @@ def has_fixed_offset(zone: str) -> bool:
 
 @cache
 def clock_shift(zone: str) -> int:
-    """Give the microseconds by which a time of the clock may differ from what would be shown without any change of it.
+    """Give the most that changes of a zone's clock can add to a span of time, or take from it, in microseconds.
 
     >>> clock_shift("UTC"), clock_shift("Europe/Oslo") // 3_600_000_000, clock_shift("Nowhere/Else") // 3_600_000_000
     (0, 3, 36)
