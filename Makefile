@@ -10,11 +10,12 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/ready
 ARGS   ?=
+JOBS   ?= 2
 
 # Before whatever starts a JVM: settle which Java.  Fails here, with advice, if there is none.
 WITH_JAVA = JAVA_HOME="$$(scripts/find-java)" || exit 1; export JAVA_HOME;
 
-.PHONY: help setup demo test check fmt spark fast golden bench docs clean
+.PHONY: help setup demo test check lint fmt spark fast golden bench docs clean
 
 help: ## print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,26 +33,27 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## see it work: a dozen queries on sensor streams, about a minute
 	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
 
-test: $(READY) ## every test: doctests, properties, scenarios, Spark (ARGS="-k name" to choose)
-	@$(WITH_JAVA) $(PY) -m pytest $(ARGS)
+test: lint ## all that must hold: format, lint, types, imports, docs, and every test (ARGS="-k name" to choose)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-check: $(READY) ## all that must hold before a commit: format, lint, types, imports, docs, tests
-	@echo "check: format";  $(PY) -m ruff format --check --quiet .
-	@echo "check: lint";    $(PY) -m ruff check --quiet .
-	@echo "check: types";   $(PY) -m mypy --strict
-	@echo "check: imports"; $(VENV)/bin/lint-imports
-	@echo "check: docs";    $(PY) scripts/check-docs; $(PY) scripts/journal-docs --check
-	@$(MAKE) test
+check: test ## the same: what to run before a commit
+
+lint: $(READY) ## what holds without running anything: format, lint, types, imports, generated documents
+	@echo "lint: format";  $(PY) -m ruff format --check --quiet .
+	@echo "lint: code";    $(PY) -m ruff check --quiet .
+	@echo "lint: types";   $(PY) -m mypy --strict
+	@echo "lint: imports"; $(VENV)/bin/lint-imports
+	@echo "lint: docs";    $(PY) scripts/check-docs; $(PY) scripts/journal-docs --check; $(PY) scripts/error-docs --check
 
 fmt: $(READY) ## format the code and mend what ruff can mend
 	@$(PY) -m ruff format --quiet .
 	@$(PY) -m ruff check --fix --quiet .
 
 spark: $(READY) ## only the tests that start a JVM
-	@$(WITH_JAVA) $(PY) -m pytest -m spark $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadfile -m spark $(ARGS)
 
 fast: $(READY) ## only the tests that need no JVM: seconds
-	@$(PY) -m pytest -m "not spark" $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist loadfile -m "not spark" $(ARGS)
 
 golden: $(READY) ## rewrite the golden files from what the code says now; read the diff
 	@PENSTOCK_GOLDEN=rewrite $(PY) -m pytest tests/golden $(ARGS)
@@ -60,8 +62,9 @@ golden: $(READY) ## rewrite the golden files from what the code says now; read t
 bench: $(READY) ## measure, side by side with other engines (ARGS="--help" for the choices)
 	@$(WITH_JAVA) $(VENV)/bin/penstock bench $(ARGS)
 
-docs: $(READY) ## write docs/journal.md, and check that every link and path the documents name exists
+docs: $(READY) ## write docs/journal.md and docs/errors.md, and check that every link and path the documents name exists
 	@$(PY) scripts/journal-docs
+	@$(PY) scripts/error-docs
 	@$(PY) scripts/check-docs
 
 clean: ## remove caches and what runs left behind; keeps .venv

@@ -29,7 +29,7 @@ from penstock.errors import InputError, PenstockError, RunError, SqlError
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
-    from penstock.engine.sinks import callback, console, noop, parquet, table
+    from penstock.engine.out.sinks import callback, console, noop, parquet, table
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _HOMES = {"Engine": "penstock.engine.engine"} | dict.fromkeys(
-    ("callback", "console", "noop", "parquet", "table"), "penstock.engine.sinks"
+    ("callback", "console", "noop", "parquet", "table"), "penstock.engine.out.sinks"
 )
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no name that is not there

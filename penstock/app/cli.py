@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.engine.complaints import short_message
+from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
@@ -32,8 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_DEBUG = "PENSTOCK_DEBUG"
-_LAB = "penstock.lab.cli"
+_DEBUG_VARIABLE = "PENSTOCK_DEBUG"
+_LAB_MODULE = "penstock.lab.cli"
 
 
 class PlanFormat(StrEnum):
@@ -123,7 +123,7 @@ def _say(error: Exception, status: int) -> int:
 
 def is_debug() -> bool:
     """Say whether traces and Spark's own log are wanted."""
-    return bool(os.environ.get(_DEBUG))
+    return bool(os.environ.get(_DEBUG_VARIABLE))
 
 
 @app.callback(invoke_without_command=True)
@@ -135,7 +135,7 @@ def _options(
 ) -> None:
     """Many continuous window-join queries over the same streams, run as one shared plan on Spark."""
     if debug:
-        os.environ[_DEBUG] = "1"
+        os.environ[_DEBUG_VARIABLE] = "1"
     if version:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
@@ -191,7 +191,7 @@ def explain(
 
     loaded = load(script)
     if form is PlanFormat.mermaid:
-        from penstock.plan.show import plan_mermaid  # noqa: PLC0415
+        from penstock.plan.plan_text import plan_mermaid  # noqa: PLC0415
 
         typer.echo(plan_mermaid(loaded.plan).rstrip("\n"))
         return
@@ -237,10 +237,10 @@ def plan(
 def add(script: Script, state: State) -> None:
     """Add the queries of a script to a running engine; says from when on each is complete."""
     from penstock.app.load import read_script  # noqa: PLC0415 - pyarrow
-    from penstock.app.look import State as Found  # noqa: PLC0415
-    from penstock.engine.requests import ask  # noqa: PLC0415
+    from penstock.app.look import State as StateView  # noqa: PLC0415
+    from penstock.engine.control import ask  # noqa: PLC0415
 
-    Found.open(state).check_running()
+    StateView.open(state).check_running()
     typer.echo(ask(state, {"do": "add", "script": read_script(script)}))
 
 
@@ -250,10 +250,10 @@ def drop(
     state: State,
 ) -> None:
     """Let a query of a running engine go; says what becomes of its results."""
-    from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
-    from penstock.engine.requests import ask  # noqa: PLC0415
+    from penstock.app.look import State as StateView  # noqa: PLC0415 - pyarrow
+    from penstock.engine.control import ask  # noqa: PLC0415
 
-    Found.open(state).check_running()
+    StateView.open(state).check_running()
     typer.echo(ask(state, {"do": "drop", "query": query}))
 
 
@@ -264,16 +264,16 @@ def status(
     form: Annotated[StatusFormat, typer.Option("--format", help="How to write it.")] = StatusFormat.text,
 ) -> None:
     """Say how far a run is, from outside; also after it has ended."""
-    from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
+    from penstock.app.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.app.show import console, response_table, status_view  # noqa: PLC0415
 
-    found = Found.open(state)
-    now = found.status()
+    view = StateView.open(state)
+    now = view.status()
     if form is StatusFormat.json:
         typer.echo(json.dumps(now.to_json(), indent=2))
         return
     out = console()
-    out.print(status_view(found.plan, now))
+    out.print(status_view(view.plan, now))
     if responses := response_table(now):
         out.print(responses)
 
@@ -293,15 +293,15 @@ def results(
     count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
 ) -> None:
     """Print a query's committed results, in order if it asks for that; also while it runs."""
-    from penstock.app.look import State as Found  # noqa: PLC0415 - pyarrow
+    from penstock.app.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.app.rows import write_rows  # noqa: PLC0415
 
-    found = Found.open(state)
+    view = StateView.open(state)
     if count:
-        typer.echo(found.count(query))
+        typer.echo(view.count(query))
         return
     most = 20 if limit is None and form is RowFormat.table else limit
-    write_rows(found.results(query, most, debug=is_debug()), form, found.count(query))
+    write_rows(view.results(query, most, debug=is_debug()), form, view.count(query))
 
 
 @app.command()
@@ -337,32 +337,32 @@ def doctor(
     from penstock.app.spark_talk import use_packaged_java  # noqa: PLC0415
 
     use_packaged_java()
-    found = checks(state)
-    print_checks(found, console())
-    raise typer.Exit(0 if all(check.ok for check in found) else 1)
+    outcomes = checks(state)
+    print_checks(outcomes, console())
+    raise typer.Exit(0 if all(check.ok for check in outcomes) else 1)
 
 
-_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+_PASSED_ON_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-@app.command(context_settings=_PASSED_ON, add_help_option=False)
+@app.command(context_settings=_PASSED_ON_SETTINGS, add_help_option=False)
 def lab(context: typer.Context) -> None:
     """Reproduce a figure of a paper: table, picture, and the claims it checks."""
     raise typer.Exit(_in_lab("lab", context.args))
 
 
-@app.command(context_settings=_PASSED_ON, add_help_option=False)
+@app.command(context_settings=_PASSED_ON_SETTINGS, add_help_option=False)
 def bench(context: typer.Context) -> None:
     """Measure side by side with other engines."""
     raise typer.Exit(_in_lab("bench", context.args))
 
 
 def _in_lab(command: str, arguments: list[str]) -> int:
-    """Hand a command to `penstock.lab`, which stands above this package and so is found by name."""
+    """Hand a command to `penstock.lab`, which this package may not import: it is looked up by name."""
     try:
-        module = import_module(_LAB)
+        module = import_module(_LAB_MODULE)
     except ModuleNotFoundError as error:
-        missing = error.name or _LAB
+        missing = error.name or _LAB_MODULE
         raise InputError(
             f"penstock {command} needs the lab, and {missing} is not installed: pip install 'penstock[lab]'"
         ) from error

@@ -25,7 +25,7 @@ from penstock.app.run import Signals, watch
 from penstock.app.show import console, held_rows, slice_table, stream_table, times
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
-from penstock.engine.session import QUICK_START
+from penstock.engine.spark.session import QUICK_START
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from penstock.app.demo_data import Asked
-    from penstock.engine.status import Status
+    from penstock.engine.costs.status import Status
 
-SAMPLES = 2
+SAMPLE_ROWS = 2
 """Rows of each query that are shown."""
 
 
@@ -124,9 +124,9 @@ def _samples(engine: Engine, state: State, asked: Asked) -> str:
     if asked.sink == "noop":
         return "(counted only)"
     if asked.sink == "table":
-        rows = engine.results(asked.name).limit(SAMPLES).toArrow()
+        rows = engine.results(asked.name).limit(SAMPLE_ROWS).toArrow()
     else:
-        rows = state.results(asked.name, SAMPLES)
+        rows = state.results(asked.name, SAMPLE_ROWS)
     return "\n".join(
         f"#{row['Sensor']:<2} {row['temperature']:>4} °C {row['t_ts']:%H:%M:%S}  "
         f"{row['humidity']:>5} % {row['h_ts']:%H:%M:%S}"

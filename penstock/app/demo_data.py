@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-START = 1_717_221_600
-"""The first reading: 2024-06-01 06:00:00 UTC."""
+START_SECONDS = 1_717_221_600
+"""The first reading, in seconds since the epoch: 2024-06-01 06:00:00 UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,15 @@ def _write(
     moment: NDArray[np.float64],
     value: NDArray[np.float64],
 ) -> None:
-    """Write one file, and date it by its place: Spark reads the files of a directory in that order."""
+    """Write one file, and date it by its number: Spark reads the files of a directory in the order of their dates."""
     folder.mkdir(parents=True, exist_ok=True)
-    micros = START * 1_000_000 + (moment * 1e6).astype(np.int64)
+    micros = START_SECONDS * 1_000_000 + (moment * 1e6).astype(np.int64)
     rows = pa.table(
         {"Sensor": sensor, "Value": value.round(1), "ts": pa.array(micros, pa.timestamp("us", "UTC"))}
     )
     path = folder / f"readings-{file:03d}.parquet"
     pq.write_table(rows, path)
-    os.utime(path, (START + file, START + file))
+    os.utime(path, (START_SECONDS + file, START_SECONDS + file))
 
 
 def script_text(folder: Path) -> str:
@@ -127,7 +127,6 @@ def script_text(folder: Path) -> str:
 
 
 def _query_text(folder: Path, asked: Asked) -> str:
-    """Write one query."""
     path = f", path = '{folder / 'out' / asked.name}'" if asked.sink == "parquet" else ""
     where = f"\nWHERE {asked.condition}" if asked.condition else ""
     return (

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 Version = tuple[int, ...]
 
-PYTHON: tuple[Version, Version] = (3, 11), (3, 14)
+PYTHON_RANGE: tuple[Version, Version] = (3, 11), (3, 14)
 """The oldest Python that will do, and the first that will not."""
 
-JAVA = 17
+OLDEST_JAVA = 17
 """The oldest Java that Spark 4 starts on."""
 
-PACKAGES: dict[str, tuple[Version, Version | None]] = {
+PACKAGE_RANGES: dict[str, tuple[Version, Version | None]] = {
     "pyspark": ((4, 1), (4, 4)),
     "pandas": ((2, 2), (3,)),
     "pyarrow": ((18,), None),
@@ -45,8 +45,8 @@ PACKAGES: dict[str, tuple[Version, Version | None]] = {
 """The same ranges as pyproject.toml, for those packages whose version matters most."""
 
 GIB = 1 << 30
-MEMORY_NEEDED = 2 * GIB
-DISK_NEEDED = 2 * GIB
+MEMORY_NEEDED_BYTES = 2 * GIB
+DISK_NEEDED_BYTES = 2 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def checks(state: Path | None = None) -> list[Check]:
     return [
         check_python(),
         check_java(),
-        *(check_package(name) for name in PACKAGES),
+        *(check_package(name) for name in PACKAGE_RANGES),
         check_memory(),
         check_cores(),
         check_disk(state or temporary),
@@ -73,12 +73,12 @@ def checks(state: Path | None = None) -> list[Check]:
     ]
 
 
-def print_checks(found: Iterable[Check], console: Console | None = None) -> None:
+def print_checks(outcomes: Iterable[Check], console: Console | None = None) -> None:
     """Print the checks as a table, advice below what needs it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "check", "found", "what to do"):
         table.add_column(heading, overflow="fold")
-    for check in found:
+    for check in outcomes:
         mark = Text("ok", "green") if check.ok else Text("no", "bold red")
         table.add_row(mark, Text(check.name), Text(check.found), Text(check.advice))
     (console or Console()).print(table)
@@ -92,7 +92,7 @@ def check_python(version: Version = sys.version_info[:3]) -> Check:
     >>> check_python((3, 9, 0)).advice
     'Penstock needs Python 3.11 or newer, before 3.14'
     """
-    oldest, beyond = PYTHON
+    oldest, beyond = PYTHON_RANGE
     ok = oldest <= version < beyond
     advice = f"Penstock needs Python {_dotted(oldest)} or newer, before {_dotted(beyond)}"
     return Check("Python", ok, _dotted(version), "" if ok else advice)
@@ -101,7 +101,7 @@ def check_python(version: Version = sys.version_info[:3]) -> Check:
 def check_java() -> Check:
     """Is there a Java that Spark can start: the one of ``JAVA_HOME``, or else the one on the PATH?"""
     advice = (
-        f"install Java {JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+        f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
         "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17), "
         "or set JAVA_HOME to one"
     )
@@ -117,7 +117,7 @@ def check_java() -> Check:
     version = java_version(answer.stderr + answer.stdout)
     if version is None:
         return Check("Java", ok=False, found=f"{java} does not tell its version", advice=advice)
-    ok = version[0] >= JAVA
+    ok = version[0] >= OLDEST_JAVA
     return Check("Java", ok, f"{_dotted(version)} ({java})", "" if ok else advice)
 
 
@@ -146,16 +146,16 @@ def java_version(text: str) -> Version | None:
 
 def check_package(name: str) -> Check:
     """Is `name` installed, in a version that we work with?"""
-    oldest, beyond = PACKAGES[name]
+    oldest, beyond = PACKAGE_RANGES[name]
     wanted = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(beyond)}" if beyond else "")
     advice = f"pip install '{wanted}'"
     try:
-        found = metadata.version(name)
+        installed = metadata.version(name)
     except metadata.PackageNotFoundError:
         return Check(name, ok=False, found="not installed", advice=advice)
-    version = _numbers(found)
+    version = _numbers(installed)
     ok = oldest <= version and (beyond is None or version < beyond)
-    return Check(name, ok, found, "" if ok else advice)
+    return Check(name, ok, installed, "" if ok else advice)
 
 
 def check_memory() -> Check:
@@ -163,8 +163,8 @@ def check_memory() -> Check:
     free = available_memory()
     if free is None:
         return Check("memory", ok=True, found="unknown", advice="this system does not say; have 2 GiB free")
-    ok = free >= MEMORY_NEEDED
-    advice = "" if ok else f"have {_gib(MEMORY_NEEDED)} free: a JVM and a Python worker for each core"
+    ok = free >= MEMORY_NEEDED_BYTES
+    advice = "" if ok else f"have {_gib(MEMORY_NEEDED_BYTES)} free: a JVM and a Python worker for each core"
     return Check("memory", ok, f"{_gib(free)} free", advice)
 
 
@@ -176,8 +176,8 @@ def available_memory(
     A system that says neither (not Linux) gives all the memory it has, or None.
     """
     try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="ascii"))
-        free = int(found[1]) * 1024 if found else None
+        match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="ascii"))
+        free = int(match[1]) * 1024 if match else None
     except OSError:
         free = None
     if free is None:
@@ -202,8 +202,10 @@ def check_disk(state: Path) -> Check:
     """Is there room for the state, in `state` or the nearest directory above it that exists?"""
     there = next(folder for folder in (state.absolute(), *state.absolute().parents) if folder.exists())
     free = shutil.disk_usage(there).free
-    ok = free >= DISK_NEEDED
-    advice = "" if ok else f"have {_gib(DISK_NEEDED)} free there, or keep the state elsewhere (--state DIR)"
+    ok = free >= DISK_NEEDED_BYTES
+    advice = (
+        "" if ok else f"have {_gib(DISK_NEEDED_BYTES)} free there, or keep the state elsewhere (--state DIR)"
+    )
     return Check("disk", ok, f"{_gib(free)} free in {there}", advice)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from penstock.plan.show import show_age, show_window
+from penstock.plan.plan_text import show_age, show_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def chain_drawing(group: Group) -> str:
       far   ==============
     """
     left, right = group.chain.side("l"), group.chain.side("r")
-    names = group.left.stream, group.right.stream
+    names = group.streams
     alike = group.counts("l") == group.counts("r")
     if alike and [_ages(group, piece) for _, piece in left] == [_ages(group, piece) for _, piece in right]:
         return "\n".join(_side_lines(group, "l", " and ".join(dict.fromkeys(names))))
@@ -49,7 +49,7 @@ def chain_drawing(group: Group) -> str:
 
 
 def _ages(group: Group, piece: Slice) -> tuple[int, int]:
-    """Give a slice's ages, the right side's first microsecond let go, so that both sides can be compared."""
+    """Give a slice's ages; the right side begins at 0 too, one microsecond early, so that both can be compared."""
     start, end = group.ages(piece)
     return (0 if start == 1 and not group.counts(piece.side) else start), end
 
@@ -60,31 +60,30 @@ def _side_lines(group: Group, side: Side, title: str) -> Iterator[str]:
     starts, ends = zip(*(_ages(group, piece) for _, piece in chain), strict=True)
     labels = [show_age(age, rows=group.counts(side)) for age in (starts[0], *ends)]
     widths = [max(len(label) + 2, 7) for label in labels[1:]]
-    places = list(accumulate(widths, initial=0))
+    columns = list(accumulate(widths, initial=0))
     names = [member.query.name for member in group.members]
     margin = max(len(name) for name in names) + 4
     yield f"state of {title}, by age"
-    yield " " * margin + _labels(labels, places)
+    yield " " * margin + _labels(labels, columns)
     yield " " * margin + "|" + "|".join("-" * (width - 1) for width in widths) + "|"
     for name in sorted(names, key=lambda each: _last(group, side, each)):
         bar = "".join(
-            ("=" if name in group.chain.readers[level] else " ") * width
-            for (level, _), width in zip(chain, widths, strict=True)
+            ("=" if name in group.chain.readers[number] else " ") * width
+            for (number, _), width in zip(chain, widths, strict=True)
         )
         yield f"  {name:<{margin - 2}}{bar}".rstrip()
 
 
-def _labels(labels: list[str], places: list[int]) -> str:
+def _labels(labels: list[str], columns: list[int]) -> str:
     """Write each label over its cut, ending there, but the first one beginning there."""
     line = labels[0]
-    for label, place in zip(labels[1:], places[1:], strict=True):
-        line = line.ljust(place - len(label) // 2) + label
+    for label, column in zip(labels[1:], columns[1:], strict=True):
+        line = line.ljust(column - len(label) // 2) + label
     return line
 
 
 def _last(group: Group, side: Side, name: str) -> tuple[int, str]:
     """Order queries by how far they look on one side."""
-    levels = [
-        place for place, (level, _) in enumerate(group.chain.side(side)) if name in group.chain.readers[level]
-    ]
-    return max(levels, default=-1), show_window(group, name)
+    slices = group.chain.side(side)
+    positions = [index for index, (number, _) in enumerate(slices) if name in group.chain.readers[number]]
+    return max(positions, default=-1), show_window(group, name)

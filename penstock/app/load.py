@@ -61,7 +61,7 @@ def load(path: Path) -> Loaded:
 
 
 def read_script(path: Path) -> str:
-    """Read the text, or say what is there in its place."""
+    """Read the text, or say why it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def check_sources(plan: Plan) -> None:
             source_pattern(dict(stream.options)["path"], stream.name)
 
 
-_UNUSED = "this version does not use it; results are the same"
+_UNUSED_SETTING = "this version does not use it; results are the same"
 
 
 def _notices(script: Script, plan: Plan) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
         if name == "memory" and script.settings.get("strategy") != "auto":
             yield f"memory = {value}: it is for strategy = 'auto', and the strategy is another"
         elif name.startswith("penstock."):
-            yield f"{name} = {value}: {_UNUSED}"
+            yield f"{name} = {value}: {_UNUSED_SETTING}"
     together = scheduler_of(script.settings) == "lwo"
     for query in plan.queries:
         yield from _query_notices(query, together=together)

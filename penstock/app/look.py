@@ -17,14 +17,14 @@ import pyarrow.dataset as ds
 from fsspec.core import url_to_fs
 
 from penstock.app.spark_talk import quiet_spark
-from penstock.engine.change import current_plan
-from penstock.engine.status import look_at
+from penstock.engine.costs.status import look_at
+from penstock.engine.readings.plans import current_plan
 from penstock.engine.store import peek
 from penstock.errors import InputError, StateBusyError
 from penstock.log.files import open_files
 
 if TYPE_CHECKING:
-    from penstock.engine.status import Status
+    from penstock.engine.costs.status import Status
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
@@ -66,7 +66,7 @@ class State:
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
-        return look_at(self.ledger, open_files(self.url))
+        return look_at(self.ledger())
 
     def query(self, name: str) -> Query:
         """Find a query, whatever the case of its name."""
@@ -90,8 +90,8 @@ class State:
 
     def _read_table(self, name: str, limit: int | None, *, debug: bool) -> pa.Table:
         """Let Spark read the query's view over its group's pairs."""
-        from penstock.engine.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
-        from penstock.engine.session import QUICK_START, embedded_session  # noqa: PLC0415
+        from penstock.engine.out.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
+        from penstock.engine.spark.session import QUICK_START, embedded_session  # noqa: PLC0415
 
         with quiet_spark(debug=debug):
             spark = embedded_session({**QUICK_START, **self.plan.spark_settings.as_options()})
@@ -106,5 +106,5 @@ def _read_files(path: str, limit: int | None) -> pa.Table:
     if not names:
         raise InputError(f"{path} holds no results: it was moved or removed since the run wrote there")
     system, root = url_to_fs(path)
-    found = ds.dataset([f"{root}/{name}" for name in names], format="parquet", filesystem=system)
-    return found.to_table() if limit is None else found.head(limit)
+    results = ds.dataset([f"{root}/{name}" for name in names], format="parquet", filesystem=system)
+    return results.to_table() if limit is None else results.head(limit)

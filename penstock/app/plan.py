@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from penstock.app.explain import planned
 from penstock.app.show import show_time
-from penstock.engine.change import find_change, losses, plan_commit, standing_plan
-from penstock.engine.explain import costs
-from penstock.engine.status import take_status
+from penstock.engine.change.transition import Transition, refuse_other_streams
+from penstock.engine.costs.costs import costs
+from penstock.engine.costs.status import take_status
 from penstock.engine.store import peek
-from penstock.engine.takeup import refuse_loss, refuse_other_streams
 from penstock.log.files import open_files
-from penstock.log.ledger import Ledger, fold
-from penstock.plan.show import show_cut, show_window
+from penstock.log.ledger import Ledger
+from penstock.plan.plan_text import show_cut, show_window
 from penstock.sql.options import budget_of
 from penstock.sql.sizes import show_size
 
@@ -28,39 +27,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.app.load import Loaded
-    from penstock.engine.change import Change
+    from penstock.engine.change.diff import Change
     from penstock.plan.build import Plan
-    from penstock.plan.compare import Offer
+    from penstock.plan.offers import Offer
     from penstock.sql.query import Query
 
 
 def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> Iterator[str]:
     """Say what running a script on a state would change; refuse, at the end, what would lose results."""
-    files = open_files(state)
-    ledger = peek(state) if files.list("journal") else Ledger()
-    before = standing_plan(ledger)
-    after = planned(loaded, ledger)
+    ledger = peek(state) if open_files(state).list("journal") else Ledger()
+    transition = Transition.to(planned(loaded, ledger), ledger)
+    before, after, change = transition.before, transition.after, transition.change
     refuse_other_streams(after, ledger, state)
-    change = find_change(before, after)
     if before is None:
         yield f"state {state} is new"
     if not change:
         yield "nothing would change"
         return
-    then = fold(ledger, plan_commit(after, before, change, ledger))
+    then = transition.expected(ledger)
     if before is not None and change.strategy:
         yield f"strategy: {before.strategy} -> {after.strategy}"
     yield from _query_lines(change, before, after, then)
     yield from _cut_lines(before, after)
     if before is not None:
-        now, later = take_status(before, ledger, files), take_status(after, then, files)
+        now, later = take_status(before, ledger), take_status(after, then)
         held, kept = (sum(group.state_rows for group in each.groups) for each in (now, later))
         yield f"state: {held:,} rows are held, {min(held, kept):,} of them would be kept"
     yield from _cost_lines(before, after, ledger, budget_of(loaded.script.settings))
-    lost = losses(change, before, after, ledger)
     if not accept_loss:
-        refuse_loss(lost, state)
-    for loss in lost:
+        transition.refuse_losses(state)
+    for loss in transition.losses:
         yield f"lost: {loss}"
     yield "nothing was changed: `penstock run` does it"
 
@@ -77,11 +73,11 @@ def _option_changes(old: Query, new: Query) -> Iterator[str]:
 
 def _cost_lines(before: Plan | None, after: Plan, ledger: Ledger, budget: float | None) -> Iterator[str]:
     """Say what the state and the work should come to once the streams have filled the windows."""
-    expected = costs(after, ledger, None, budget)
-    how = "measured" if all(each.known.seen for each in expected) else "assumed"
-    yield f"expected by {how} rates: {_sum([each.mine for each in expected])}"
+    expected = costs(after, ledger, budget)
+    how = "measured" if all(each.estimate.seen for each in expected) else "assumed"
+    yield f"expected by {how} rates: {_sum([each.own for each in expected])}"
     if before is not None:
-        yield f"now by the same:        {_sum([each.mine for each in costs(before, ledger, None, budget)])}"
+        yield f"now by the same:        {_sum([each.own for each in costs(before, ledger, budget)])}"
 
 
 def _sum(offers: list[Offer]) -> str:
@@ -102,12 +98,12 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
         yield f"  ~ {name:<12} {', '.join(changed)}, from here on"
     for name in change.dropped:
         kept = before is None or before.query(name).sink.kind != "table"
-        said = (
+        fate = (
             "stay where they are"
             if kept
             else "are in the state's table, where nobody could read them any more"
         )
-        yield f"  - {name:<12} its results {said}"
+        yield f"  - {name:<12} its results {fate}"
 
 
 def _since(then: Ledger, name: str) -> str:
@@ -120,12 +116,11 @@ def _cut_lines(before: Plan | None, after: Plan) -> Iterator[str]:
     """Say where each chain would be split and merged."""
     old = {group.id: set(group.chain.cuts) for group in (before.groups if before else ())}
     for group in after.groups:
-        cuts, known = set(group.chain.cuts), old.pop(group.id, set())
-        name = f"{group.left.stream} ⋈ {group.right.stream}"
-        yield f"chain {name}: {len(group.chain.readers)} slices (were {max(0, len(known) - 1)})"
-        for cut in sorted(cuts - known) if known else ():
+        cuts, old_cuts = set(group.chain.cuts), old.pop(group.id, set())
+        yield f"chain {group.title}: {len(group.chain.readers)} slices (were {max(0, len(old_cuts) - 1)})"
+        for cut in sorted(cuts - old_cuts) if old_cuts else ():
             yield f"    split at {show_cut(group, cut)}"
-        for cut in sorted(known - cuts):
+        for cut in sorted(old_cuts - cuts):
             yield f"    merged at {show_cut(group, cut)}"
     for gone in old:
         yield f"chain {gone}: gone, with its state"

@@ -19,21 +19,21 @@ from penstock.app.show import console, progress_line, status_view
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.engine.status import Status
+    from penstock.engine.costs.status import Status
     from penstock.plan.build import Plan
 
     Show = Callable[[Status], None]
 
-EVERY = 1.0
+SECONDS_BETWEEN_LOOKS = 1.0
 """Seconds between two looks, at the least."""
 
-SHARE = 0.05
+LOOKING_SHARE = 0.05
 """The share of the time that may go into looking."""
 
-LINE_EVERY = 3.0
+SECONDS_BETWEEN_LINES = 3.0
 """Seconds between two lines, at the least, where there is no terminal."""
 
-SPAN = 5.0
+RATE_SECONDS = 5.0
 """Seconds over which rows per second are taken."""
 
 
@@ -55,7 +55,7 @@ class Pace:
     def __exit__(self, *_: object) -> None:
         """Put the next time off by what this one cost."""
         now = time.monotonic()
-        self._next = now + max(EVERY, (now - self._began) / SHARE)
+        self._next = now + max(SECONDS_BETWEEN_LOOKS, (now - self._began) / LOOKING_SHARE)
 
 
 class Rates:
@@ -69,10 +69,10 @@ class Rates:
         """Count in a status and give the rates."""
         now, rows = time.monotonic(), {each.name: each.rows for each in status.streams}
         self._seen.append((now, rows))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= SPAN:  # noqa: PLR2004 - two make a difference
+        while len(self._seen) > 2 and now - self._seen[1][0] >= RATE_SECONDS:  # noqa: PLR2004 - two make a difference
             self._seen.popleft()
         then, before = self._seen[0]
-        return {name: (rows[name] - before[name]) / max(now - then, EVERY) for name in rows}
+        return {name: (rows[name] - before[name]) / max(now - then, SECONDS_BETWEEN_LOOKS) for name in rows}
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def _lines() -> Show:
         nonlocal last
         speed = rates.take(status)
         state = (*(each.rows for each in status.streams), *(each.results for each in status.queries))
-        if state != last[1] and time.monotonic() - last[0] >= LINE_EVERY:
+        if state != last[1] and time.monotonic() - last[0] >= SECONDS_BETWEEN_LINES:
             last = time.monotonic(), state
             out.print(f"{time.strftime('%H:%M:%S')}  {progress_line(status, speed)}", soft_wrap=True)
 

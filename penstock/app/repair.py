@@ -20,21 +20,21 @@ def repair_state(url: str, *, yes: bool) -> Iterator[str]:
     if not open_files(url).exists("journal"):
         examine(url)  # refuses it, without making anything
     with open_files(url, private=True).lock("lock"):
-        found = examine(url)
-        if not found.wrong:
-            yield f"nothing is wrong with {url}: {found.known.end:,} commits, {len(found.ledger.files()):,} files"
+        repair = examine(url)
+        if not repair.wrong:
+            yield f"nothing is wrong with {url}: {repair.survey.end:,} commits, {len(repair.ledger.files()):,} files"
             return
-        yield from (f"wrong: {each}" for each in found.wrong)
-        if found.goal is None:
+        yield from (f"wrong: {each}" for each in repair.wrong)
+        if repair.goal is None:
             raise RunError(
-                f"state {url} cannot be repaired, and was not changed: one cannot go back ({found.why}). Restore what "
+                f"state {url} cannot be repaired, and was not changed: one cannot go back ({repair.why}). Restore what "
                 "is damaged from a copy, or begin anew with another state and other output paths"
             )
-        steps = list(found.steps())
+        steps = list(repair.steps())
         if not yes:
             yield from (f"would {each}" for each in steps)
             yield f"nothing was changed: `penstock repair --state {url} --yes` does it"
             return
-        found.carry_out()
+        repair.carry_out()
         yield from (f"done: {each}" for each in steps)
         yield "the next run goes on from there"

@@ -23,7 +23,7 @@ from penstock.app.progress import Pace, screen
 from penstock.app.show import console, status_view
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
-from penstock.engine.session import QUICK_START
+from penstock.engine.spark.session import QUICK_START
 from penstock.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self
 
-    from penstock.engine.status import Status
+    from penstock.engine.costs.status import Status
 
-LOOK = 0.1
+LOOK_SECONDS = 0.1
 """Seconds between two looks whether to go on."""
 
 
@@ -51,7 +51,7 @@ def run_script(
     with (
         Signals() as signals,
         quiet_spark(debug=debug),
-        _state_of_a_start(state),
+        _removed_if_refused(state),
         Engine(state, settings=QUICK_START if once else None) as engine,
     ):
         done = engine.script(loaded.text)
@@ -82,16 +82,16 @@ class Signals:
         """Get ready."""
         self.asked = threading.Event()
         self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        self._mine = threading.current_thread() is threading.main_thread()
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
 
     def arm(self) -> None:
         """Take the signals; again after Spark has started, which takes SIGINT for itself."""
-        if self._mine:
+        if self._in_main_thread:
             for number in self._before:
                 signal.signal(number, self._ask)
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
-        """Note the wish, or leave."""
+        """Note that a stop was asked for; the second time, leave at once."""
         if self.asked.is_set():
             os._exit(128 + number)
         self.asked.set()
@@ -104,7 +104,7 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         """Give them back.  A Ctrl-C that Spark caught while it started is a wish to stop like any other."""
-        if self._mine:
+        if self._in_main_thread:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
         if kind is KeyboardInterrupt:
@@ -135,7 +135,7 @@ def watch(engine: Engine, signals: Signals, *, once: bool) -> Status:
             if pace.is_due():
                 with pace:
                     show(engine.status())
-            ended.wait(LOOK)
+            ended.wait(LOOK_SECONDS)
         if failures:
             raise failures[0]
         engine.stop()
@@ -145,16 +145,16 @@ def watch(engine: Engine, signals: Signals, *, once: bool) -> Status:
 
 
 @contextmanager
-def _state_of_a_start(state: str) -> Iterator[None]:
-    """Take away again a state that was made for a start which then was refused."""
-    place = None if "://" in state else Path(state)
-    made = None if place is None else _first_missing(place)
+def _removed_if_refused(state: str) -> Iterator[None]:
+    """Remove a state that was made for a start which was then refused."""
+    path = None if "://" in state else Path(state)
+    made = None if path is None else _first_missing(path)
     try:
         yield
     except InputError:
-        if place is not None and made is not None and _is_empty_state(place):
-            shutil.rmtree(place)
-            for parent in place.parents:
+        if path is not None and made is not None and _is_empty_state(path):
+            shutil.rmtree(path)
+            for parent in path.parents:
                 if not parent.is_relative_to(made):
                     break
                 with suppress(OSError):
@@ -162,15 +162,15 @@ def _state_of_a_start(state: str) -> Iterator[None]:
         raise
 
 
-def _first_missing(place: Path) -> Path | None:
+def _first_missing(path: Path) -> Path | None:
     """Give the topmost directory that would have to be made, None if all are there."""
-    missing = [folder for folder in (place, *place.parents) if not folder.exists()]
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     return missing[-1] if missing else None
 
 
-def _is_empty_state(place: Path) -> bool:
+def _is_empty_state(path: Path) -> bool:
     """Say whether there is nothing in a state but its lock, its identity and an empty journal."""
-    return place.is_dir() and all(
+    return path.is_dir() and all(
         each.name in {"lock", "identity"} or (each.is_dir() and not any(each.iterdir()))
-        for each in place.iterdir()
+        for each in path.iterdir()
     )

@@ -16,7 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from penstock.plan.show import show_age, show_window
+from penstock.plan.plan_text import show_age, show_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from penstock.engine.status import GroupStatus, SliceStatus, Status
+    from penstock.engine.costs.status import GroupStatus, SliceStatus, Status
     from penstock.plan.build import Plan
 
-MOST_NAMES = 2
+MOST_READER_NAMES = 2
 """Readers of a slice that are named; of more, only the number is given."""
 
-FEW_COLUMNS = 4
+MOST_COLUMNS_BESIDE = 4
 """Columns of the table of queries up to which it stands beside that of slices."""
 
 PLAIN_WIDTH = 110
@@ -49,7 +49,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
     slices, queries = Group(*(slice_table(each) for each in status.groups)), query_table(plan, status)
     both: RenderableType = Group(slices, queries)
-    if len(queries.columns) <= FEW_COLUMNS:
+    if len(queries.columns) <= MOST_COLUMNS_BESIDE:
         both = Table.grid(padding=(0, 3))
         both.add_row(slices, queries)
     return Group(stream_table(status, rates), both, *savings(status), *_changes(status), *_failures(status))
@@ -104,21 +104,21 @@ def slice_table(group: GroupStatus) -> Table:
     for ages, pieces in _by_ages(group).items():
         counts = (f"{pieces[side].state_rows:,}" if side in pieces else "" for side in sides)
         readers = next(iter(pieces.values())).readers
-        named = ", ".join(readers) if len(readers) <= MOST_NAMES else f"{len(readers)} queries"
+        named = ", ".join(readers) if len(readers) <= MOST_READER_NAMES else f"{len(readers)} queries"
         table.add_row(ages, *counts, named or "nobody")
     return table
 
 
 def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
     """Bring together the slices of either side that are of the same ages, and have the same readers."""
-    found: dict[tuple[bool, int, int, tuple[str, ...]], dict[str, SliceStatus]] = {}
+    by_range: dict[tuple[bool, int, int, tuple[str, ...]], dict[str, SliceStatus]] = {}
     for piece in group.slices:
         # The right side's first slice begins one microsecond later: equal times belong to the left.
         start = 0 if piece.youngest == 1 and not piece.counted else piece.youngest
-        found.setdefault((piece.counted, start, piece.oldest, piece.readers), {})[piece.side] = piece
+        by_range.setdefault((piece.counted, start, piece.oldest, piece.readers), {})[piece.side] = piece
     return {
         f"{show_age(start, rows=counted)} to {show_age(end, rows=counted)}": pieces
-        for (counted, start, end, _), pieces in sorted(found.items(), key=lambda item: item[0][:3])
+        for (counted, start, end, _), pieces in sorted(by_range.items(), key=lambda item: item[0][:3])
     }
 
 
@@ -196,13 +196,13 @@ def _waiting(status: Status) -> str:
 
 def response_table(status: Status) -> Table | None:
     """Show how long each query's results took from arrival to release; None if there are none yet."""
-    known = [(each.name, each.response) for each in status.queries if each.response]
-    if not known:
+    responses = [(each.name, each.response) for each in status.queries if each.response]
+    if not responses:
         return None
     table = _table("response time")
     for title in ("average", "half within", "99 % within", "longest"):
         table.add_column(title, justify="right")
-    for name, each in known:
+    for name, each in responses:
         moments = (each.average, each.p50, each.p99, each.longest)
         table.add_row(name, *(show_seconds(moment) for moment in moments))
     return table
@@ -216,10 +216,10 @@ def show_seconds(seconds: float) -> str:
     """
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < _LONG else f"{seconds:,.0f} s"
+    return f"{seconds:.1f} s" if seconds < _LONG_SECONDS else f"{seconds:,.0f} s"
 
 
-_LONG = 100
+_LONG_SECONDS = 100
 
 
 def show_time(micros: int | None) -> str:

@@ -1,6 +1,10 @@
-"""What runs: ingest, units, the scheduler and the sinks, on Spark.
+"""What runs: the rooms that a row passes on its way from a source to the results, on Spark.
 
-Rows come in through Structured Streaming and become segments of a log; the scheduler picks a unit, a
-Spark job joins it, and one commit makes its output true and its cursor advance.  Together with
-`penstock.lab` the only room that imports pyspark.
+    spark/     the session, jobs, schemas, errors              readings/  what the plan and the ledger say
+    ingest/    a source ──▶ batches ──▶ segments                units/     segments ──▶ pairs, unit by unit
+    out/       pairs ──▶ routes ──▶ sinks, results read back    change/    from one plan to the next
+    costs/     status, prices, comparisons
+
+`engine.py` holds them together.  Who runs the work is behind one protocol (`penstock.engine.jobs`): Spark here, plain
+loops in `penstock.testing`.  Together with `penstock.lab` the only room that imports pyspark.
 """

@@ -24,7 +24,7 @@ def load() -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    import penstock.engine.jobs  # noqa: F401, PLC0415 - after the settings above
+    import penstock.engine.spark_jobs  # noqa: F401, PLC0415 - after the settings above
     from penstock.join.warm import warm_up  # noqa: PLC0415 - see above
 
     warm_up()
@@ -32,7 +32,7 @@ def load() -> None:
     gc.freeze()
 
 
-def without_a_scene(worker: Callable[..., int]) -> Callable[..., int]:
+def ignore_closed_pipe(worker: Callable[..., int]) -> Callable[..., int]:
     """Let a worker leave quietly when Spark has closed the connection: it does so with those that were idle."""
 
     def run(*connection: object) -> int:
@@ -49,7 +49,7 @@ def main() -> None:
     load()
     from pyspark import daemon  # noqa: PLC0415 - see above
 
-    daemon.worker = without_a_scene(daemon.worker)
+    daemon.worker = ignore_closed_pipe(daemon.worker)
     daemon.manager()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.log.hold import hold_folder
-from penstock.log.roll import roll_folder
+from penstock.log.row_times import roll_folder
 
 if TYPE_CHECKING:
     from penstock.plan.build import Plan
@@ -21,5 +21,5 @@ def with_owner(message: str, plan: Plan | None) -> str:
     owners = {f"/log/{log.id}/": f"rows of stream {log.stream}" for log in plan.logs}
     owners |= {f"/log/{roll_folder(name)}/": f"event times of stream {name}" for name in plan.counted}
     owners |= {f"/{hold_folder(each.name)}/": f"held results of query {each.name}" for each in plan.queries}
-    found = next((what for folder, what in owners.items() if folder in message), "")
-    return f"{message} (it holds {found})" if found else message
+    owner = next((what for folder, what in owners.items() if folder in message), "")
+    return f"{message} (it holds {owner})" if owner else message

@@ -20,63 +20,69 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from penstock.engine.adopt import adopt
-from penstock.engine.blame import QueriesFailedError
-from penstock.engine.change import (
-    current_plan,
-    find_change,
-    is_in_step,
-    losses,
-    made_under,
-    next_plan,
-    standing_plan,
-)
-from penstock.engine.checkpoints import check_checkpoint
-from penstock.engine.choose import Chooser
-from penstock.engine.complaints import named_file, short_message
+from penstock.engine.change.recut import Chooser
+from penstock.engine.change.transition import Transition, refuse_other_streams
+from penstock.engine.control import Listener
+from penstock.engine.costs.costs import cost_lines, costs
+from penstock.engine.costs.status import look_at
 from penstock.engine.damage import with_owner
-from penstock.engine.explain import cost_lines, costs
-from penstock.engine.ingester import Ingester
-from penstock.engine.joiner import Joiner
-from penstock.engine.ordering import Silence
-from penstock.engine.pairs import check_outputs
-from penstock.engine.requests import Listener
-from penstock.engine.result_types import ResultTypes, refuse_other_types
-from penstock.engine.results import read_late, read_output, read_results, write_empty_results
-from penstock.engine.session import embedded_session, refuse_other_dialects, settings_of, use_plain_files
-from penstock.engine.sink_paths import check_directories, check_paths, claim_sinks, file_sinks, undo_claims
-from penstock.engine.sinks import clear_staging, sink_root
-from penstock.engine.sources import arrow_types, empty_rows, open_source, with_ingest_columns
-from penstock.engine.status import look_at, undisturbed
+from penstock.engine.ingest.checkpoints import check_checkpoint
+from penstock.engine.ingest.ingester import Ingester
+from penstock.engine.ingest.sources import open_source, with_ingest_columns
+from penstock.engine.out.adopt import adopt
+from penstock.engine.out.pair_sql import check_outputs
+from penstock.engine.out.result_types import refuse_other_types
+from penstock.engine.out.results import read_late, read_output, read_results, write_empty_results
+from penstock.engine.out.sink_paths import (
+    check_directories,
+    check_paths,
+    claim_sinks,
+    file_sinks,
+    undo_claims,
+)
+from penstock.engine.out.sinks import clear_staging, sink_root
+from penstock.engine.out.unknown_results import refuse_unknown_results
+from penstock.engine.readings.idle import IdleClock
+from penstock.engine.readings.plans import current_plan, made_under, next_plan, standing_plan
+from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.spark.dispatch import forget_plans
+from penstock.engine.spark.schemas import arrow_types, empty_rows
+from penstock.engine.spark.session import (
+    embedded_session,
+    refuse_other_dialects,
+    settings_of,
+    use_plain_files,
+)
+from penstock.engine.spark.spark_errors import named_file, short_message
+from penstock.engine.spark_jobs import SparkJobs
 from penstock.engine.store import Store
-from penstock.engine.takeup import farewells, refuse_loss, refuse_move, refuse_other_streams, take_up
-from penstock.engine.unit_files import refuse_unknown_results
-from penstock.engine.work import forget_plans
+from penstock.engine.units.joiner import Joiner
+from penstock.engine.units.joining import Joining
+from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
 from penstock.join.warm import warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.build import Stopped
-from penstock.plan.show import plan_text, serving
+from penstock.plan.plan_text import plan_text, serving
 from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 from penstock.sql.source_options import scrubbed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Self
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.change import Change
-    from penstock.engine.joiner import UnitDone
-    from penstock.engine.sinks import Callback
-    from penstock.engine.status import Status
+    from penstock.engine.costs.status import Status
+    from penstock.engine.out.sinks import Callback
+    from penstock.engine.units.joining import UnitDone
     from penstock.log.values import Publication
     from penstock.plan.build import Plan
-    from penstock.sql.query import Sink, Stream
+    from penstock.sql.query import Query, Sink, Stream
     from penstock.sql.script import Script
 
 
@@ -134,7 +140,7 @@ class Engine:
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
         self._chooser = Chooser()
-        self._result_types = ResultTypes(lambda: self.spark)
+        self._spark_jobs: SparkJobs | None = None
         self._farewells: dict[str, str] = {}
         """What has become of the results of queries that were dropped."""
         self._registering = threading.RLock()
@@ -152,6 +158,13 @@ class Engine:
             if isinstance(self._store.files, LocalFiles):
                 use_plain_files(self._spark)
         return self._spark
+
+    @property
+    def _jobs(self) -> SparkJobs:
+        """Give who runs the work: the session, for this state."""
+        if self._spark_jobs is None:
+            self._spark_jobs = SparkJobs(self.spark, self._store.files)
+        return self._spark_jobs
 
     def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it."""
@@ -212,13 +225,13 @@ class Engine:
 
         One that Python's calendar does not reach is the first or last that it has.
         """
-        known = self._store.ledger.query(self.plan.query(name).name).complete_from
-        if known is None:
+        micros = self._store.ledger.query(self.plan.query(name).name).complete_from
+        if micros is None:
             return None
         try:
-            return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=known)
+            return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
         except OverflowError:
-            return datetime.max.replace(tzinfo=UTC) if known > 0 else datetime.min.replace(tzinfo=UTC)
+            return datetime.max.replace(tzinfo=UTC) if micros > 0 else datetime.min.replace(tzinfo=UTC)
 
     @property
     def plan(self) -> Plan:
@@ -232,8 +245,8 @@ class Engine:
 
     def _as_registered(self, plan: Plan) -> Plan:
         """Give a plan its streams as they are declared now: with secrets, which the state does not keep."""
-        mine = self._workload.streams
-        return replace(plan, streams=tuple(mine.get(each.name, each) for each in plan.streams))
+        declared = self._workload.streams
+        return replace(plan, streams=tuple(declared.get(each.name, each) for each in plan.streams))
 
     # ------------------------------------------------------------------ running
 
@@ -246,39 +259,24 @@ class Engine:
         if self._joiner is not None:
             raise InputError("start: the engine is running already")
         self._once = once
-        plan = self.plan
-        ledger = self._store.ledger
-        before = standing_plan(ledger)
-        change = find_change(before, plan)
+        transition = Transition.to(self.plan, self._store.ledger)
         if not accept_loss:
-            refuse_loss(losses(change, before, plan, ledger), self._store.files.root)
-        refuse_other_dialects(self.spark)
-        settings = settings_of(self.spark)
-        self._workload.refuse_other_settings(settings)
-        made = made_under(ledger)
-        if made is not None:
-            refuse_other(made, settings, self._store.files.root)
+            transition.refuse_losses(self._store.files.root)
+        self._check_settings()
         forget_plans()
         arrow_types.cache_clear()
         kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
         kernels.start()
-        sources, empty = self._check(plan)
-        sinks = file_sinks(plan.queries).values()
+        sources, empty = self._check(transition.after)
+        sinks = file_sinks(transition.after.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
-        self._refuse_other_types(before, change, empty)
+        self._refuse_other_types(transition, empty)
         kernels.join()
         adopt(self._store)
-        plan = self._plan = self._take_up(plan)
+        plan = self._go_over(transition)
         self._chooser = Chooser(self._workload.budget)
         joiner = self._new_joiner(plan)
-        joiner.watchers = self._watchers
-        joiner.on_failure = self._stop_reading
-        joiner.reconsider = self._reconsider
-        joiner.stop_queries = self._stop_queries
-        joiner.on_their_way = self._on_their_way
-        joiner.silence = Silence(busy=self._busy)
-        joiner.scheduler = scheduler_of(self._workload.settings)
-        joiner.publish_pending()
+        publish(joiner.joining)
         clear_staging(self._roots(plan))
         self._store.clear("spool")  # all of it was handed over
         write_empty_results(plan, empty)
@@ -289,6 +287,28 @@ class Engine:
         if not once:
             self._listener = Listener(self._store.files, self._handle)
             self._listener.start()
+
+    def _check_settings(self) -> None:
+        """Refuse a session whose settings give the queries, or what the state holds, another meaning."""
+        refuse_other_dialects(self.spark)
+        settings = settings_of(self.spark)
+        self._workload.refuse_other_settings(settings)
+        made = made_under(self._store.ledger)
+        if made is not None:
+            refuse_other(made, settings, self._store.files.root)
+
+    def _new_joiner(self, plan: Plan) -> Joiner:
+        """Make the thread that joins by a plan."""
+        joining = self._new_joining(plan)
+        joining.watchers = self._watchers
+        joining.reconsider = self._reconsider
+        joining.stop_queries = self._stop_queries
+        joining.idle = IdleClock(has_input=self._streams_with_input)
+        joining.scheduler = scheduler_of(self._workload.settings)
+        joiner = Joiner(joining)
+        joiner.on_failure = self._stop_reading
+        joiner.mid_batch = self._streams_mid_batch
+        return joiner
 
     def _handle(self, request: dict[str, str]) -> str:
         """Do what somebody asks of the running engine (`penstock add`, `penstock drop`)."""
@@ -334,7 +354,7 @@ class Engine:
         """Start reading one stream."""
         if self._joiner is None:
             return
-        ingester = Ingester(self._store, plan, stream, source, self._joiner.notify)
+        ingester = Ingester(self._store, self._jobs, plan, stream, source, committed=self._joiner.notify)
         ingester.stop_queries = self._stop_queries
         ingester.others = lambda: [each for each in self._ingesters if each is not ingester]
         self._ingesters.append(ingester)
@@ -345,94 +365,108 @@ class Engine:
         for ingester in self._ingesters:
             ingester.closed = True
 
-    def _on_their_way(self) -> set[str]:
+    def _streams_mid_batch(self) -> set[str]:
         """Name the streams that have a batch between source and commit."""
         return {each.stream.name for each in self._ingesters if each.batch.locked()}
 
-    def _busy(self) -> set[str]:
-        """Name the streams that have rows on their way from the source."""
-        return {each.stream.name for each in self._ingesters if each.is_busy()}
+    def _streams_with_input(self) -> set[str]:
+        """Name the streams whose source has input."""
+        return {each.stream.name for each in self._ingesters if each.has_input()}
 
     def _change_plan(self, joiner: Joiner) -> None:
         """Go over to the plan of what is registered now: between two units, and between two batches of each stream.
 
         All that may be refused is done before the commit; after it the new plan is the plan.
         """
-        with joiner.between_units(), ExitStack() as batches:
-            for ingester in self._ingesters:
-                batches.enter_context(ingester.batch)
-            plan = self._workload.plan(self._store.ledger)
-            before = standing_plan(self._store.ledger)
-            change = find_change(before, plan)
-            refuse_move(change, plan)
-            sources, empty = self._check(plan)
-            self._refuse_other_types(before, change, empty)
-            plan = self._plan = joiner.plan = self._take_up(plan)
-            joiner.scheduler = scheduler_of(self._workload.settings)
+        with joiner.between_units(), self._between_batches():
+            transition = Transition.to(self._workload.plan(self._store.ledger), self._store.ledger)
+            transition.refuse_moves()
+            sources, empty = self._check(transition.after)
+            self._refuse_other_types(transition, empty)
+            plan = self._go_over(transition)
+            joiner.joining.scheduler = scheduler_of(self._workload.settings)
             self._chooser.budget = self._workload.budget
-            for ingester in self._ingesters:
-                ingester.follow(plan)
         write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
 
-    def _refuse_other_types(
-        self, before: Plan | None, change: Change, empty: Mapping[str, DataFrame]
-    ) -> None:
+    @contextmanager
+    def _between_batches(self) -> Iterator[None]:
+        """Do something while no batch is on its way."""
+        with ExitStack() as batches:
+            for ingester in self._ingesters:
+                batches.enter_context(ingester.batch)
+            yield
+
+    def _go_over(self, transition: Transition) -> Plan:
+        """Apply a transition, and let everybody who runs follow."""
+        plan = self._plan = self._apply(transition)
+        if self._joiner is not None:
+            self._joiner.joining.plan = plan
+        for ingester in self._ingesters:
+            ingester.follow(plan)
+        return plan
+
+    def _refuse_other_types(self, transition: Transition, empty: Mapping[str, DataFrame]) -> None:
         """Refuse a query that is defined anew with other types than its results have."""
-        if before is None:
-            return
-        for name in change.altered:
-            if before.query(name).sink.kind in {"table", "parquet"}:
+        before = transition.before
+        for name in transition.change.altered if before else ():
+            if before and before.query(name).sink.kind in {"table", "parquet"}:
                 was = read_results(self.spark, self._store.files, before, lambda: self._store.ledger, name)
                 refuse_other_types(name, was.schema, empty[name].schema)
 
-    def _take_up(self, plan: Plan) -> Plan:
+    def _apply(self, transition: Transition) -> Plan:
         """Make the sinks of a plan this state's own, and the plan true; or neither."""
         version = self._store.ledger.version
-        claims = claim_sinks(plan.queries, self._store.files, self._store.identity)
+        marked = claim_sinks(transition.after.queries, self._store.files, self._store.identity)
         try:
-            self._get_in_step(plan)
-            gone = farewells(self._store.ledger, plan)
-            plan = take_up(self._store, self.spark, replace(plan, spark_settings=settings_of(self.spark)))
+            transition.get_in_step(self._store.ledger, self._new_joining)
+            gone = transition.farewells(self._store.ledger)
+            plan = self._made_true(transition)
         except BaseException:
             if self._store.ledger.version == version:
-                undo_claims(claims)
+                undo_claims(marked)
             raise
         self._farewells |= gone
         return self._as_registered(plan)
+
+    def _made_true(self, transition: Transition) -> Plan:
+        """Make a plan true under the settings of the session."""
+        after = replace(transition.after, spark_settings=settings_of(self.spark))
+        return replace(transition, after=after).apply(self._store, self._jobs)
 
     def _stop_queries(self, failures: Mapping[str, str]) -> Plan:
         """Go on without queries that cannot be evaluated; called by whoever found out, holding no lock of a batch."""
         joiner = self._joiner
         assert joiner is not None  # noqa: S101 - nothing is evaluated before it is there
-        mine = threading.current_thread() is joiner
-        with nullcontext() if mine else joiner.between_units(), ExitStack() as batches:
-            for ingester in self._ingesters:
-                batches.enter_context(ingester.batch)
+        by_joiner = threading.current_thread() is joiner
+        with nullcontext() if by_joiner else joiner.between_units(), self._between_batches():
             before = current_plan(self._store.ledger)
             at = datetime.now(UTC).isoformat(timespec="seconds")
             stopped = [
                 Stopped(each, failures[each.name], at) for each in before.queries if each.name in failures
             ]
             rest = [each for each in before.queries if each.name not in failures]
-            streams = {each.name: each for each in before.streams}
-            after = next_plan(
-                streams,
-                rest,
-                self._store.ledger,
-                strategy=before.strategy,
-                cuts=before.cuts,
-                stopped=(*before.stopped, *stopped),
-            )
-            plan = self._plan = joiner.plan = self._take_up(after)
+            after = self._planned_like(before, rest, before.cuts, (*before.stopped, *stopped))
+            plan = self._go_over(Transition.to(after, self._store.ledger))
             for each in stopped:
                 _log.warning("%s; the other queries go on", each)
-            for ingester in self._ingesters:
-                ingester.follow(plan)
             self._leave_streams(plan)
         if not rest:
             raise QueriesFailedError({each.query.name: each.reason for each in plan.stopped})
         return plan
+
+    def _planned_like(
+        self,
+        plan: Plan,
+        queries: Iterable[Query],
+        cuts: Mapping[str, Iterable[int]],
+        stopped: Iterable[Stopped],
+    ) -> Plan:
+        """Plan some queries over the streams, and by the strategy, of a plan."""
+        streams = {each.name: each for each in plan.streams}
+        return next_plan(
+            streams, queries, self._store.ledger, strategy=plan.strategy, cuts=cuts, stopped=stopped
+        )
 
     def _leave_streams(self, plan: Plan) -> None:
         """Stop reading streams that no query reads any more, also if this is the thread that reads one of them."""
@@ -452,36 +486,20 @@ class Engine:
 
         Not while outer slices are behind: they would have to catch up first.
         """
-        if any(self._store.ledger.groups[group.id].apart for group in plan.groups):
+        if any(self._store.ledger.groups[group.id].slices_apart for group in plan.groups):
             return plan
-        found = self._chooser.look(plan, self._store.ledger)
-        if found is not None:
-            cuts, why = found
-            streams = {each.name: each for each in plan.streams}
-            again = next_plan(
-                streams,
-                plan.queries,
-                self._store.ledger,
-                strategy=plan.strategy,
-                cuts=cuts,
-                stopped=plan.stopped,
-            )
-            plan = self._plan = take_up(self._store, self.spark, again, why)
-        return plan
+        better = self._chooser.look(plan, self._store.ledger)
+        if better is None:
+            return plan
+        cuts, why = better
+        again = self._planned_like(plan, plan.queries, cuts, plan.stopped)
+        # sinks and ingest go on as they are: where a chain is cut makes no difference to them
+        self._plan = self._as_registered(self._made_true(Transition.to(again, self._store.ledger, why)))
+        return self._plan
 
-    def _get_in_step(self, plan: Plan) -> None:
-        """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
-        ledger = self._store.ledger
-        before = standing_plan(ledger)
-        if before is not None and not is_in_step(plan, before, ledger):
-            failed = find_change(before, plan).failed
-            self._new_joiner(before).bring_up(before.groups, without=failed)
-
-    def _new_joiner(self, plan: Plan) -> Joiner:
-        """Make a joiner for a plan, which knows what Spark says of its results."""
-        joiner = Joiner(self.spark, self._store, plan, self._hand_over)
-        joiner.result_types = self._result_types.description
-        return joiner
+    def _new_joining(self, plan: Plan) -> Joining:
+        """Make what turns by a plan work on."""
+        return Joining(self._store, self._jobs, plan, self._hand_over)
 
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
@@ -510,9 +528,9 @@ class Engine:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
-            left, right = (plan.stream(group.log(side).stream) for side in ("l", "r"))
+            left, right = (plan.stream(name) for name in group.streams)
             results = check_outputs(self.spark, group, left, right)
-            self._result_types.check(group, results, left, right)
+            self._jobs.results.check(group, results, left, right)
             empty |= results
         sources = {
             stream.name: self._workload.sources.get(stream.name) or open_source(self.spark, stream)
@@ -666,14 +684,14 @@ class Engine:
     def late(self, stream: str) -> DataFrame:
         """Give the rows of a stream that came too late, or had no event time."""
         names = [each.name for each in self.plan.streams]
-        found = find_name(stream, names)
-        if found is None:
+        declared = find_name(stream, names)
+        if declared is None:
             raise InputError(f"stream {stream} does not exist: {did_you_mean(stream, names)}")
-        return read_late(self.spark, self._store.files, self.plan.stream(found))
+        return read_late(self.spark, self._store.files, self.plan.stream(declared))
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""
-        return look_at(lambda: self._store.ledger, self._store.files)
+        return look_at(self._store.ledger)
 
     def watch(self, watcher: Callable[[UnitDone], None]) -> None:
         """Call a function after every unit, from the joiner's thread."""
@@ -684,7 +702,6 @@ class Engine:
 
         With the name of a query, only what serves it.
         """
-        files = self._store.files if self._store.ledger.plan else None
-        plan = self.plan if query is None else serving(self.plan, query)
-        found = undisturbed(lambda: costs(plan, self._store.ledger, files, self._workload.budget))
-        return plan_text(plan) + "\n".join(cost_lines(found, compare=compare)) + "\n"
+        plan, ledger = self.plan if query is None else serving(self.plan, query), self._store.ledger
+        all_costs = costs(plan, ledger, self._workload.budget, runs=ledger.plan is not None)
+        return plan_text(plan) + "\n".join(cost_lines(all_costs, compare=compare)) + "\n"

@@ -1,176 +1,101 @@
-"""The kinds of Spark job: a batch into segments, a unit into output, segments into fewer segments, times into order.
+"""Who runs the work: one protocol, with Spark behind it here and plain loops behind it in `penstock.testing`.
 
-Each is a map without a shuffle whose tasks write files and return one line of JSON; the driver sees file names and
-counts, never rows.
+The engine decides what is to be done and commits what was done; a job does it, in tasks that write files and report
+what they wrote.  Nothing above this line knows where a task runs::
 
-In:  frozen task descriptions.  Out: what the tasks report, for one commit.
+    ingester, turn, transition ──▶ Jobs ──┬── SparkJobs   a map without a shuffle, tasks on the executors
+                                          └── LoopJobs    one task after the other, in this process
+
+In:  frozen task descriptions.  Out: what the tasks report, in the order of the descriptions, for one commit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
-
-from pyspark import TaskContext
-
-from penstock.engine.deliver import UnitReport, run_delivery
-from penstock.engine.ingest import BatchPart, run_ingest
-from penstock.engine.release import ReleaseReport, run_release
-from penstock.engine.reports import SUMMARY, report
-from penstock.engine.unit import run_probe
-from penstock.engine.work import computed, computed_once, do_work, numbered, numbers, run_work
-from penstock.log.rewrite import rewrite_segments
-from penstock.log.roll import seal
-from penstock.log.segment import Segment
-from penstock.log.table_merge import merge_or_say
-from penstock.log.tables import StoredFile
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    import pyarrow as pa
 
-    from penstock.engine.deliver import Delivery
-    from penstock.engine.ingest import BatchTask
-    from penstock.engine.release import Release
-    from penstock.engine.unit import UnitTask
-    from penstock.engine.work import Batches
-    from penstock.log.files import Files
-    from penstock.log.keep import Horizon
+    from penstock.engine.change.upgrade import Upgrade
+    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.out.deliver import Delivery, UnitReport
+    from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.out.release import Release, ReleaseReport
+    from penstock.engine.units.unit_task import UnitTask
+    from penstock.log.claims import Claim
     from penstock.log.relayout import Common
-    from penstock.log.roll import Sealing
-    from penstock.log.tables import Merge
+    from penstock.log.row_times import Sealing
+    from penstock.log.segment import Segment
+    from penstock.log.tables import Merge, StoredFile
+    from penstock.log.values import Layout
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Stream
+
+Batch_contra = TypeVar("Batch_contra", contravariant=True)
+"""The rows of one batch as a source hands them over: a DataFrame of Spark's, or a table of Arrow's."""
 
 
-@dataclass(frozen=True, slots=True)
-class MadeSegment:
-    """What one of some makers has made: a segment, or nothing where no row was left."""
+class UnitJobs(Protocol):
+    """The work of turns and transitions, which knows nothing of sources."""
 
-    number: int
-    segment: Segment | None
+    @property
+    def parallelism(self) -> int:
+        """Give the number of tasks that run at once."""
 
+    def begin_units(self) -> None:
+        """Get ready to run the work of units in this thread."""
 
-@dataclass(frozen=True, slots=True)
-class MergedFile:
-    """What one of some merges has come to: a file, nothing where no row was left, or why it cannot be done."""
+    def arrow_types(self, stream: Stream) -> Mapping[str, pa.DataType]:
+        """Give the Arrow type of each column of a stream."""
 
-    number: int
-    file: StoredFile | str | None
+    def result_types(self, group: Group, number: int, left: Stream, right: Stream) -> str:
+        """Describe a query's results where a file does not tell by itself; else give nothing."""
 
+    def join(
+        self, task: UnitTask, delivery: Delivery, pairs: PairExpressions | None = None
+    ) -> list[UnitReport]:
+        """Find the pairs of a unit and deliver them, computing what some queries need of them."""
 
-@dataclass(frozen=True, slots=True)
-class NumberedRelease:
-    """What one of some releases has written."""
+    def rewrite(
+        self,
+        log: str,
+        runs: Sequence[tuple[Segment, ...]],
+        claims: Sequence[Claim],
+        common: Common | None = None,
+    ) -> list[Segment | None]:
+        """Make one segment of each run, of the rows still of use; None where no row was left."""
 
-    number: int
-    report: ReleaseReport
+    def seal(self, sealings: Sequence[Sealing]) -> list[Segment | None]:
+        """Put the times of some streams in order; None where there are none."""
 
+    def release(self, releases: Sequence[Release]) -> list[ReleaseReport]:
+        """Put the results that are due in order, query by query."""
 
-def ingest_job(rows: DataFrame, task: BatchTask, most_tasks: int) -> list[BatchPart]:
-    """Write a batch's segments: one per task and log, or several.  The rows have the columns that the task reads.
+    def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
+        """Merge files of results; None where nothing was left, a word where that cannot be done."""
 
-    On the way they have numbers for names: pyspark takes a dot in a name for the field of a struct.
-    """
-    numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
-    rows = numbered_columns.coalesce(most_tasks).mapInArrow(do_work, SUMMARY)
-    return run_work(rows, partial(run_ingest, task), BatchPart)
+    def can_upgrade(self, stream: Stream, log: LogPlan, old: Layout) -> bool:
+        """Say whether segments of an old layout hold all that it takes to write them under the new one."""
 
-
-def unit_job(
-    spark: SparkSession,
-    task: UnitTask,
-    delivery: Delivery,
-    schema: str,
-    outputs: Sequence[str],
-    *,
-    fleeting: bool = False,
-) -> list[UnitReport]:
-    """Join and deliver.
-
-    Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task.  Else the
-    pairs pass through Spark, which computes those queries' outputs, and are delivered from there.  `fleeting` ones are
-    to be computed by a plan of this unit's own: clocks and seeds stand still in a plan that is used again.
-    """
-    if not outputs:
-        return run_work(numbered(spark, task.parts), partial(_find_and_deliver, task, delivery), UnitReport)
-    plan = computed_once if fleeting else computed
-    rows = plan(spark, task.parts, schema, ("*", *outputs))
-    return run_work(rows, partial(_deliver, delivery), UnitReport, first=partial(_find, task))
+    def upgrade(self, upgrade: Upgrade) -> list[Segment]:
+        """Write segments again under a log's new layout."""
 
 
-def _find(task: UnitTask, batches: Batches) -> Batches:
-    """Find a task's pairs."""
-    return run_probe(task, numbers(batches))
+class Jobs(UnitJobs, Protocol[Batch_contra]):
+    """All the work of an engine: also that of batches, which come from sources of one kind."""
 
+    def time_type(self, stream: Stream) -> pa.DataType | None:
+        """Give the Arrow type of a stream's time column; None if that is not in microseconds."""
 
-def _deliver(delivery: Delivery, batches: Batches) -> Batches:
-    """Deliver a task's pairs, under the number that tells its files from those of its siblings."""
-    context = TaskContext.get()
-    return run_delivery(delivery, context.partitionId() if context else 0, batches)
+    def ingest(self, batch: Batch_contra, stream: Stream, task: BatchTask) -> list[BatchPart]:
+        """Write the segments of a batch."""
 
+    def keep_aside(self, batch: Batch_contra, stream: Stream, watermark: int | None, folder: str) -> None:
+        """Write the rows of a batch that are late or have no time, whole, into a directory of the state."""
 
-def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
-    """Do both in one go."""
-    return _deliver(delivery, _find(task, batches))
-
-
-def rewrite_job(
-    spark: SparkSession,
-    files: Files,
-    log: str,
-    runs: Sequence[tuple[Segment, ...]],
-    claims: Sequence[Horizon],
-    *,
-    common: Common | None = None,
-) -> list[Segment | None]:
-    """Rewrite runs of segments, one task each; None where no row was left."""
-    makers = [partial(rewrite_segments, files, log, run, tuple(claims), common) for run in runs]
-    return _segments_job(spark, makers)
-
-
-def seal_job(spark: SparkSession, files: Files, sealings: Sequence[Sealing]) -> list[Segment | None]:
-    """Put the times of some streams in order, one task each; None where there are none."""
-    return _segments_job(spark, [partial(seal, files, sealing) for sealing in sealings])
-
-
-def _segments_job(
-    spark: SparkSession, makers: Sequence[Callable[[], Segment | None]]
-) -> list[Segment | None]:
-    """Make segments, one task each, and give them in the order of their makers."""
-    reports = run_work(numbered(spark, len(makers)), partial(_make, tuple(makers)), MadeSegment)
-    return [each.segment for each in sorted(reports, key=lambda each: each.number)]
-
-
-def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
-    """Make the segments of a task."""
-    for number in numbers(batches):
-        yield report(MadeSegment(number, makers[number]()))
-
-
-def compact_job(spark: SparkSession, files: Files, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
-    """Merge files of results, one task each; None where nothing was left, a word where that cannot be done."""
-    reports = run_work(numbered(spark, len(merges)), partial(_merge, files, tuple(merges)), MergedFile)
-    return [each.file for each in sorted(reports, key=lambda each: each.number)]
-
-
-def _merge(files: Files, merges: Sequence[Merge], batches: Batches) -> Batches:
-    """Merge the files of a task."""
-    for number in numbers(batches):
-        yield report(MergedFile(number, merge_or_say(files, merges[number])))
-
-
-def release_job(spark: SparkSession, files: Files, releases: Sequence[Release]) -> list[ReleaseReport]:
-    """Put the results that are due in order, query by query."""
-    tasks = min(len(releases), spark.sparkContext.defaultParallelism)
-    reports = run_work(
-        numbered(spark, tasks), partial(_release, files, tuple(releases), tasks), NumberedRelease
-    )
-    return [each.report for each in sorted(reports, key=lambda each: each.number)]
-
-
-def _release(files: Files, releases: Sequence[Release], tasks: int, batches: Batches) -> Batches:
-    """Release the results of every query that falls to a task: each gets one in so many."""
-    for task in numbers(batches):
-        for number in range(task, len(releases), tasks):
-            yield report(NumberedRelease(number, run_release(files, releases[number])))
+    def failures(self, batch: Batch_contra, stream: Stream, plan: Plan) -> dict[str, str]:
+        """Find the queries that cannot be evaluated on a batch, each with the reason."""

@@ -29,10 +29,10 @@ from urllib.parse import unquote
 
 from fsspec.core import url_to_fs
 
-from penstock.engine.checkpoints import checkpoint_of
-from penstock.engine.sink_paths import file_sinks
+from penstock.engine.ingest.checkpoints import checkpoint_of
+from penstock.engine.out.sink_paths import file_sinks
+from penstock.engine.out.unknown_results import unknown_results
 from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
-from penstock.engine.unit_files import unknown_results
 from penstock.errors import DamagedError, InputError, MissingError
 from penstock.log.agreement import FINE, judge, obstacle, read_again, set_back
 from penstock.log.checksum import map_whole
@@ -40,8 +40,8 @@ from penstock.log.codec import decode, encode
 from penstock.log.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
 from penstock.log.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
 from penstock.log.files import open_files
+from penstock.log.folder_names import folder_of
 from penstock.log.ledger import Ledger
-from penstock.log.names import folder_of
 from penstock.log.snapshot import load
 from penstock.log.survey import survey
 
@@ -59,7 +59,7 @@ class Repair:
     """What is wrong with a state, and what would mend it; made by `examine`."""
 
     files: Files
-    known: Survey[Ledger]
+    survey: Survey[Ledger]
     wrong: tuple[str, ...]
     goal: int | None
     """The commit to go back to; None if there is none."""
@@ -70,28 +70,28 @@ class Repair:
     def ledger(self) -> Ledger:
         """Give what will be true."""
         assert self.goal is not None  # noqa: S101 - asked only of what can be repaired
-        return self.known.states[self.goal]
+        return self.survey.states[self.goal]
 
     @cached_property
     def results(self) -> list[tuple[Files, str]]:
         """List the files of results that come again."""
-        return list(unknown_results(_sinks(self.known), self.files, self.ledger))
+        return list(unknown_results(_sinks(self.survey), self.files, self.ledger))
 
     @cached_property
     def streams(self) -> list[str]:
         """List the streams whose checkpoints do not agree with what will be true."""
-        return [name for name in _streams(self.known) if _verdict(self.files, self.ledger, name) != FINE]
+        return [name for name in _streams(self.survey) if _verdict(self.files, self.ledger, name) != FINE]
 
     def steps(self) -> Iterator[str]:
         """Say what would be done."""
         if self.goal is None:
             return
-        for number in sorted(self.known.copies):
+        for number in sorted(self.survey.copies):
             if number <= self.goal:
                 yield f"write commit {number} again: the next one has a copy of it"
-        if self.goal < self.known.last:
+        if self.goal < self.survey.last:
             yield f"go back to commit {self.goal}: move the later ones aside ({self.files.path(DIRECTORY)}/removed-…)"
-        if torn := [each for each in self.known.torn_snapshots if each <= self.goal]:
+        if torn := [each for each in self.survey.torn_snapshots if each <= self.goal]:
             yield f"move damaged snapshots aside: {', '.join(map(str, torn))}"
         if self.results:
             yield f"remove {len(self.results)} files of results that come again, such as {_path(self.results[0])}"
@@ -108,7 +108,7 @@ class Repair:
         files.put(REPAIR_NOTE, json.dumps({"goal": goal}).encode())
         for where, name in self.results:
             where.delete(name)
-        _remove_late_rows(files, ledger, _streams(self.known))
+        _remove_late_rows(files, ledger, _streams(self.survey))
         for stream in self.streams:
             last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
             set_back(checkpoint_of(files, stream), last, origin)
@@ -121,12 +121,12 @@ class Repair:
         aside = f"{DIRECTORY}/removed-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         present = numbers(self.files)
         for number in reversed(present.snapshots):
-            if number > goal or number in self.known.torn_snapshots:
+            if number > goal or number in self.survey.torn_snapshots:
                 _move_aside(self.files, snapshot_name(number), aside)
         for number in reversed(present.commits):
             if number > goal:
                 _move_aside(self.files, commit_name(number), aside)
-        for number, copy in sorted(self.known.copies.items()):
+        for number, copy in sorted(self.survey.copies.items()):
             if number <= goal:
                 _move_aside(self.files, commit_name(number), aside)
                 self.files.put(commit_name(number), wrap(number, copy.writer, copy.body))
@@ -142,21 +142,21 @@ def examine(url: str) -> Repair:
     files = open_files(url, private=True)
     if not files.list(DIRECTORY):
         raise InputError(f"{url} is not a state directory: give the one of a run (penstock run --state DIR)")
-    known = survey(files, fold_json, Ledger(), load)
+    surveyed = survey(files, fold_json, Ledger(), load)
     begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
-    now = known.states.get(known.end)
-    wrong = (*known.wrong, *(_troubles(files, known, now) if now is not None else ()))
+    now = surveyed.states.get(surveyed.end)
+    wrong = (*surveyed.wrong, *(_troubles(files, surveyed, now) if now is not None else ()))
     wrong += (f"a repair that goes back to commit {begun} was cut short",) if begun is not None else ()
     if not wrong:
-        return Repair(files, known, (), known.end)
-    goals = sorted(known.states, reverse=True) if begun is None else [begun]
+        return Repair(files, surveyed, (), surveyed.end)
+    goals = sorted(surveyed.states, reverse=True) if begun is None else [begun]
     reasons: list[str] = []
     for goal in goals:
-        reason = _impossible(files, known, known.states[goal])
+        reason = _impossible(files, surveyed, surveyed.states[goal])
         if not reason:
-            return Repair(files, known, wrong, goal)
+            return Repair(files, surveyed, wrong, goal)
         reasons.append(f"not to commit {goal}: {reason}")
-    return Repair(files, known, wrong, None, _in_short(reasons))
+    return Repair(files, surveyed, wrong, None, _in_short(reasons))
 
 
 def _in_short(reasons: list[str]) -> str:
@@ -169,15 +169,15 @@ def _in_short(reasons: list[str]) -> str:
 # --- what is wrong ----------------------------------------------------------------------------------------------
 
 
-def _troubles(files: Files, known: Survey[Ledger], ledger: Ledger) -> Iterator[str]:
+def _troubles(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> Iterator[str]:
     """Say what does not fit the last commit that can be read: files, results, checkpoints."""
     yield from (f"{why} (named by the journal)" for why in _file_troubles(files, ledger))
-    for where, name in unknown_results(_sinks(known), files, ledger):
+    for where, name in unknown_results(_sinks(surveyed), files, ledger):
         yield f"{where.path(name)} is of a unit that the journal does not have"
         break
     for publication in _handed_over(ledger):
         yield f"results of unit {publication.unit} for {publication.query} are gone, as if they had been handed over"
-    for stream in _streams(known):
+    for stream in _streams(surveyed):
         verdict = _verdict(files, ledger, stream)
         if verdict != FINE:
             yield f"Spark's checkpoint of stream {stream} does not agree with the journal: {verdict.why}"
@@ -234,16 +234,16 @@ def _is_somewhere(move: Move) -> bool:
     return files.exists(move.final) or files.exists(move.staged)
 
 
-def _impossible(files: Files, known: Survey[Ledger], ledger: Ledger) -> str:
+def _impossible(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> str:
     """Say why one cannot go back to a ledger; empty if one can."""
     for why in _file_troubles(files, ledger):
         return why
-    for stream in _streams(known):
+    for stream in _streams(surveyed):
         if _verdict(files, ledger, stream) == FINE:
             continue
         last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
         checkpoint = checkpoint_of(files, stream)
-        if why := obstacle(checkpoint, last, origin, known.states[known.end].origins.get(stream)):
+        if why := obstacle(checkpoint, last, origin, surveyed.states[surveyed.end].origins.get(stream)):
             return f"the checkpoint of stream {stream} cannot be set back: {why}"
         gone = next((path for path in read_again(checkpoint, origin) if not _exists(path)), "")
         if gone:
@@ -260,19 +260,19 @@ def _exists(url: str) -> bool:
 # --- where things are -------------------------------------------------------------------------------------------
 
 
-def _streams(known: Survey[Ledger]) -> list[str]:
+def _streams(surveyed: Survey[Ledger]) -> list[str]:
     """List the streams that were ever read, as far as anything says so."""
-    names = {name for ledger in known.states.values() for name in (*ledger.declared, *ledger.streams)}
-    names |= {str(commit["stream"]) for commit in known.commits.values() if commit.get("kind") == "batch"}
+    names = {name for ledger in surveyed.states.values() for name in (*ledger.declared, *ledger.streams)}
+    names |= {str(commit["stream"]) for commit in surveyed.commits.values() if commit.get("kind") == "batch"}
     return sorted(names)
 
 
-def _sinks(known: Survey[Ledger]) -> set[str]:
+def _sinks(surveyed: Survey[Ledger]) -> set[str]:
     """List the directories of results outside the state: of all plans, and of all output that was ever committed."""
     roots: set[str] = set()
-    for ledger in known.states.values():
+    for ledger in surveyed.states.values():
         roots |= set(_plan_sinks(ledger.plan)) | {move.root for each in ledger.pending for move in each.moves}
-    for commit in map(decode, known.commits.values()):
+    for commit in map(decode, surveyed.commits.values()):
         roots |= set(_plan_sinks(commit.plan)) if isinstance(commit, PlanServed) else set()
         output = commit.output if isinstance(commit, UnitJoined | Backfilled | Released) else Output()
         roots |= {move.root for each in output.publish if not each.query for move in each.moves}
@@ -286,8 +286,8 @@ def _plan_sinks(plan: ServedPlan | None) -> Iterable[str]:
     return file_sinks([*plan.queries, *(each.query for each in plan.stopped)]).values()
 
 
-def _path(found: tuple[Files, str]) -> str:
-    files, name = found
+def _path(file: tuple[Files, str]) -> str:
+    files, name = file
     return files.path(name)
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.requests import refuse_waiting
+from penstock.engine.control import refuse_waiting
 from penstock.errors import RunError
 from penstock.log.codec import decode, encode
 from penstock.log.commits import Opened
@@ -46,7 +46,7 @@ KINDS = ("journal", "log", "checkpoint", "late", "pairs", "results", "hold", "sp
 their owner's alone, whoever may enter the state's own directory."""
 
 OF_BEFORE = ("table", "ordered")
-"""Directories of results that an earlier version made (`penstock.engine.adopt`)."""
+"""Directories of results that an earlier version made (`penstock.engine.out.adopt`)."""
 
 
 class Store:
@@ -129,9 +129,9 @@ class Store:
 
         Those may be needed to go back to before the last commit, so that is not the last any more.
         """
-        known = self.ledger.files()
+        named = self.ledger.files()
         kinds = ("log", "hold", "pairs", "results")
-        stray = [name for kind in kinds for name in self.files.find(kind) if name not in known]
+        stray = [name for kind in kinds for name in self.files.find(kind) if name not in named]
         if stray and self._lock.excludes:
             self.commit(Opened())
         for name in stray:

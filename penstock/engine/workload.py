@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.change import meaning, stopped_queries
-from penstock.engine.choose import plan_over
-from penstock.engine.key_types import type_text, with_key_types
-from penstock.engine.session import embedded_session
-from penstock.engine.sinks import Callback, settled
+from penstock.engine.change.diff import meaning
+from penstock.engine.change.recut import plan_over
+from penstock.engine.ingest.key_types import type_text, with_key_types
+from penstock.engine.out.sinks import Callback, settled
+from penstock.engine.readings.plans import stopped_queries
+from penstock.engine.spark.session import embedded_session
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.bind import bind_query
 from penstock.sql.options import budget_of, check_duration
-from penstock.sql.query import RESERVED_NAMES, SECOND, Column, Query, Sink, Stream, is_reserved
+from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.script import (
     AlterQuery,
     CreateQuery,
@@ -28,15 +29,14 @@ from penstock.sql.script import (
     altered,
     parse_script,
 )
-from penstock.sql.source_options import row_meaning
 from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.sinks import Handler
+    from penstock.engine.out.sinks import Handler
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.script import Statement
@@ -74,17 +74,17 @@ class Workload:
                     f"column {column.name} of stream {name} is {column.type}, which cannot be stored. {refusal} where "
                     "the rows are made, or leave the column out"
                 )
-        found = find_name(time, names)
-        if found is None:
+        time_column = find_name(time, names)
+        if time_column is None:
             raise InputError(
                 f"time column {time} of stream {name} does not exist: {did_you_mean(time, names)}"
             )
-        kind = columns[names.index(found)].type
+        kind = columns[names.index(time_column)].type
         if kind not in TIME_TYPES:
             raise InputError(
-                f"time column {found} of stream {name} is {kind}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
+                f"time column {time_column} of stream {name} is {kind}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
             )
-        self.streams[name] = Stream(name, columns, found, check_duration("lateness", lateness))
+        self.streams[name] = Stream(name, columns, time_column, check_duration("lateness", lateness))
         self.sources[name] = source
 
     def add_query(
@@ -122,9 +122,9 @@ class Workload:
             case DropQuery(name):
                 self.drop_query(name)
             case AlterQuery(name):
-                found = self._found(name)
-                self.queries[found] = self._typed(
-                    altered(self.queries[found], statement, self.streams, self.read_under.zone)
+                registered = self._registered(name)
+                self.queries[registered] = self.typed(
+                    altered(self.queries[registered], statement, self.streams, self.read_under.zone)
                 )
             case DropStream(name):
                 self.drop_stream(name)
@@ -133,29 +133,29 @@ class Workload:
         """Register a bound query under a name that is free."""
         if find_name(query.name, self.queries):
             raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
-        self.queries[query.name] = replace(self._typed(query), sink=settled(query.sink))
+        self.queries[query.name] = replace(self.typed(query), sink=settled(query.sink))
 
-    def _found(self, name: str) -> str:
+    def _registered(self, name: str) -> str:
         """Find a registered query, whatever the case of its name."""
-        found = find_name(name, self.queries)
-        if found is None:
+        registered = find_name(name, self.queries)
+        if registered is None:
             raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
-        return found
+        return registered
 
     def drop_query(self, name: str) -> None:
         """Forget a query."""
-        del self.queries[self._found(name)]
+        del self.queries[self._registered(name)]
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream that no query reads."""
-        found = find_name(name, self.streams)
-        if found is None:
+        declared = find_name(name, self.streams)
+        if declared is None:
             raise InputError(f"stream {name} does not exist: {did_you_mean(name, self.streams)}")
-        readers = [each.name for each in self.queries.values() if found in {each.left, each.right}]
+        readers = [each.name for each in self.queries.values() if declared in {each.left, each.right}]
         if readers:
-            raise InputError(f"stream {found} is read by {', '.join(readers)}: drop that first")
-        del self.streams[found]
-        self.sources.pop(found, None)
+            raise InputError(f"stream {declared} is read by {', '.join(readers)}: drop that first")
+        del self.streams[declared]
+        self.sources.pop(declared, None)
 
     def copy(self) -> Workload:
         """Keep what is registered now, to go back to."""
@@ -175,17 +175,17 @@ class Workload:
 
     def alter_query(self, name: str, sql: str) -> None:
         """Define a query anew under its name; its sink and options stay."""
-        found = self._found(name)
-        known = self.queries[found]
+        registered = self._registered(name)
+        before = self.queries[registered]
         again = bind_query(
-            found,
+            registered,
             sql,
             self.streams,
-            known.sink,
-            dict(known.options),
+            before.sink,
+            dict(before.options),
             zone=self._read_for(self.session()).zone,
         )
-        self.queries[found] = self._typed(again)
+        self.queries[registered] = self.typed(again)
 
     def _read_for(self, session: SparkSettings | None) -> SparkSettings:
         """Say for which settings queries are read from here on: the session's, or those that it will have."""
@@ -207,7 +207,7 @@ class Workload:
         """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
         return budget_of(self.settings)
 
-    def _typed(self, query: Query) -> Query:
+    def typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
         left, right = self.streams[query.left], self.streams[query.right]
         return with_key_types(query, left, right, self.spark, ansi=self.read_under.ansi)
@@ -229,43 +229,10 @@ class Workload:
 
     def _is_still(self, query: Query) -> bool:
         """Say whether a query is registered as it was."""
-        mine = self.queries.get(query.name)
-        return mine is not None and meaning(mine) == meaning(query)
+        now = self.queries.get(query.name)
+        return now is not None and meaning(now) == meaning(query)
 
 
-def find_name(name: str, known: Iterable[str]) -> str | None:
+def find_name(name: str, names: Iterable[str]) -> str | None:
     """Find a name whatever its case, as it was declared."""
-    return next((each for each in known if each.lower() == name.lower()), None)
-
-
-def stream_difference(known: Iterable[Stream], mine: Iterable[Stream]) -> str | None:
-    """Say how a stream is not the one a state was made with, in the user's words; None if all are.
-
-    Options that do not change what a row means may differ (`penstock.sql.source_options`).
-    """
-    before = {each.name.lower(): each for each in known}
-    for now in mine:
-        was = before.get(now.name.lower())
-        changed = next(_differences(was, now), None) if was else None
-        if changed is not None:
-            return f"stream {now.name} is not declared as it was: {changed}"
-    return None
-
-
-def _differences(was: Stream, now: Stream) -> Iterator[str]:
-    """Say what is another in the second of two declarations."""
-    if was.name != now.name:
-        yield f"it was called {was.name}"
-    columns, others = ({each.name: each.type for each in stream.columns} for stream in (was, now))
-    if list(columns.items()) != list(others.items()):
-        yield "its columns were " + ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    if was.time != now.time:
-        yield f"its time was {was.time}"
-    if was.lateness != now.lateness:
-        yield f"its lateness was {was.lateness / SECOND:g} seconds"
-    if was.format.lower() != now.format.lower():
-        yield f"its format was {was.format or 'that of a DataFrame'}"
-    before, after = row_meaning(was.options), row_meaning(now.options)
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            yield f"its option {name} was {before[name]!r}" if name in before else f"it had no option {name}"
+    return next((each for each in names if each.lower() == name.lower()), None)

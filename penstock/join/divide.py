@@ -8,8 +8,8 @@ that are *probed*, so a pair is met where its probing row is::
     task that probes with the row       0  1  2  0  1  2  0
     probed by each of them             all of the other stream's segments
 
-Rows are dealt one by one, not cut into stretches: a segment is sorted by time, and the rows at its young end may find
-far fewer partners than those at its old end.
+Rows are dealt one by one, not in runs of neighbours: a segment is sorted by time, and the rows at its young end may
+find far fewer partners than those at its old end.
 
 In:  the hashes of a segment.  Out: slices of its rows.
 """
@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.join.keys import hash_range, rows_in_range
+from penstock.join.key_hash import hash_range, rows_in_range
 
 if TYPE_CHECKING:
-    from penstock.join.keys import Hashes
+    from penstock.join.key_hash import Hashes
 
 
 @dataclass(frozen=True, slots=True)

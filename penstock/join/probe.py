@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.join.keys import Hashes, Ints
+    from penstock.join.key_hash import Hashes, Ints
 
 _Number = TypeVar("_Number", bound=np.generic)
 
 MOST_PAIRS = 1 << 20
-"""Pairs found in one go: bounds the memory of a probe whatever the multiplicity of a key.
+"""Pairs made in one go: bounds the memory of a probe whatever the multiplicity of a key.
 
 Where hundreds of queries make sets wide, fewer: as many as have `penstock.join.width.MOST_BYTES` of them.
 """
@@ -54,13 +54,13 @@ class Rows:
     pattern: NDArray[np.int32] | None = None
 
     def part(self, rows: slice | Ints) -> Rows:
-        """Take some rows, in order: a stretch of neighbours without copying, others laid side by side."""
-        pattern = None if self.pattern is None else _side_by_side(self.pattern[rows])
-        return Rows(_side_by_side(self.h[rows]), _side_by_side(self.t[rows]), pattern)
+        """Take some rows, in order: neighbours without copying, others packed."""
+        pattern = None if self.pattern is None else _packed(self.pattern[rows])
+        return Rows(_packed(self.h[rows]), _packed(self.t[rows]), pattern)
 
 
-def _side_by_side(column: NDArray[_Number]) -> NDArray[_Number]:
-    """Give a column without gaps, of the type a mapped segment has: for another, a kernel would be compiled."""
+def _packed(column: NDArray[_Number]) -> NDArray[_Number]:
+    """Give a column packed and read-only, like a mapped segment's: for any other type a kernel would be compiled."""
     if column.flags.c_contiguous and not column.flags.writeable:
         return column
     packed = np.ascontiguousarray(column)
@@ -68,8 +68,8 @@ def _side_by_side(column: NDArray[_Number]) -> NDArray[_Number]:
     return packed
 
 
-def _places(rows: Ints, part: slice | Ints) -> Ints:
-    """Turn row numbers of a part into those of the whole, in place where they can be: they were made for this."""
+def _rows_of_whole(rows: Ints, part: slice | Ints) -> Ints:
+    """Turn row numbers of a part into those of the whole; `rows` may be overwritten."""
     if not isinstance(part, slice):
         return part[rows]
     if part.step not in {None, 1}:
@@ -81,7 +81,7 @@ def _places(rows: Ints, part: slice | Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs found: row numbers in batch and segment, the level of each, and the queries that want it.
+    """Some pairs: row numbers in batch and segment, the level of each, and the queries that want it.
 
     `sets` is None when every query wants every pair of its slices; else it has one row per pair and one
     64-bit word per 64 queries.
@@ -97,11 +97,13 @@ class Pairs:
         return self.batch.size
 
     def moved(self, batch: slice | Ints, state: slice | Ints) -> Pairs:
-        """Give row numbers in the whole segments, of which batch and state were these parts."""
-        return Pairs(_places(self.batch, batch), _places(self.state, state), self.level, self.sets)
+        """Give the same pairs by row numbers of the whole segments, of which these parts were probed."""
+        return Pairs(
+            _rows_of_whole(self.batch, batch), _rows_of_whole(self.state, state), self.level, self.sets
+        )
 
     def lifted(self, by: int) -> Pairs:
-        """Give levels in the whole chain, of which a run beginning at this level was probed."""
+        """Give the same pairs with levels of the whole chain, of which levels from `by` on were probed."""
         return Pairs(self.batch, self.state, self.level + np.int16(by), self.sets)
 
     def only(self, these: NDArray[np.bool_] | slice) -> Pairs:
@@ -139,8 +141,8 @@ def probe(
 
     >>> left = Rows(np.array([7, 8], np.uint64), np.array([100, 100]))
     >>> right = Rows(np.array([7, 7, 7, 9], np.uint64), np.array([85, 95, 104, 99]))
-    >>> found, = probe(left, right, np.array([-9, 0, 10]), batch_is_left=True)
-    >>> found.batch, found.state, found.level
+    >>> pairs, = probe(left, right, np.array([-9, 0, 10]), batch_is_left=True)
+    >>> pairs.batch, pairs.state, pairs.level
     (array([0, 0]), array([1, 2]), array([0, 1], dtype=int16))
     """
     low, high = int(cuts[0]), int(cuts[-1])
@@ -152,9 +154,9 @@ def probe(
         reach = _reach(wanted.by_level, wanted.by_batch, cuts, sign)
         _narrow(first, count, batch.t, batch.pattern, state.h, state.t, reach)
     for rows, starts, counts in portions(first, count, wanted):
-        found = _fill(batch, state, starts, counts, rows, cuts, sign, wanted)
-        if len(found):
-            yield found
+        pairs = _fill(batch, state, starts, counts, rows, cuts, sign, wanted)
+        if len(pairs):
+            yield pairs
 
 
 def portions(first: Ints, count: Ints, wanted: Wanted | None = None) -> Iterator[tuple[slice, Ints, Ints]]:
@@ -179,7 +181,7 @@ def portions(first: Ints, count: Ints, wanted: Wanted | None = None) -> Iterator
 
 
 def _most_pairs(words: int) -> int:
-    """Say how many pairs with sets of so many words are found in one go."""
+    """Say how many pairs with sets of so many words are made in one go."""
     return max(1, min(MOST_PAIRS, width.MOST_BYTES // (8 * words)))
 
 
@@ -345,13 +347,13 @@ def _expand_wanted(
     k = 0
     level = 0
     for i in range(batch_t.size):
-        mine = batch_pattern[i] if batch_pattern.size > 1 else batch_pattern[0]
+        batch_number = batch_pattern[i] if batch_pattern.size > 1 else batch_pattern[0]
         for j in range(first[i], first[i] + count[i]):
             level = _level(cuts, sign * (state_t[j] - batch_t[i]), level)
-            theirs = state_pattern[j] if state_pattern.size > 1 else state_pattern[0]
+            state_number = state_pattern[j] if state_pattern.size > 1 else state_pattern[0]
             some = False
             for w in range(words):
-                both = by_level[level, w] & by_batch[mine, w] & by_state[theirs, w]
+                both = by_level[level, w] & by_batch[batch_number, w] & by_state[state_number, w]
                 sets[k, w] = both
                 some |= both != 0
             if some:

@@ -1,4 +1,4 @@
-"""What the join means, in nested loops: the page every faster path is held against.
+"""What the join means, in nested loops: every faster path is tested against this page.
 
 A pair ``(left, right)`` is a result of a query when both rows have the same non-null key, each
 satisfies the query's predicate on its own stream, and the difference of their event times lies in
@@ -85,13 +85,13 @@ def nested_loop_join(
     )
 
 
-def rows_needed(rows: Iterable[Event], reach: Callable[[Event], int | None], horizon: int) -> int:
+def rows_needed(rows: Iterable[Event], reach: Callable[[Event], int | None], watermark: int) -> int:
     """Count the rows that a partner still to come can reach: the least state any join can hold.
 
     `reach(row)` is how far beyond the row's own time a partner may lie (None: no query wants the row), and
-    no partner older than `horizon` (the other stream's watermark) will come any more.
+    no partner older than `watermark` (that of the other stream) will come any more.
 
-    >>> rows_needed([Event(1, 0), Event(1, 5)], lambda row: 10, horizon=11)
+    >>> rows_needed([Event(1, 0), Event(1, 5)], lambda row: 10, watermark=11)
     1
     """
-    return sum(1 for row in rows if (far := reach(row)) is not None and row.time + far > horizon)
+    return sum(1 for row in rows if (far := reach(row)) is not None and row.time + far > watermark)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.join.keys import Ints
+    from penstock.join.key_hash import Ints
 
     Words = NDArray[np.uint64]
 
@@ -55,13 +55,13 @@ def from_words(words: Words) -> int:
     >>> from_words(to_words([1 << 64], 65)[0]) == 1 << 64
     True
     """
-    return sum(int(word) << (64 * place) for place, word in enumerate(words))
+    return sum(int(word) << (64 * w) for w, word in enumerate(words))
 
 
-def query_sets(patterns: Words, masks: Sequence[int | None], shunned: Sequence[int] = ()) -> Words:
+def query_sets(patterns: Words, masks: Sequence[int | None], excluded: Sequence[int] = ()) -> Words:
     """For each pattern of predicate bits, find the queries (one mask of needed bits each) that accept it.
 
-    A mask of None accepts nothing, and nobody accepts a pattern that has all bits of one of the `shunned` masks.
+    A mask of None accepts nothing, and nobody accepts a pattern that has all bits of one of the `excluded` masks.
 
     >>> query_sets(to_words([0b01, 0b11], 2), [0b01, 0b11, 0b00]).tolist()
     [[5], [7]]
@@ -74,23 +74,23 @@ def query_sets(patterns: Words, masks: Sequence[int | None], shunned: Sequence[i
             continue
         accepted = ((patterns & need) == need).all(axis=1)
         out[:, q // 64] |= accepted.astype(np.uint64) << np.uint64(q % 64)
-    for mask in to_words(shunned, bits):
+    for mask in to_words(excluded, bits):
         out[((patterns & mask) == mask).all(axis=1)] = 0
     return out
 
 
 def find_patterns(bits: Words) -> tuple[Words, NDArray[np.int32]]:
-    """Find the distinct rows of predicate bits: the table of patterns, and each row's place in it.
+    """Find the distinct rows of predicate bits: the table of patterns, and the number of each row's pattern in it.
 
-    >>> table, place = find_patterns(np.array([[3], [1], [3]], np.uint64))
-    >>> table.tolist(), place.tolist()
+    >>> table, number = find_patterns(np.array([[3], [1], [3]], np.uint64))
+    >>> table.tolist(), number.tolist()
     ([[1], [3]], [1, 0, 1])
     """
     if bits.shape[1] == 1:
-        table, place = np.unique(bits[:, 0], return_inverse=True)
-        return table.reshape(-1, 1), place.astype(np.int32)
-    table, place = np.unique(bits, axis=0, return_inverse=True)
-    return table, place.reshape(-1).astype(np.int32)
+        table, number = np.unique(bits[:, 0], return_inverse=True)
+        return table.reshape(-1, 1), number.astype(np.int32)
+    table, number = np.unique(bits, axis=0, return_inverse=True)
+    return table, number.reshape(-1).astype(np.int32)
 
 
 def members(sets: Words, query: int) -> NDArray[np.bool_]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.compare import Check, with_near_columns
-from penstock.join.keys import mix
-from penstock.join.ladder import Ladder, probe_ladder
-from penstock.join.order import merge_runs
+from penstock.join.column_checks import Check, with_near_columns
+from penstock.join.key_hash import mix
 from penstock.join.probe import Pairs, Rows, Wanted, probe
+from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
+from penstock.join.sorting import merge_runs
 from penstock.sql.query import Comparison
 
 
@@ -37,27 +37,27 @@ def warm_up() -> None:
     for batch in (segment, plain):
         list(probe(batch, plain, cuts, batch_is_left=True))
         for state in (segment, plain):
-            for found in probe(batch, state, cuts, batch_is_left=True, wanted=wanted):
-                count_members(found.sets if found.sets is not None else everyone, 1)
-        list(probe_ladder(batch, plain, _ladder(keys), batch_times=(0, 3), state_times=(0, 3)))
-    _warm_comparisons(found)
+            for pairs in probe(batch, state, cuts, batch_is_left=True, wanted=wanted):
+                count_members(pairs.sets if pairs.sets is not None else everyone, 1)
+        list(probe_row_cuts(batch, plain, _row_cuts(keys), batch_times=(0, 3), state_times=(0, 3)))
+    _warm_comparisons(pairs)
 
 
-def _ladder(times: np.ndarray) -> Ladder:
-    """Make a ladder with a rung of each kind."""
+def _row_cuts(times: np.ndarray) -> RowCuts:
+    """Make row cuts with a cut time of each kind."""
     kind, shift = np.array([1, 0, 2], np.int8), np.array([0, 0, 0])
-    return Ladder(kind, shift, np.arange(5), np.array([0, 1], np.int16), times, times)
+    return RowCuts(kind, shift, np.arange(5), np.array([0, 1], np.int16), times, times)
 
 
-def _warm_comparisons(found: Pairs) -> None:
-    """Compare columns of the types that are common; for others a kernel is compiled when they are."""
+def _warm_comparisons(pairs: Pairs) -> None:
+    """Compare columns of the common types; a kernel for any other is compiled when it is first needed."""
     whole, rounded = (Comparison("", "", 0, 0, (1, 1), slack) for slack in (None, 0.5))
     kinds = {whole: (pa.int32(), pa.int64()), rounded: (pa.float64(),)}
     for comparison, types in kinds.items():
         for kind in types:
             column = pa.array([0, 1, 2, None], kind)
             check = Check(comparison, column, column, np.ones(1, np.uint64))
-            with_near_columns(found, [check], batch_is_left=True)
+            with_near_columns(pairs, [check], batch_is_left=True)
 
 
 def _mapped(array: np.ndarray) -> np.ndarray:

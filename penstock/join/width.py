@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.join.keys import Ints
+    from penstock.join.key_hash import Ints
 
 MOST_BYTES = 64 << 20
 """Bytes of rows that are held, sorted or gathered in one go.  A worker has a few such pieces in memory at once."""
@@ -46,23 +46,23 @@ def row_widths(columns: Iterable[pa.Array], rows: Ints | None = None) -> int | I
 
 def _widths(column: pa.Array, rows: Ints | None) -> int | Ints:
     """Give the bytes of each value of a column."""
-    if (fixed := _fixed(column.type)) is not None:
+    if (fixed := _fixed_width(column.type)) is not None:
         return fixed
     first = np.arange(len(column)) if rows is None else rows
     return _spans(column, first, first + 1)
 
 
-def _fixed(kind: pa.DataType) -> int | None:
+def _fixed_width(kind: pa.DataType) -> int | None:
     """Give the bytes of a value where all have the same; None where they differ.
 
-    >>> _fixed(pa.struct({"x": pa.int32(), "y": pa.float64()})), _fixed(pa.string())
+    >>> _fixed_width(pa.struct({"x": pa.int32(), "y": pa.float64()})), _fixed_width(pa.string())
     (12, None)
     """
     if pa.types.is_struct(kind):
-        parts = [_fixed(kind.field(place).type) for place in range(kind.num_fields)]
+        parts = [_fixed_width(kind.field(number).type) for number in range(kind.num_fields)]
         return None if None in parts else sum(each for each in parts if each is not None)
     if pa.types.is_dictionary(kind):
-        return _fixed(kind.index_type)
+        return _fixed_width(kind.index_type)
     if pa.types.is_null(kind):
         return 0
     try:
@@ -74,10 +74,10 @@ def _fixed(kind: pa.DataType) -> int | None:
 def _spans(column: pa.Array, first: Ints, last: Ints) -> Ints:
     """Count the bytes of the values ``first .. last`` of a column, the last left out, for each of many such runs."""
     kind = column.type
-    if (fixed := _fixed(kind)) is not None:
+    if (fixed := _fixed_width(kind)) is not None:
         return (last - first) * fixed
     if pa.types.is_struct(kind):
-        parts = (_spans(column.field(place), first, last) for place in range(kind.num_fields))
+        parts = (_spans(column.field(number), first, last) for number in range(kind.num_fields))
         return reduce(add, parts)
     if pa.types.is_fixed_size_list(kind):
         return _spans(column.values, *((each + column.offset) * kind.list_size for each in (first, last)))
@@ -189,9 +189,9 @@ def take_rows(batches: Sequence[pa.RecordBatch], rows: Ints) -> pa.RecordBatch:
     order = np.argsort(which, kind="stable")
     edges = np.searchsorted(which[order], np.arange(len(batches) + 1))
     parts = [
-        batch.take(pa.array(rows[order[edges[place] : edges[place + 1]]] - starts[place]))
-        for place, batch in enumerate(batches)
-        if edges[place] < edges[place + 1]
+        batch.take(pa.array(rows[order[edges[number] : edges[number + 1]]] - starts[number]))
+        for number, batch in enumerate(batches)
+        if edges[number] < edges[number + 1]
     ]
     back = np.empty(order.size, np.int64)
     back[order] = np.arange(order.size)

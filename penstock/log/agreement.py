@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-SESSION = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
-"""A line about the session, where no other is left: Spark wants one, and what it says concerns state of Spark's own."""
+SESSION_LINE = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
+"""A line about the session where none is left: Spark wants one, though it only concerns state of Spark's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def mendable(self) -> bool:
-        """Say whether a start may mend it: what is missing is known, and nothing else is there in its place."""
+        """Say whether a start may mend it: what is missing can be written again, and nothing contradicts it."""
         return self.kind == "behind"
 
 
@@ -51,7 +51,7 @@ FINE = Verdict("fine")
 
 
 def judge(checkpoint: Checkpoint, last: int, origin: Json | None) -> Verdict:
-    """Hold a checkpoint against the last batch of its stream in the journal (-1: none), and that batch's origin."""
+    """Compare a checkpoint with the journal's last batch of its stream (-1: none), and with that batch's origin."""
     planned, done = checkpoint.last("offsets"), checkpoint.last("commits")
     if done > last or planned > last + 1:
         why = f"it has batch {max(done, planned)}, and the journal ends {_ending(last)}: rows between would be lost"
@@ -74,22 +74,23 @@ def _judge_first(checkpoint: Checkpoint, planned: int) -> Verdict:
     )
 
 
-def contradiction(checkpoint: Checkpoint, origin: Json, last: int, known: Json | None) -> str:
+def contradiction(checkpoint: Checkpoint, origin: Json, last: int, last_origin: Json | None) -> str:
     """Say why a batch that Spark hands over can be neither the journal's last one nor the one after it; empty if it is.
 
-    Of states of earlier versions the origin of the last batch is not known: there its number has to do.
+    `last_origin` is that of the journal's last batch; states of earlier versions have none: there its number has to do.
     """
     batch = origin["batch"]
     if batch not in {last, last + 1}:
         return f"Spark hands over batch {batch}, and the journal ends {_ending(last)}"
-    if known is None:
+    if last_origin is None:
         return ""
     if batch == last:
-        shown = f"{_shown(recorded(origin))}, and the journal's was {_shown(recorded(known))}"
-        return "" if same_rows(origin, known) else f"Spark hands over batch {batch} with other rows: {shown}"
+        shown = f"{_shown(recorded(origin))}, and the journal's was {_shown(recorded(last_origin))}"
+        other = f"Spark hands over batch {batch} with other rows: {shown}"
+        return "" if same_rows(origin, last_origin) else other
     before = checkpoint.offsets(last)
-    if before is not None and not same_offsets(before, recorded(known)):
-        shown = f"{_shown(before)}, and the journal's ended at {_shown(recorded(known))}"
+    if before is not None and not same_offsets(before, recorded(last_origin)):
+        shown = f"{_shown(before)}, and the journal's ended at {_shown(recorded(last_origin))}"
         return f"Spark's batch {last}, on which this one follows, ended at {shown}"
     return ""
 
@@ -99,7 +100,7 @@ def _ending(last: int) -> str:
 
 
 def _compare(checkpoint: Checkpoint, last: int, origin: Json) -> Verdict:
-    """Hold a checkpoint that reaches no farther than it may against the last origin."""
+    """Compare a checkpoint that does not reach too far with the last origin."""
     offsets = checkpoint.offsets(last)
     if offsets is not None and not same_offsets(offsets, recorded(origin)):
         return Verdict(
@@ -117,10 +118,10 @@ def _compare(checkpoint: Checkpoint, last: int, origin: Json) -> Verdict:
 
 def _shown(offsets: Offsets) -> str:
     text = ", ".join(offsets.lines)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-_SHOWN = 200
+_SHOWN_CHARACTERS = 200
 
 
 def _is_whole(checkpoint: Checkpoint, batch: int) -> bool:
@@ -170,7 +171,7 @@ def _same_files(log: SourceLog, origin: Json, name: str) -> bool:
 
 
 def _losses(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
-    """Say what of a checkpoint is gone that an origin does not know."""
+    """Say what is gone from a checkpoint and cannot be restored from an origin."""
     if checkpoint.has_state():
         yield "Spark keeps state of its own for this stream"
     for name, number in file_sources(origin):
@@ -187,7 +188,7 @@ def _losses(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
 
 
 def _others(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
-    """Say where a source's log has other files in place of an origin's."""
+    """Say where a source's log has other files than an origin."""
     for name, _ in file_sources(origin):
         for entry, files in (origin["entries"][name] or {}).items():
             there = checkpoint.source(name).entry(_number(entry))
@@ -205,8 +206,9 @@ def _same(there: Iterable[FileEntry], files: Iterable[FileEntry]) -> bool:
 
 
 def _first_other(there: list[FileEntry], files: list[FileEntry]) -> str:
-    mine, known = {path for path, _ in there}, {path for path, _ in files}
-    return next(iter(sorted(mine - known) or sorted(known - mine)), "changed since they were read")
+    present, expected = {path for path, _ in there}, {path for path, _ in files}
+    others = sorted(present - expected) or sorted(expected - present)
+    return next(iter(others), "changed since they were read")
 
 
 # --- setting it back --------------------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ def _repeats(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
 
 
 def read_again(checkpoint: Checkpoint, origin: Json | None) -> Iterator[str]:
-    """List the files that sources have found since a batch: they are read again when it is set back to it."""
+    """List the files that sources have found since a batch: a checkpoint set back to it reads them again."""
     numbers = dict(file_sources(origin)) if origin is not None else {}
     for name in checkpoint.sources():
         log = checkpoint.source(name)
@@ -255,7 +257,7 @@ def read_again(checkpoint: Checkpoint, origin: Json | None) -> Iterator[str]:
 
 
 def set_back(checkpoint: Checkpoint, last: int, origin: Json | None) -> None:
-    """Let a checkpoint end with a batch of the journal, whose origin is known: Spark goes on with the next one.
+    """Let a checkpoint end with a batch of the journal: Spark goes on with the next one.
 
     Lists of files that sources have found since stay: Spark reads them as one batch.
     """
@@ -279,23 +281,23 @@ def _last_entries(checkpoint: Checkpoint, origin: Json | None) -> dict[str, int]
     """Give, for each source of files, the last entry that an origin has; -1 for those that it does not have."""
     planned = checkpoint.offsets(checkpoint.last("offsets"))
     told = planned.by_source.items() if planned is not None else ()
-    known = {name for name, offset in told if log_offset(offset) is not None}
-    known |= {name for name in checkpoint.sources() if checkpoint.source(name).is_of_files()}
-    return dict.fromkeys(known, -1) | (dict(file_sources(origin)) if origin is not None else {})
+    sources = {name for name, offset in told if log_offset(offset) is not None}
+    sources |= {name for name in checkpoint.sources() if checkpoint.source(name).is_of_files()}
+    return dict.fromkeys(sources, -1) | (dict(file_sources(origin)) if origin is not None else {})
 
 
 def _session(checkpoint: Checkpoint) -> str:
     """Find a line about the session that is whole, the last one first."""
     last = checkpoint.last("offsets")
-    found = (checkpoint.offsets(number) for number in range(last, max(-1, last - _LOOK_BACK), -1))
-    return next((each.session for each in found if each is not None and each.session), SESSION)
+    entries = (checkpoint.offsets(number) for number in range(last, max(-1, last - _LOOK_BACK_BATCHES), -1))
+    return next((each.session for each in entries if each is not None and each.session), SESSION_LINE)
 
 
-_LOOK_BACK = 5
+_LOOK_BACK_BATCHES = 5
 
 
 def _write(checkpoint: Checkpoint, last: int, origin: Json, session: str) -> None:
-    """Write what an origin says where the checkpoint says something else: lists of files, then who refers to them."""
+    """Write what an origin says where the checkpoint differs: lists of files first, then what refers to them."""
     for name, texts in origin["begun"].items():
         checkpoint.source(name).restore(texts or {})
     for name, _ in file_sources(origin):
@@ -304,9 +306,9 @@ def _write(checkpoint: Checkpoint, last: int, origin: Json, session: str) -> Non
             there = log.entry(_number(entry))
             if there is None or not _same(there, files):
                 log.write_entry(entry, [(path, changed) for path, changed in files])
-    known, planned = recorded(origin), checkpoint.offsets(last)
-    whole = Offsets(known.version, session, known.lines).text()
-    if planned is None or not same_offsets(planned, known):
+    offsets, planned = recorded(origin), checkpoint.offsets(last)
+    whole = Offsets(offsets.version, session, offsets.lines).text()
+    if planned is None or not same_offsets(planned, offsets):
         checkpoint.put(f"offsets/{last}", whole)
     if last and checkpoint.offsets(last - 1) is None:
         # Spark wants one to be there, and reads from the last; the same one says that there is nothing between

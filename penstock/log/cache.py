@@ -34,11 +34,11 @@ UNUSED_SECONDS = 3600.0
 UNUSED_SECONDS_WHEN_FULL = 60.0
 """How long, when the disk is nearly full."""
 
-NEARLY_FULL = 0.1
-"""The share of the disk that is free, below which it is nearly full."""
+NEARLY_FULL_SHARE = 0.1
+"""A disk of which less than this share is free counts as nearly full."""
 
 TOUCH_SECONDS = 30.0
-"""How long a copy is used before that is noted again."""
+"""A use of a copy is noted again only after this time."""
 
 SWEEP_SECONDS = 60.0
 """How long a process waits between two looks for copies to remove."""
@@ -46,7 +46,7 @@ SWEEP_SECONDS = 60.0
 
 def copy_of(root: str, name: str, fetch: Callable[[Path], None]) -> Path:
     """Give the path of the copy of a file, fetching it if it is not there."""
-    copy = _place(root, name)
+    copy = _copy_path(root, name)
     if not _touched(copy):
         _fetch(copy, fetch)
         _sweep()
@@ -55,7 +55,7 @@ def copy_of(root: str, name: str, fetch: Callable[[Path], None]) -> Path:
 
 def drop_copy(root: str, name: str) -> bool:
     """Remove a copy, or all copies below a name, and say whether there was one."""
-    copy = _place(root, name)
+    copy = _copy_path(root, name)
     if copy.is_dir():
         shutil.rmtree(copy, ignore_errors=True)
         return True
@@ -65,24 +65,23 @@ def drop_copy(root: str, name: str) -> bool:
     return False
 
 
-def _place(root: str, name: str) -> Path:
-    """Say where a copy lies."""
+def _copy_path(root: str, name: str) -> Path:
     return cache_folder() / sha256(root.encode()).hexdigest()[:16] / name
 
 
 def _touched(copy: Path) -> bool:
     """Say whether a copy is there, and note that it is used."""
     try:
-        found = copy.stat()
-        if time.time() - found.st_atime > TOUCH_SECONDS:
-            os.utime(copy, ns=(time.time_ns(), found.st_mtime_ns))
+        status = copy.stat()
+        if time.time() - status.st_atime > TOUCH_SECONDS:
+            os.utime(copy, ns=(time.time_ns(), status.st_mtime_ns))
     except FileNotFoundError:
         return False
     return True
 
 
 def _fetch(copy: Path, fetch: Callable[[Path], None]) -> None:
-    """Fetch a file beside its place and rename it, so that nobody sees half of it."""
+    """Fetch a file under a temporary name and rename it, so that nobody sees half of it."""
     copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     half = copy.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
@@ -103,7 +102,7 @@ def _sweep() -> None:
     _swept["at"] = time.monotonic()
     folder = cache_folder()
     disk = shutil.disk_usage(folder)
-    full = disk.free < NEARLY_FULL * disk.total
+    full = disk.free < NEARLY_FULL_SHARE * disk.total
     oldest = time.time() - (UNUSED_SECONDS_WHEN_FULL if full else UNUSED_SECONDS)
     for file in folder.rglob("*"):
         with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
@@ -135,11 +134,11 @@ def _remove(folder: Path, maker: int) -> None:
 
 
 def is_ours(folder: Path) -> bool:
-    """Say whether a directory is one, is the user's own, and lets nobody else in; rights too many are taken away."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    """Say whether this is a directory, the user's own, that lets nobody else in; others' rights are taken away."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         folder.chmod(0o700)
     return os.access(folder, os.W_OK | os.X_OK)
 

@@ -66,9 +66,9 @@ def read_offsets(text: str) -> Offsets | None:
     lines = text.split("\n")
     if len(lines) < 3 or not _VERSION.fullmatch(lines[0]):  # noqa: PLR2004 - version, session and an offset
         return None
-    found = Offsets(lines[0], lines[1], tuple(line for line in lines[2:] if line))
-    whole = all(each == NO_OFFSET or _is_json(each) for each in found.by_source.values())
-    return found if found.lines and whole and (not found.session or _is_json(found.session)) else None
+    offsets = Offsets(lines[0], lines[1], tuple(line for line in lines[2:] if line))
+    whole = all(each == NO_OFFSET or _is_json(each) for each in offsets.by_source.values())
+    return offsets if offsets.lines and whole and (not offsets.session or _is_json(offsets.session)) else None
 
 
 def _is_json(text: str) -> bool:
@@ -85,8 +85,8 @@ def log_offset(offset: str) -> int | None:
     >>> log_offset('{"logOffset":7}'), log_offset('{"topic":{"0":12}}'), log_offset("-")
     (7, None, None)
     """
-    found = json.loads(offset) if offset != NO_OFFSET else None
-    return found[_LOG_OFFSET] if isinstance(found, dict) and list(found) == [_LOG_OFFSET] else None
+    parsed = json.loads(offset) if offset != NO_OFFSET else None
+    return parsed[_LOG_OFFSET] if isinstance(parsed, dict) and list(parsed) == [_LOG_OFFSET] else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ class Checkpoint:
 
     def is_done(self, number: int) -> bool:
         """Say whether Spark has noted that a batch is done."""
-        version, _, said = (self.text(f"commits/{number}") or "").partition("\n")
-        return bool(_VERSION.fullmatch(version)) and _is_json(said or "{}")
+        version, _, body = (self.text(f"commits/{number}") or "").partition("\n")
+        return bool(_VERSION.fullmatch(version)) and _is_json(body or "{}")
 
     def last(self, kind: str) -> int:
         """Give the number of the last entry of a log, whole or not; -1 if there is none."""
@@ -137,7 +137,7 @@ class Checkpoint:
         return _is_json(text) and "id" in json.loads(text)
 
     def name(self) -> None:
-        """Give the checkpoint another name; nobody goes by it."""
+        """Give the checkpoint a new name; nothing depends on which."""
         self.put("metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")))
 
     def has_state(self) -> bool:
@@ -172,8 +172,8 @@ class SourceLog:
 
     def names(self) -> dict[int, str]:
         """Give the entries' files by their numbers."""
-        found = ((_NUMBER.fullmatch(name), name) for name in self.files.list(self.folder))
-        return {int(number[1]): name for number, name in found if number}
+        matches = ((_NUMBER.fullmatch(name), name) for name in self.files.list(self.folder))
+        return {int(number[1]): name for number, name in matches if number}
 
     def last(self) -> int:
         """Give the number of the last entry; -1 if there is none."""
@@ -234,7 +234,7 @@ class SourceLog:
         lines = [_line(number, file) for file in files]
         if name.endswith(".compact"):
             before = (self.entry(each) or [] for each in range(number))
-            lines = [_line(each, file) for each, mine in enumerate(before) for file in mine] + lines
+            lines = [_line(each, file) for each, earlier in enumerate(before) for file in earlier] + lines
         self.files.put(f"{self.folder}/{name}", "\n".join(["v1", *lines]).encode())
 
     def remove(self, name: str) -> None:
@@ -244,11 +244,11 @@ class SourceLog:
     def texts(self) -> dict[str, str]:
         """Read all that a source keeps that is not one of files: how it began."""
         names = self.names().values()
-        found = {name: _text(self.files, f"{self.folder}/{name}") for name in names}
-        return {name: text for name, text in found.items() if text is not None}
+        contents = {name: _text(self.files, f"{self.folder}/{name}") for name in names}
+        return {name: text for name, text in contents.items() if text is not None}
 
     def empty(self) -> list[str]:
-        """List what is there without a single sign in it: a file that never reached the disk, whatever the source."""
+        """List the files without a single character: they never reached the disk, whatever the source."""
         return [name for name, text in self.texts().items() if not text]
 
     def restore(self, texts: Mapping[str, str]) -> None:
@@ -287,15 +287,15 @@ def _number(line: str) -> int:
 
 def _file(line: str) -> FileEntry:
     """Read one file of an entry."""
-    found = json.loads(line)
-    return found["path"], found["timestamp"]
+    entry = json.loads(line)
+    return entry["path"], entry["timestamp"]
 
 
 def _line(number: int, file: FileEntry) -> str:
     """Write one file of an entry, as Spark does."""
     path, changed = file
-    said = {"path": path, "timestamp": changed, "batchId": number}
-    return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
+    fields = {"path": path, "timestamp": changed, "batchId": number}
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
 
 def _text(files: Files, name: str) -> str | None:

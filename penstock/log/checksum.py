@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.log.files import Files
 
-MOST_REMEMBERED = 1 << 16
+MOST_REMEMBERED_FILES = 1 << 16
 """Files that a process remembers to have checked; then it forgets them all, and checks again."""
 
 
@@ -106,13 +106,13 @@ def _is_whole(files: Files, kept: Kept) -> bool:
     path = files.local_copy(kept.name)
     if path is None:
         return kept.checksum in {None, zlib.crc32(files.read(kept.name))}
-    found = os.stat(path)  # noqa: PTH116 - a plain path, for a system call
-    stamp = found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.stat(path)  # noqa: PTH116 - a plain path, for a system call
+    stamp = status.st_ino, status.st_size, status.st_mtime_ns
     if kept.checksum is None or _checked.get(path) == stamp:
         return True
-    if not found.st_size or zlib.crc32(pa.memory_map(path, "r").read_buffer()) != kept.checksum:
+    if not status.st_size or zlib.crc32(pa.memory_map(path, "r").read_buffer()) != kept.checksum:
         return False
-    if len(_checked) >= MOST_REMEMBERED:
+    if len(_checked) >= MOST_REMEMBERED_FILES:
         _checked.clear()
     _checked[path] = stamp
     return True

@@ -1,10 +1,10 @@
 """Frozen values as JSON and back: one codec for commits, snapshots and the reports of tasks.
 
 A value is written field by field, in the order of its class; fields that have their default are written too, so that a
-journal can be read without the code.  What is read is checked: a field that is missing and has no default, one that is
-of another type, or one that nobody knows is an error that names it, not a surprise later.
+journal can be read without the code.  What is read is checked: a field that is missing and has no default, or one
+that is of another type, is an error that names it, not a surprise later.
 
-    {"kind": "published", "format": 2, "units": [["6f2a81c0-000001-00000003", ""]]}
+    {"kind": "published", "format": 3, "units": [["6f2a81c0-000001-00000003", ""]]}
 
 In:  dataclasses of plain fields.  Out: JSON, and equal values again.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-FORMAT = 2
+FORMAT = 3
 """Of commits and snapshots; 1 is that of version 0.1, which had none."""
 
 V = TypeVar("V")
@@ -50,9 +50,10 @@ def encode(commit: Commit) -> Json:
 def decode(data: Mapping[str, Any]) -> Commit:
     """Read a commit, also one of an earlier format."""
     kind = _KINDS.get(str(data.get("kind")))
-    if kind is None or data.get("format", 1) > FORMAT:
+    number = data.get("format", 1)
+    if kind is None or number > FORMAT:
         raise RunError(f"the journal has a commit of kind {data.get('kind')!r}: it is from a newer version")
-    current = data if data.get("format", 1) == FORMAT else upgraded_commit(data)
+    current = data if number == FORMAT else upgraded_commit(data, number)
     fields = {name: value for name, value in current.items() if name not in {"kind", "format"}}
     try:
         return from_json(fields, kind)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from penstock.log.hold import Held
+from penstock.log.recent import BatchTraffic
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable
-from penstock.log.tally import BatchTraffic
 from penstock.log.values import (
     Cursor,
     GroupState,
@@ -117,7 +117,7 @@ class UnitJoined:
     watermarks: Watermarks
     pairs: int
     output: Output
-    spans: tuple[Mapping[int, int], Mapping[int, int]] = field(default_factory=lambda: ({}, {}))
+    spans: tuple[Mapping[int, int], ...] = field(default_factory=lambda: ({}, {}))
     rows: int = 0
     seconds: float = 0.0
     stations: tuple[Station, ...] = ()
@@ -229,6 +229,8 @@ class Rewritten:
     """Layouts that the added segments have and nothing had before."""
     rows: int = 0
     seconds: float = 0.0
+    output: Output = field(default_factory=Output)
+    """Results that the end of the rows' use has brought about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The one place where bytes touch a filesystem.
+"""The one module through which bytes reach a filesystem.
 
 Everything the engine keeps (segments, journal, output) lies below one root, and every name is
 relative to it.  Two kinds of root, one set of promises::
@@ -190,7 +190,7 @@ class LocalFiles(Files):
 
     @contextmanager
     def writer(self, name: str) -> Iterator[BinaryIO]:
-        """Write in place; on an error take the torso away."""
+        """Write under the final name; on an error remove the half-written file."""
         target = self._at(name)
         self._make_dirs(os.path.dirname(target))
         try:
@@ -244,8 +244,8 @@ class LocalFiles(Files):
         """Make the directory, or take its group's and others' rights away if it is ours."""
         path = self._at(name)
         self._make_dirs(path)
-        found = os.stat(path)
-        if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+        status = os.stat(path)
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
             os.chmod(path, 0o700)
 
     def move(self, source: str, target: str) -> None:
@@ -343,7 +343,7 @@ memory driver shows an empty file between open and write.  Drivers older than fs
 ignore ``mode="create"`` without a word, which is why pyproject asks for that.
 """
 
-_MEMORY = threading.Lock()
+_MEMORY_LOCK = threading.Lock()
 """The memory driver looks, then acts, and trips over files that come or go in between."""
 
 
@@ -438,10 +438,10 @@ class FsspecFiles(Files):
         fs, path = self._locate(name, fresh=True)
         try:
             with self._guard():
-                found = [each.rstrip("/") for each in fs.ls(path, detail=False)]
+                entries = [each.rstrip("/") for each in fs.ls(path, detail=False)]
         except FileNotFoundError:
             return []
-        names = (each.rpartition("/")[2] for each in found if each != path.rstrip("/"))
+        names = (each.rpartition("/")[2] for each in entries if each != path.rstrip("/"))
         return sorted(each for each in names if not _is_temporary(each))
 
     def make_dirs(self, name: str) -> None:
@@ -454,10 +454,10 @@ class FsspecFiles(Files):
         """Move file by file, so that a move cut short is finished by moving again."""
         fs, origin = self._locate(source, fresh=True)
         _, goal = self._locate(target)
-        found = fs.find(origin)
-        if not found and not fs.exists(goal):
+        sources = fs.find(origin)
+        if not sources and not fs.exists(goal):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), origin)
-        for each in found:
+        for each in sources:
             moved = goal + each.removeprefix(origin)
             if not self._exclusive:
                 fs.makedirs(moved.rpartition("/")[0], exist_ok=True)
@@ -493,7 +493,7 @@ class FsspecFiles(Files):
 
     def _guard(self) -> AbstractContextManager[object]:
         """Take turns where the driver itself cannot be used by two threads at once."""
-        return _MEMORY if self._scheme == "memory" else nullcontext()
+        return _MEMORY_LOCK if self._scheme == "memory" else nullcontext()
 
     def _locate(self, name: str, *, fresh: bool = False) -> tuple[Any, str]:
         """Return the driver (fsspec keeps one per process and options) and its path of `name`."""
@@ -523,7 +523,7 @@ class Lock:
     def __init__(self, descriptor: int | None) -> None:
         """Hold the open, locked file; None where the filesystem cannot lock."""
         self._descriptor = descriptor
-        _HELD.add(self)
+        _HELD_LOCKS.add(self)
 
     @property
     def excludes(self) -> bool:
@@ -532,7 +532,7 @@ class Lock:
 
     def release(self) -> None:
         """Let the next engine in.  Releasing twice is harmless."""
-        _HELD.discard(self)
+        _HELD_LOCKS.discard(self)
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -546,12 +546,12 @@ class Lock:
         self.release()
 
 
-_HELD: set[Lock] = set()
+_HELD_LOCKS: set[Lock] = set()
 
 
 def _forget_locks() -> None:
     """Close a forked child's copies: the lock is the parent's, and must not outlive it in a child."""
-    for lock in tuple(_HELD):
+    for lock in tuple(_HELD_LOCKS):
         lock.release()
 
 

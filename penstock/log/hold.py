@@ -1,15 +1,16 @@
 """Results that wait for their turn: hold files, in the order of the pairs' times.
 
 A query that wants its results in order has them joined at once and *held* until nothing still to come can go before
-them.  A pair's time is the later of its two event times; below the horizon H no pair is still to come::
+them.  A pair's time is the later of its two event times; below the release time H no pair is still to come::
 
     time of a pair     10   12   15 |  17   21         one hold file
                        ============ |  ---------
                          released   H  held            from now on the file counts from 17; it is not rewritten
 
 A hold file is Arrow IPC, sorted by the pairs' times and mapped: a release reads the rows that it releases and finds
-them by binary search.  Files of many small units are merged, `FAN` of a generation into one of the next, so that their
-number grows with the logarithm of what is held, and so does the number of times that a result is written.  Columns:
+them by binary search.  Files of many small units are merged, `MERGE_FAN` of a generation into one of the next, so that
+their number grows with the logarithm of what is held, and so does the number of times that a result is written.
+Columns:
 
     penstock.t, penstock.l, penstock.r   int64   the pair's time, and those of its left and right row
     the query's output                           under its own names
@@ -30,13 +31,13 @@ import pyarrow.compute as pc
 
 from penstock.join import width
 from penstock.log.checksum import map_whole, summed_writer
-from penstock.log.names import safe_name
+from penstock.log.folder_names import safe_name
 from penstock.log.spark_schema import is_described, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.join.keys import Ints
+    from penstock.join.key_hash import Ints
     from penstock.log.checksum import SummedFile
     from penstock.log.files import Files
 
@@ -46,7 +47,7 @@ TIMES = (TIME, LEFT, RIGHT)
 ARRIVED = "penstock.a"
 """When the later of a pair's rows had arrived, in seconds since the epoch: the last column of a hold file."""
 
-FAN = 8
+MERGE_FAN = 8
 """How many hold files of one generation become one of the next."""
 
 MOST_ROWS = 1 << 20
@@ -54,7 +55,7 @@ MOST_ROWS = 1 << 20
 stay together."""
 
 _BATCH_ROWS = 1 << 16
-_SAMPLES = 64
+_SAMPLES_PER_RANGE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def write_hold(files: Files, folder: str, tables: Iterable[pa.Table], generation
     sink: SummedFile | None = None
     with ExitStack() as stack:
         for table in tables:
-            first, last = (table.column(TIME)[place].as_py() for place in (0, -1))
+            first, last = (table.column(TIME)[row].as_py() for row in (0, -1))
             if sink is None:
                 sink = stack.enter_context(summed_writer(files, name))
                 out = stack.enter_context(pa.ipc.new_file(sink, table.schema))
@@ -127,7 +128,7 @@ def read_hold(files: Files, held: Held, since: int, until: int) -> Iterator[pa.R
 
 
 def _with_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give results of an older version, which did not note when rows arrived, the column: nobody knows."""
+    """Add the column of arrivals, all zero, to results of an older version, which did not note them."""
     if ARRIVED in batch.schema.names:
         return batch
     return batch.append_column(ARRIVED, pa.array(np.zeros(batch.num_rows)))
@@ -153,13 +154,13 @@ def in_order(files: Files, holds: Iterable[Held], since: int, until: int) -> Ite
         return
     schema = max((run.schema for run in runs), key=is_described)  # one of an earlier version may not be
     keys = [(each.name, "ascending") for each in schema if _has_order(each.type)]
-    for parts in _stretches(runs):
+    for parts in _time_ranges(runs):
         # A session with another time zone writes the same times under another type.
         yield from _sorted([_as(each, schema) for each in parts], keys)
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give results the types of a schema, and what Spark has to know of them."""
+    """Cast results to a schema, with its description for Spark."""
     same = batch if batch.schema.equals(schema) else batch.cast(schema)
     return same.replace_schema_metadata(schema.metadata)
 
@@ -188,7 +189,7 @@ def choose_merges(holds: Iterable[Held]) -> list[tuple[Held, ...]]:
     generations: dict[int, list[Held]] = {}
     for each in holds:
         generations.setdefault(each.generation, []).append(each)
-    return [tuple(mine) for _, mine in sorted(generations.items()) if len(mine) >= FAN]
+    return [tuple(alike) for _, alike in sorted(generations.items()) if len(alike) >= MERGE_FAN]
 
 
 def _times(batch: pa.RecordBatch) -> Ints:
@@ -197,18 +198,18 @@ def _times(batch: pa.RecordBatch) -> Ints:
     return times
 
 
-def _stretches(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Cut sorted runs at the same times, into stretches of about so many rows in all as can be sorted in one go."""
+def _time_ranges(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Cut sorted runs at the same times, into ranges with about as many rows in all as can be sorted in one go."""
     times = [_times(run) for run in runs]
     total = sum(map(len, times))
     most = min(MOST_ROWS, max(1, total * width.MOST_BYTES // sum(run.nbytes for run in runs)))
     cuts = _cuts(times, most) if total > most else np.empty(0, np.int64)
     edges = [(0, *np.searchsorted(each, cuts), len(each)) for each in times]
-    for place in range(len(cuts) + 1):
+    for number in range(len(cuts) + 1):
         pieces = [
-            run.slice(edge[place], edge[place + 1] - edge[place])
+            run.slice(edge[number], edge[number + 1] - edge[number])
             for run, edge in zip(runs, edges, strict=True)
-            if edge[place] < edge[place + 1]
+            if edge[number] < edge[number + 1]
         ]
         if pieces:
             yield pieces
@@ -216,14 +217,13 @@ def _stretches(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 
 def _cuts(times: Sequence[Ints], most: int) -> Ints:
     """Find instants with about so many results between them, by a sample of sorted runs."""
-    step = max(1, most // _SAMPLES)
+    step = max(1, most // _SAMPLES_PER_RANGE)
     every = most // step
     sample = np.sort(np.concatenate([each[::step] for each in times]))
     return np.unique(sample[every::every])
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Say whether values of a type can be sorted."""
     types = pa.types
     return bool(
         types.is_primitive(kind)  # numbers, booleans, dates, times

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-_ATTEMPTS = 10
-"""How often to start over when files vanish while they are read, before it is called a gap."""
+_READ_ATTEMPTS = 10
+"""How often files that vanish while they are read are tried again before that is called a gap."""
 
 _log = logging.getLogger(__name__)
 
@@ -104,9 +104,9 @@ class Journal(Generic[S]):
         with self._mutex:
             if self._fenced:
                 raise StateBusyError(self._fenced)
-            found = _read(self._files, self._fold, self._empty, self._load)
-            self.state, self.number, self._snapshot = found.state, found.number, found.snapshot
-            self._before = found.last
+            folded = _read(self._files, self._fold, self._empty, self._load)
+            self.state, self.number, self._snapshot = folded.state, folded.number, folded.snapshot
+            self._before = folded.last
             self._in_doubt = None
             return self.state
 
@@ -139,7 +139,7 @@ class Journal(Generic[S]):
             return number
 
     def _check_usable(self) -> None:
-        """Refuse to go on when others wrote, or when it is not known what was written."""
+        """Refuse to go on when another engine wrote, or when a commit may or may not have been made."""
         if self._fenced:
             raise StateBusyError(self._fenced)
         if self._in_doubt:
@@ -223,8 +223,8 @@ class _MissingError(Exception):
 
 
 def _read(files: Files, fold: Callable[[S, Commit], S], empty: S, load: Callable[[JSON], S]) -> _Folded[S]:
-    """Read as often as files vanish under the eyes; the owner never removes the newest snapshot."""
-    for attempt in range(_ATTEMPTS):
+    """Read again while files vanish under it; the owner never removes the newest snapshot."""
+    for attempt in range(_READ_ATTEMPTS):
         try:
             return _read_once(files, fold, empty, load)
         except _MissingError as error:

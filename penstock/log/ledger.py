@@ -33,10 +33,10 @@ from penstock.log.commits import (
     UnitJoined,
 )
 from penstock.log.hold import Held, Hold
-from penstock.log.roll import Roll
+from penstock.log.recent import Effort, Fit, Traffic
+from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable, last_begun, readable, without_ends
-from penstock.log.tally import Effort, Fit, Traffic
 from penstock.log.values import (
     GroupState,
     Layout,
@@ -47,11 +47,11 @@ from penstock.log.values import (
     StreamState,
     Watermarks,
 )
-from penstock.plan.order import trigger
+from penstock.plan.order_policy import trigger
 from penstock.plan.prices import Prices
 from penstock.sql.query import Stream
 
-MOST_CHANGES = 32
+MOST_REMEMBERED_CHANGES = 32
 """Changes of plan, and of what waits, that are remembered outside the journal."""
 
 
@@ -145,8 +145,8 @@ class Ledger:
 
     def table(self, group: str) -> StoredTable | None:
         """Say how the pairs are stored that a group finds now; None if nobody reads them from there."""
-        known = self.tables.get(group, ())
-        return next((each for each in known if each.id == self.writes.get(group)), None)
+        tables = self.tables.get(group, ())
+        return next((each for each in tables if each.id == self.writes.get(group)), None)
 
     def layout(self, log: str) -> int:
         """Give the number of a log's current layout, -1 before its first."""
@@ -176,7 +176,7 @@ def _opened(_commit: Opened, ledger: Ledger) -> Ledger:
 
 @_fold.register
 def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
-    """Take up a new plan: its chains at the given cursors, its logs' layouts, and what each query starts with.
+    """Apply a new plan: its chains at the given cursors, its logs' layouts, and what each query starts with.
 
     What is held of a query that is defined anew is released by the same commit.
     """
@@ -193,7 +193,9 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         plan=commit.plan,
         declared={**ledger.declared, **_by_name(commit.plan.streams)},
         version=ledger.version + 1,
-        changes=(*ledger.changes, PlanChange(ledger.version + 1, commit.reason, commit.at))[-MOST_CHANGES:],
+        changes=(*ledger.changes, PlanChange(ledger.version + 1, commit.reason, commit.at))[
+            -MOST_REMEMBERED_CHANGES:
+        ],
         layouts={
             log: _in_use(each, logs.get(log, ()), ledger.traffic.get(log))
             for log, each in layouts.items()
@@ -218,7 +220,7 @@ def _served(plan: ServedPlan) -> list[str]:
 
 
 def _going_on(state: GroupState, before: GroupState | None) -> GroupState:
-    """Keep what is known of a group's work."""
+    """Keep the effort measured of a group that goes on."""
     return replace(state, effort=before.effort) if before else state
 
 
@@ -232,7 +234,6 @@ def _replaced_segments(ledger: Ledger, commit: PlanServed) -> dict[str, tuple[Se
 
 
 def _by_name(streams: Iterable[Stream]) -> dict[str, Stream]:
-    """Give declarations by the streams' names."""
     return {each.name: each for each in streams}
 
 
@@ -243,7 +244,7 @@ def _declared(commit: Declared, ledger: Ledger) -> Ledger:
 
 
 def _begun(hold: Hold, era: int) -> Hold:
-    """Go on with what is held of a query; a definition of its own begins a sequence of its own."""
+    """Keep what is held of a query; a new definition begins a new sequence."""
     return hold if hold.era == era else replace(hold, era=era, until=None)
 
 
@@ -258,9 +259,9 @@ def _in_use(
 def _readable(
     ledger: Ledger, commit: PlanServed, queries: Mapping[str, QueryState]
 ) -> dict[str, tuple[StoredTable, ...]]:
-    """Add how pairs are stored from now on, and forget what no query can read any more: it has gone, or is another.
+    """Add the tables that begin, and forget what no query can read any more: it was dropped, or defined anew.
 
-    So is a table without pairs that nobody will write to.
+    A table without pairs that nobody will write to is forgotten too.
     """
     born = {name: state.born for name, state in queries.items()}
     version = ledger.version + 1
@@ -281,7 +282,7 @@ def _readable(
 def last_written(
     writes: Mapping[str, str] | None, tables: Mapping[str, Sequence[StoredTable]]
 ) -> dict[str, str]:
-    """Say to which table the units of each group write; earlier versions left it to be found out."""
+    """Say to which table the units of each group write; earlier versions did not write that down."""
     if writes is None:
         writes = {group: last_begun(each) for group, each in tables.items()}
     return {group: table for group, table in writes.items() if table}
@@ -327,15 +328,15 @@ def _kept(ledger: Ledger, output: Output | Adopted) -> Ledger:
 def _adopt(commit: Adopted, ledger: Ledger) -> Ledger:
     """Name the files of results that an earlier version has left in directories."""
     tables = {
-        group: tuple(each if each.files is not None else replace(each, files=()) for each in mine)
-        for group, mine in ledger.tables.items()
+        group: tuple(each if each.files is not None else replace(each, files=()) for each in of_group)
+        for group, of_group in ledger.tables.items()
     }
     return replace(_kept(replace(ledger, tables=tables), commit), adopted=True)
 
 
 @_fold.register
 def _compact(commit: Compacted, ledger: Ledger) -> Ledger:
-    """Put files in the place of others that held the same, and begin to merge tables into one."""
+    """Replace files by others that hold the same, and begin to merge tables into one."""
     tables, kept = dict(ledger.tables), dict(ledger.kept)
     for group, begun in commit.tables.items():
         into = begun.table.id
@@ -359,14 +360,14 @@ def _with_files(table: StoredTable, change: FilesReplaced) -> StoredTable:
 def _replaced(
     files: Sequence[StoredFile], gone: Sequence[str], added: Iterable[StoredFile]
 ) -> tuple[StoredFile, ...]:
-    """Put files in the place of neighbours."""
+    """Replace neighbouring files by others."""
     first = next(index for index, each in enumerate(files) if each.name == gone[0])
     return (*files[:first], *added, *(each for each in files[first:] if each.name not in set(gone)))
 
 
 @_fold.register
 def _release(commit: Released, ledger: Ledger) -> Ledger:
-    """Let go of hold files whose results are all released or elsewhere now, and count what was released."""
+    """Drop hold files whose results are all released or elsewhere now, and count what was released."""
     holds = dict(ledger.holds)
     for name, gone in commit.gone.items():
         hold = ledger.hold(name)
@@ -456,7 +457,7 @@ def _exerted(effort: Effort, commit: UnitJoined, micros: int | None) -> Effort:
 
 
 def _advance(before: Watermarks, after: Watermarks) -> int | None:
-    """Give the event time (µs) by which a unit brought a group's slower stream forward, None if that cannot be told."""
+    """Give the event time (µs) by which a unit advanced a group's slower stream; None if a watermark is missing."""
     old, new = trigger(before), trigger(after)
     return None if old is None or new is None else new - old
 
@@ -468,17 +469,18 @@ def _rewrite(commit: Rewritten, ledger: Ledger) -> Ledger:
     segments = commit.add + tuple(each for each in ledger.segments(log) if each.name not in gone)
     layouts = {**ledger.layouts[log], **{each.number: each.layout for each in commit.layouts}}
     fit = ledger.rewrite_fit.then((1, commit.rows), commit.seconds) if commit.rows else ledger.rewrite_fit
-    return replace(
+    rewritten = replace(
         ledger,
         logs={**ledger.logs, log: segments},
         layouts={**ledger.layouts, log: _in_use(layouts, segments, ledger.traffic.get(log))},
         rewrite_fit=fit,
     )
+    return _delivered(rewritten, commit.output)
 
 
 @_fold.register
 def _prices(commit: Priced, ledger: Ledger) -> Ledger:
-    """Take note of what the engine's work was measured to cost; what was fitted before gives way to it."""
+    """Take the prices that were measured, and forget what was fitted before."""
     return replace(ledger, prices=commit.prices, unit_fit=Fit(), rewrite_fit=Fit())
 
 
@@ -494,5 +496,5 @@ def _published(commit: Published, ledger: Ledger) -> Ledger:
 def _order(commit: OrderSwitched, ledger: Ledger) -> Ledger:
     """Let something else wait in some groups from here on."""
     changed = {name: replace(ledger.groups[name], mode=commit.mode) for name in commit.groups}
-    switches = (*ledger.switches, commit)[-MOST_CHANGES:]
+    switches = (*ledger.switches, commit)[-MOST_REMEMBERED_CHANGES:]
     return replace(ledger, groups={**ledger.groups, **changed}, switches=switches)

@@ -156,7 +156,7 @@ def _ignores_case(path: str, there: os.stat_result) -> bool:
 
 # --- patterns ---------------------------------------------------------------------------------------------------
 
-_WILD = frozenset("*?[{")
+_WILDCARDS = frozenset("*?[{")
 
 
 def literal(location: str) -> str:
@@ -199,7 +199,7 @@ def _refuse_missing(path: str, stream: str) -> NoReturn:
 
 def is_pattern(location: str) -> bool:
     """Say whether a location has wildcards, or escapes of them."""
-    return bool(_WILD & set(location)) or "\\" in location
+    return bool(_WILDCARDS & set(location)) or "\\" in location
 
 
 def _is_broken(pattern: str) -> bool:
@@ -225,11 +225,11 @@ def matches(pattern: str) -> list[str]:
 
 def files_below(pattern: str) -> set[str]:
     """List the files that a source reads by a pattern now, hidden ones left out."""
-    found: set[str] = set()
+    names: set[str] = set()
     for location in matches(pattern) if is_pattern(pattern) else [pattern]:
         files, where = url_to_fs(location)
-        found |= {absolute(files.unstrip_protocol(name)) for name in files.find(where)}
-    return {name for name in found if not name.rpartition("/")[2].startswith(("_", "."))}
+        names |= {absolute(files.unstrip_protocol(name)) for name in files.find(where)}
+    return {name for name in names if not name.rpartition("/")[2].startswith(("_", "."))}
 
 
 def _signs(pattern: str) -> list[str]:

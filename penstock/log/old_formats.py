@@ -1,9 +1,12 @@
-"""Commits and snapshots of format 1, which version 0.1 wrote, as format 2 has them.
+"""Commits and snapshots of earlier formats, as the present one has them: a step from each format to the next.
 
-Format 1 had no number.  Its commits were written and read field by field; some fields came later than others, so what
-is missing gets the meaning it had then.  Only what differs is changed here; `penstock.log.codec` reads the rest.
+    1   version 0.1, without a number; fields written and read one by one, some of which came later than others
+    2   all of them values of classes
+    3   a cursor has the batches of its inputs in a tuple, whatever their number
 
-In:  JSON of format 1.  Out: JSON of format 2.
+What is missing gets the meaning it had then.  Only what differs is changed here; `penstock.log.codec` reads the rest.
+
+In:  JSON of an earlier format.  Out: JSON of the present one.
 """
 
 from __future__ import annotations
@@ -14,19 +17,74 @@ from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.source_options import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Json = dict[str, Any]
 
 
-def upgraded_commit(data: Mapping[str, Any]) -> Json:
-    """Write a commit of format 1 as one of format 2."""
-    change = _COMMITS.get(str(data["kind"]))
+def upgraded_commit(data: Mapping[str, Any], number: int) -> Json:
+    """Write a commit of an earlier format as one of the present format."""
+    if number == 1:
+        change = _COMMITS.get(str(data["kind"]))
+        data = {**data, **(change(data) if change else {})}
+    change = _WITH_CURSORS.get(str(data["kind"]))
     return {**data, **(change(data) if change else {})}
 
 
-def upgraded_snapshot(data: Mapping[str, Any]) -> Json:
-    """Write a snapshot of format 1 as one of format 2."""
+def upgraded_snapshot(data: Mapping[str, Any], number: int) -> Json:
+    """Write a snapshot of an earlier format as one of the present format."""
+    return _with_cursors(_snapshot_of_1(data) if number == 1 else data)
+
+
+# --- from format 2 to 3 -------------------------------------------------------------------------------------------
+
+
+def _with_cursors(data: Mapping[str, Any]) -> Json:
+    """Write the cursors of all groups and queries, in a snapshot or in the commit of a plan."""
+    return {
+        **data,
+        "groups": {name: _group_of_inputs(each) for name, each in data.get("groups", {}).items()},
+        "queries": {name: _query_of_inputs(each) for name, each in data.get("queries", {}).items()},
+    }
+
+
+def _unit_of_inputs(data: Mapping[str, Any]) -> Json:
+    return {"cursors": _cursors(data), "stations": _stations(data)}
+
+
+def _group_of_inputs(data: Mapping[str, Any]) -> Json:
+    kept = {name: value for name, value in data.items() if name != "mixed"}
+    return {**kept, **_unit_of_inputs(data), "mixed_layouts": data.get("mixed", False)}
+
+
+def _query_of_inputs(data: Mapping[str, Any]) -> Json:
+    return {**data, "backfill": _cursor(data["backfill"]) if data.get("backfill") else None}
+
+
+def _cursors(data: Mapping[str, Any]) -> list[Any]:
+    return [_cursor(each) for each in data["cursors"]]
+
+
+def _stations(data: Mapping[str, Any]) -> list[Any]:
+    return [[_cursor(cursor), watermarks] for cursor, watermarks in data.get("stations", ())]
+
+
+def _cursor(data: Sequence[int]) -> list[Any]:
+    """Write a cursor, which was the two batches and, if it had one, the time."""
+    left, right, *below = data
+    return [[left, right], *below]
+
+
+_WITH_CURSORS: dict[str, Callable[[Mapping[str, Any]], Json]] = {
+    "unit": _unit_of_inputs,
+    "plan": _with_cursors,
+}
+
+
+# --- from format 1 to 2 -------------------------------------------------------------------------------------------
+
+
+def _snapshot_of_1(data: Mapping[str, Any]) -> Json:
     plan = _plan(data["plan"]) if data["plan"] else None
     streams = plan["streams"] if plan else ()
     return {
@@ -170,7 +228,7 @@ def _spans(data: Mapping[str, Any]) -> list[Json]:
 
 
 def _tables(tables: Mapping[str, Any]) -> Json:
-    return {group: [_table(each) for each in mine] for group, mine in tables.items()}
+    return {group: [_table(each) for each in listed] for group, listed in tables.items()}
 
 
 def _table(data: Mapping[str, Any]) -> Json:

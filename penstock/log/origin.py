@@ -1,4 +1,4 @@
-"""Where a batch came from, so that it is known by what is in it and not by its number alone.
+"""Where a batch came from: a batch is recognised by what is in it, not by its number alone.
 
 Spark numbers the batches of a stream, and a batch that the journal has must not be added again.  But a checkpoint that
 has lost its last entry plans that number anew, with other rows: passed over by its number, they would be lost.  So a
@@ -27,14 +27,14 @@ Json = dict[str, Any]
 MOST_FILES = 1000
 """Files of a batch that its origin names one by one; of more it has only a digest, and cannot be written again."""
 
-MOST_TEXT = 1 << 16
+MOST_BEGINNING_CHARACTERS = 1 << 16
 """Characters of a source's beginning that an origin keeps."""
 
 
-def origin_of(checkpoint: Checkpoint, batch: int, known: Json | None) -> Json | None:
+def origin_of(checkpoint: Checkpoint, batch: int, previous: Json | None) -> Json | None:
     """Read where a batch comes from; None if the checkpoint does not say.
 
-    `known` is the origin of the batch before, as the ledger has it.  Flat fields::
+    `previous` is the origin of the batch before, as the ledger has it.  Flat fields::
 
         batch, version, offsets   as in the offset log
         after                     by source of files: the last entry of its log before this batch
@@ -44,37 +44,37 @@ def origin_of(checkpoint: Checkpoint, batch: int, known: Json | None) -> Json | 
         begun                     by other source: what it wrote at its beginning; null if too long
     """
     offsets = checkpoint.offsets(batch)
-    known = known if known is not None and known["batch"] == batch - 1 else None
-    starts = _starts(checkpoint, batch, known)
+    previous = previous if previous is not None and previous["batch"] == batch - 1 else None
+    starts = _starts(checkpoint, batch, previous)
     if offsets is None or starts is None:
         return None
-    found: Json = {"batch": batch, "version": offsets.version, "offsets": list(offsets.lines)}
-    found |= {"after": {}, "entries": {}, "digests": {}, "seen": {}, "begun": {}}
+    origin: Json = {"batch": batch, "version": offsets.version, "offsets": list(offsets.lines)}
+    origin |= {"after": {}, "entries": {}, "digests": {}, "seen": {}, "begun": {}}
     for name, offset in offsets.by_source.items():
         last, log = log_offset(offset), checkpoint.source(name)
         if offset == NO_OFFSET:  # it has sent nothing yet
             continue
         if last is None:
-            found["begun"][name] = _beginning(log)
+            origin["begun"][name] = _beginning(log)
             continue
         after = _entry_number(starts.get(name, NO_OFFSET))
         files = log.entries(after, last)
         if None in files.values():
             return None
-        found["after"][name] = after
+        origin["after"][name] = after
         count = sum(len(each) for each in files.values() if each is not None)
-        found["entries"][name] = files if count <= MOST_FILES else None
-        found["digests"][name] = digest(files)
-        found["seen"][name] = _seen(log, last, count, name, known)
-    return found
+        origin["entries"][name] = files if count <= MOST_FILES else None
+        origin["digests"][name] = digest(files)
+        origin["seen"][name] = _seen(log, last, count, name, previous)
+    return origin
 
 
-def _starts(checkpoint: Checkpoint, batch: int, known: Json | None) -> dict[str, str] | None:
-    """Give the offsets that a batch begins at: those of the batch before; None if nobody knows."""
+def _starts(checkpoint: Checkpoint, batch: int, previous: Json | None) -> dict[str, str] | None:
+    """Give the offsets that a batch begins at: those of the batch before; None if they are lost."""
     if batch == 0:
         return {}
-    if known is not None:
-        return recorded(known).by_source
+    if previous is not None:
+        return recorded(previous).by_source
     before = checkpoint.offsets(batch - 1)
     return None if before is None else before.by_source
 
@@ -86,19 +86,19 @@ def _entry_number(offset: str) -> int:
 
 def _beginning(log: SourceLog) -> dict[str, str] | None:
     texts = log.texts()
-    return texts if sum(map(len, texts.values())) <= MOST_TEXT else None
+    return texts if sum(map(len, texts.values())) <= MOST_BEGINNING_CHARACTERS else None
 
 
-def _seen(log: SourceLog, last: int, count: int, name: str, known: Json | None) -> int | None:
+def _seen(log: SourceLog, last: int, count: int, name: str, previous: Json | None) -> int | None:
     """Count the files of a source's log up to an entry; by reading all of it only where nobody has counted before."""
-    if known is not None and known["seen"].get(name) is not None:  # that of the batch before
-        return int(known["seen"][name]) + count
+    if previous is not None and previous["seen"].get(name) is not None:  # that of the batch before
+        return int(previous["seen"][name]) + count
     return log.count(last)
 
 
 def digest(files: Mapping[str, list[FileEntry] | None]) -> str:
     """Sum up the files of a batch, whichever entries of its source's log they are in."""
-    listed = sorted([path, changed] for mine in files.values() for path, changed in mine or ())
+    listed = sorted([path, changed] for entry in files.values() for path, changed in entry or ())
     return blake2b(json.dumps(listed).encode(), digest_size=16).hexdigest()
 
 
@@ -114,11 +114,11 @@ def same_rows(one: Json, other: Json) -> bool:
 
 def same_offsets(one: Offsets, other: Offsets) -> bool:
     """Compare offsets by what they say, not by how they are written."""
-    first, second = ({name: _said(text) for name, text in each.by_source.items()} for each in (one, other))
+    first, second = ({name: _parsed(text) for name, text in each.by_source.items()} for each in (one, other))
     return first == second
 
 
-def _said(offset: str) -> object:
+def _parsed(offset: str) -> object:
     return None if offset == NO_OFFSET else json.loads(offset)
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.join.sets import Words
+    from penstock.log.claims import Claim
     from penstock.log.files import Files
-    from penstock.log.keep import Horizon
     from penstock.log.segment import Segment, SegmentColumns
 
 
@@ -53,13 +53,13 @@ class Meaning:
 class Common:
     """A layout that segments of several are merged into: its number, its columns, and where its bits are in theirs.
 
-    `bits` has, for each of their layouts, the place of each bit; `claims` say who needs rows of that layout.
+    `bits` has, for each of their layouts, the old number of each bit; `claims` say who needs rows of that layout.
     """
 
     layout: int
     columns: tuple[str, ...]
     bits: Mapping[int, tuple[int, ...]]
-    claims: Mapping[int, Sequence[Horizon]]
+    claims: Mapping[int, Sequence[Claim]]
 
     def of(self, rows: SegmentRows, layout: int) -> SegmentRows:
         """Give the rows of a segment as this layout has them."""
@@ -72,17 +72,17 @@ class Common:
         return SegmentRows(replace(rows.rows, pattern=pattern), table, rows.batch.select(names), time_columns)
 
 
-def _moved_bits(table: Words, places: Sequence[int]) -> Words:
+def _moved_bits(table: Words, old_bits: Sequence[int]) -> Words:
     """Give each pattern the bits that are left of it, in their new order.
 
     >>> _moved_bits(to_words([0b101, 0b110], 3), (2, 0)).tolist()
     [[3], [1]]
     """
-    if not places:
+    if not old_bits:
         return to_words([0], 0)
-    out = np.zeros((len(table), words_for(len(places))), np.uint64)
-    for bit, place in enumerate(places):
-        one = (table[:, place // 64] >> np.uint64(place % 64)) & np.uint64(1)
+    out = np.zeros((len(table), words_for(len(old_bits))), np.uint64)
+    for bit, old in enumerate(old_bits):
+        one = (table[:, old // 64] >> np.uint64(old % 64)) & np.uint64(1)
         out[:, bit // 64] |= one << np.uint64(bit % 64)
     return out
 
@@ -93,8 +93,10 @@ def relayout_segment(
     """Write a segment again; `answers` holds, row by row, those that its bits do not."""
     rows = read_segment(files, segment)
     content = concat_segments([rows])
-    known = {each: _answers(content, bit) for bit, each in enumerate(meaning.before) if each in meaning.after}
-    table, pattern = _patterns({**known, **answers}, meaning.after, content.t.size)
+    carried = {
+        each: _answers(content, bit) for bit, each in enumerate(meaning.before) if each in meaning.after
+    }
+    table, pattern = _patterns({**carried, **answers}, meaning.after, content.t.size)
     fresh = type(content)(content.h, content.t, pattern, table, content.columns, content.time_columns)
     return write_ordered(
         files,

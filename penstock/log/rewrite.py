@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.join.order import merge_runs
-from penstock.log.keep import live_rows
+from penstock.join.sorting import merge_runs
+from penstock.log.claims import live_rows
 from penstock.log.segment import concat_segments, read_segment, write_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.log.claims import Claim
     from penstock.log.files import Files
-    from penstock.log.keep import Horizon
     from penstock.log.relayout import Common
     from penstock.log.segment import Segment
 
@@ -29,13 +29,15 @@ def rewrite_segments(
     files: Files,
     log: str,
     segments: Sequence[Segment],
-    claims: Sequence[Horizon],
+    claims: Sequence[Claim],
     common: Common | None = None,
 ) -> Segment | None:
-    """Merge segments, leaving out the rows that no group needs any more, and what they have not in common."""
+    """Merge segments, leaving out the rows that no group needs any more, and what only some layouts have."""
     parts = [read_segment(files, each) for each in segments]
     own = [common.claims[each.layout] if common else claims for each in segments]
-    live = np.concatenate([live_rows(part, mine) for part, mine in zip(parts, own, strict=True)])
+    live = np.concatenate(
+        [live_rows(part, claims_on_part) for part, claims_on_part in zip(parts, own, strict=True)]
+    )
     if common:
         parts = [common.of(part, each.layout) for part, each in zip(parts, segments, strict=True)]
     content = concat_segments(parts)

@@ -1,11 +1,11 @@
-"""A segment: an immutable file of one stream's rows, sorted by ``(h, t)``, and what is known of it unopened.
+"""A segment: an immutable file of one stream's rows, sorted by ``(h, t)``, and what can be said of it unopened.
 
 The file is Arrow IPC with a single record batch, so that mapping it gives every column without reading or copying;
 a probe touches the pages it lands on and no others.  Columns:
 
     penstock.h   uint64   hash of the join key: the sort order, then
     penstock.t   int64    event time, microseconds
-    penstock.p   int32    place in the table of patterns (absent where the stream has no predicates)
+    penstock.p   int32    number in the table of patterns (absent where the stream has no predicates)
     penstock.k0… any      the key itself, where the hash does not hold all of it
     the stored columns    under their own names
 
@@ -19,15 +19,16 @@ In:  columns in any order of rows (`write_segment` sorts).  Out: `Segment`, what
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.order import sort_rows
 from penstock.join.probe import Rows
 from penstock.join.sets import from_words, to_words
+from penstock.join.sorting import sort_rows
 from penstock.log.checksum import map_whole, summed_writer
 
 if TYPE_CHECKING:
@@ -35,26 +36,54 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.join.keys import Hashes, Ints
+    from penstock.join.key_hash import Hashes, Ints
     from penstock.join.sets import Words
     from penstock.log.checksum import Kept
     from penstock.log.files import Files
 
 HASH, TIME, PATTERN, KEY = "penstock.h", "penstock.t", "penstock.p", "penstock.k"
-_META = b"penstock"
+_METADATA_KEY = b"penstock"
 
 MOST_PATTERNS = 64
 """Patterns counted one by one in a segment's statistics; beyond that, only their total is."""
 
+ALL_TIMES_ROWS = 512
+"""Rows of a segment up to which its statistics have the event time of each."""
+
+MOST_TIMES = 65
+"""Event times in the statistics of a larger segment: its patterns have their shares of them, two at the least."""
+
+MOST_SORTED = 8192
+"""Rows whose times are put in order for that; of more, so many are taken from all over."""
+
 
 @dataclass(frozen=True, slots=True)
 class PatternCount:
-    """How many rows of a segment have a pattern of predicate bits, and between which event times."""
+    """How many rows of a segment have a pattern of predicate bits, and between which event times.
+
+    `times` are those of rows at even ranks, from the oldest to the newest, in microseconds after `min_t`: of every row
+    if there are few.  A segment of an earlier version has none.
+    """
 
     bits: int
     rows: int
     min_t: int
     max_t: int
+    times: tuple[int, ...] = ()
+
+    def rows_after(self, time: int) -> float:
+        """Say how many rows are younger than an event time: exactly if all their times are known, else nearly."""
+        since = time - self.min_t
+        if since < 0:
+            return float(self.rows)
+        if since >= self.max_t - self.min_t:
+            return 0.0
+        if len(self.times) == self.rows:
+            return float(self.rows - bisect_right(self.times, since))
+        times = self.times or (0, self.max_t - self.min_t)
+        later = bisect_right(times, since)  # the times at both ends are among them
+        share = (since - times[later - 1]) / (times[later] - times[later - 1])
+        return self.rows * (1 - (later - 1 + share) / (len(times) - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +153,8 @@ class SegmentRows:
     def keys(self) -> list[pa.Array]:
         """List the key columns, empty where the hash is the whole key."""
         return [
-            self.batch.column(place)
-            for place, name in enumerate(self.batch.schema.names)
+            self.batch.column(index)
+            for index, name in enumerate(self.batch.schema.names)
             if name.startswith(KEY)
         ]
 
@@ -175,36 +204,50 @@ def _record_batch(content: SegmentColumns, order: Ints) -> pa.RecordBatch:
     arrays: dict[str, pa.Array] = {HASH: pa.array(content.h[order]), TIME: pa.array(content.t[order])}
     if content.pattern is not None:
         arrays[PATTERN] = pa.array(content.pattern[order])
-    places = pa.array(order)
-    arrays |= {name: column.take(places) for name, column in content.columns.items()}
+    rows = pa.array(order)
+    arrays |= {name: column.take(rows) for name, column in content.columns.items()}
     meta = {
         "patterns": content.table.tolist(),
         "time": {name: [kind.unit, kind.tz] for name, kind in content.time_columns.items()},
     }
     return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)).replace_schema_metadata(
-        {_META: json.dumps(meta)}
+        {_METADATA_KEY: json.dumps(meta)}
     )
 
 
 def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) -> tuple[PatternCount, ...]:
     """Count the rows of each pattern, unless there are too many patterns."""
     if pattern is None:
-        return (PatternCount(0, t.size, int(t.min()), int(t.max())),)
+        return (_count_pattern(0, t, t.size),)
     present = np.unique(pattern)
     if present.size > MOST_PATTERNS:
         return ()
-    counts = []
-    for place in present:
-        mine = t[pattern == place]
-        bits = from_words(table[place])
-        counts.append(PatternCount(bits, mine.size, int(mine.min()), int(mine.max())))
-    return tuple(counts)
+    return tuple(
+        _count_pattern(from_words(table[number]), t[pattern == number], t.size) for number in present
+    )
+
+
+def _count_pattern(bits: int, t: Ints, segment_rows: int) -> PatternCount:
+    """Describe the rows of one pattern by their times."""
+    oldest, newest = int(t.min()), int(t.max())
+    ordered = np.sort(t if t.size <= MOST_SORTED else t[_spread(t.size)])
+    ordered[0], ordered[-1] = oldest, newest  # the ends are those of all rows
+    share = max(2, round(MOST_TIMES * t.size / segment_rows))
+    most = ordered.size if segment_rows <= ALL_TIMES_ROWS else share
+    ranks = np.linspace(0, ordered.size - 1, min(most, ordered.size)).round().astype(np.int64)
+    return PatternCount(bits, t.size, oldest, newest, tuple((ordered[ranks] - oldest).tolist()))
+
+
+def _spread(rows: int) -> Ints:
+    """Choose rows in golden steps: rows of one key follow each other in time, and even steps would show that."""
+    step = int(rows * 0.6180339887) | 1
+    return np.arange(MOST_SORTED, dtype=np.int64) * step % rows
 
 
 def read_segment(files: Files, segment: Kept) -> SegmentRows:
     """Map a segment; once it was checked, nothing is read until a column is touched."""
     batch = pa.ipc.open_file(map_whole(files, segment)).get_batch(0)
-    meta = json.loads(batch.schema.metadata[_META])
+    meta = json.loads(batch.schema.metadata[_METADATA_KEY])
     names = batch.schema.names
     pattern = batch.column(PATTERN).to_numpy() if PATTERN in names else None
     rows = Rows(batch.column(HASH).to_numpy(), batch.column(TIME).to_numpy(), pattern)
@@ -234,11 +277,11 @@ def _join_tables(parts: Sequence[SegmentRows]) -> tuple[NDArray[np.int32] | None
     """Renumber the patterns of several segments into one table."""
     if parts[0].rows.pattern is None:
         return None, parts[0].table
-    table, place = np.unique(np.concatenate([part.table for part in parts]), axis=0, return_inverse=True)
-    place = place.reshape(-1)
+    table, number = np.unique(np.concatenate([part.table for part in parts]), axis=0, return_inverse=True)
+    number = number.reshape(-1)
     renumbered, offset = [], 0
     for part in parts:
-        numbers = place[offset : offset + len(part.table)]
-        renumbered.append(numbers[part.rows.pattern].astype(np.int32))
+        own_numbers = number[offset : offset + len(part.table)]
+        renumbered.append(own_numbers[part.rows.pattern].astype(np.int32))
         offset += len(part.table)
     return np.concatenate(renumbered), table

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from penstock.errors import RunError
 from penstock.log.codec import FORMAT, from_json, to_json
 from penstock.log.ledger import Ledger, last_written
@@ -26,7 +28,10 @@ def load(data: Any) -> Ledger:
         raise RunError(
             f"the journal has a snapshot of format {form}, and this Penstock reads {FORMAT}: run a newer one"
         )
-    current = dict(data if form == FORMAT else upgraded_snapshot(data))
+    current = dict(data if form == FORMAT else upgraded_snapshot(data, form))
     writes = current.pop("writes")
-    ledger = from_json(current, Ledger)
+    try:
+        ledger = from_json(current, Ledger)
+    except msgspec.ValidationError as error:
+        raise RunError(f"a snapshot of the journal cannot be read: {error}") from error
     return replace(ledger, writes=last_written(writes, ledger.tables))

@@ -39,7 +39,7 @@ class Survey(Generic[S]):
     commits: Mapping[int, Commit]
     """All commits that can be read, also those that nothing leads to any more."""
     wrong: tuple[str, ...]
-    """What is damaged or missing of that which is needed, in words."""
+    """What is needed and is damaged or missing, in words."""
     torn_snapshots: tuple[int, ...]
 
     @property
@@ -61,14 +61,14 @@ def survey(files: Files, fold: Callable[[S, Commit], S], empty: S, load: Callabl
         if number not in envelopes
     }
     carried = {number - 1: each.before for number, each in envelopes.items() if each.before is not None}
-    known = {**carried, **envelopes}
+    readable = {**carried, **envelopes}
     return Survey(
         states=_states(
-            known, {number: load(each.body) for number, each in snapshots.items()}, fold, empty, last
+            readable, {number: load(each.body) for number, each in snapshots.items()}, fold, empty, last
         ),
         last=last,
         copies={number: carried[number] for number in lost if number in carried},
-        commits={number: as_commit(each.body) for number, each in known.items()},
+        commits={number: as_commit(each.body) for number, each in readable.items()},
         wrong=(
             *(f"snapshot {number} {why}" for number, why in torn.items()),
             *(f"commit {number} {why}" for number, why in lost.items()),
@@ -92,17 +92,17 @@ def _read_all(
 
 
 def _states(
-    known: Mapping[int, Envelope],
+    readable: Mapping[int, Envelope],
     snapshots: Mapping[int, S],
     fold: Callable[[S, Commit], S],
     empty: S,
     last: int,
 ) -> dict[int, S]:
     """Fold what can be folded; after a gap, the next snapshot goes on."""
-    states: dict[int, S] = {0: empty} if 1 in known or not snapshots else {}
+    states: dict[int, S] = {0: empty} if 1 in readable or not snapshots else {}
     for number in range(1, last + 1):
-        if number - 1 in states and number in known:
-            states[number] = fold(states[number - 1], as_commit(known[number].body))
+        if number - 1 in states and number in readable:
+            states[number] = fold(states[number - 1], as_commit(readable[number].body))
         elif number in snapshots:
             states[number] = snapshots[number]
     return states

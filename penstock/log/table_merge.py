@@ -69,18 +69,18 @@ def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
 
 def _schema(files: Files, merge: Merge) -> pa.Schema:
     """Find the columns of the new file: those of all its inputs."""
-    known = []
+    schemas = []
     for file in merge.inputs:
         with pq.ParquetFile(map_whole(files, file)) as content:
-            known.append(content.schema_arrow)
+            schemas.append(content.schema_arrow)
     if not merge.bits:  # raises ArrowTypeError where types differ
-        return described_together(known)
-    sides = [pa.field(side, _struct([each.field(side).type for each in known])) for side in ("l", "r")]
+        return described_together(schemas)
+    sides = [pa.field(side, _struct([each.field(side).type for each in schemas])) for side in ("l", "r")]
     return pa.schema([*sides, *(pa.field(f"s{word}", pa.int64()) for word in range(merge.words))])
 
 
 def _struct(kinds: Sequence[pa.StructType]) -> pa.StructType:
-    """Bring the columns of one side together; the one that stands for none only if there is no other."""
+    """Bring the columns of one side together; ``nothing`` stays only if there is no other."""
     fields = {field.name: field for kind in kinds for field in kind}
     if len(fields) > 1 and all(
         len(kind) == 1 for kind in kinds if "nothing" in {field.name for field in kind}

@@ -7,8 +7,8 @@ are found, have files of their own.
 
 Neither the number of files nor that of tables grows with the number of units or of changes of plan::
 
-    files of a table     1 1 1 1 1 1 1 1  ──▶  8  ...  8 8 8 8 8 8 8 8  ──▶  64        by generations, up to FULL bytes
-    tables of a group    v3 v5 v6 v9      ──▶  m  ...  m m m m          ──▶  mm        MANY of one generation
+    files of a table     1 1 1 1 1 1 1 1  ──▶  8  ...  8 8 8 8 8 8 8 8  ──▶  64        up to FULL_FILE_BYTES
+    tables of a group    v3 v5 v6 v9      ──▶  m  ...  m m m m          ──▶  mm        TABLE_FAN at a time
 
 A table that others are merged into has a bit for each definition of a query that can still be read; what nobody reads
 any more is left out.
@@ -23,16 +23,16 @@ from dataclasses import dataclass, field, replace
 
 from penstock.sql.spark_types import parse_type
 
-FAN = 8
+MERGE_FAN = 8
 """Files of one generation that become one of the next."""
 
 FILES_PER_TASK = 4
 """Files for each task that are waited for, if that is more: a unit writes a file for each of its tasks."""
 
-MANY = 4
+TABLE_FAN = 4
 """Tables of one generation that become one of the next."""
 
-FULL = 64 << 20
+FULL_FILE_BYTES = 64 << 20
 """A file of this size is not merged with others any more."""
 
 
@@ -67,7 +67,7 @@ class Definition:
 
     @property
     def reading(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Give what is made of a pair that is the query's: definitions that do the same need one bit."""
+        """Give what the query reads of each of its pairs: definitions that read the same share one bit."""
         return self.outputs, self.residual
 
 
@@ -90,7 +90,7 @@ class StoredTable:
 
     @property
     def is_of_the_past(self) -> bool:
-        """Say whether its pairs are those that new queries got of the past: nothing comes after that."""
+        """Say whether it holds the pairs that new queries got by a backfill: no more are added to it."""
         return self.id.endswith("-past")
 
     def same_reading(self, other: StoredTable) -> bool:
@@ -117,10 +117,10 @@ def readable(table: StoredTable, born: Mapping[str, int]) -> StoredTable:
 
 
 def without_ends(tables: Iterable[StoredTable]) -> tuple[StoredTable, ...]:
-    """Forget tables that have been merged away, and those they were to be merged into if these got nothing."""
-    known = tuple(each for each in tables if each.files != () or not each.into)
-    targets = {each.into for each in known}
-    kept = tuple(each for each in known if each.files != () or not each.generation or each.id in targets)
+    """Drop tables that were merged away, and targets of merges that got no file."""
+    remaining = tuple(each for each in tables if each.files != () or not each.into)
+    targets = {each.into for each in remaining}
+    kept = tuple(each for each in remaining if each.files != () or not each.generation or each.id in targets)
     ids = {each.id for each in kept}
     return tuple(each if each.into in ids else replace(each, into="") for each in kept)
 
@@ -156,32 +156,34 @@ class Merge:
     """Words of the target's bits."""
 
 
-def runs_to_merge(files: Sequence[StoredFile], fan: int = FAN) -> list[tuple[StoredFile, ...]]:
+def runs_to_merge(files: Sequence[StoredFile], fan: int = MERGE_FAN) -> list[tuple[StoredFile, ...]]:
     """Choose neighbours that become one file: enough of one generation and shape, together not too large.
 
     >>> files = [StoredFile(str(n), 10) for n in range(9)]
     >>> [len(run) for run in runs_to_merge(files)]
     [9]
-    >>> runs_to_merge([*files[:4], StoredFile("large", FULL), *files[4:]])
+    >>> runs_to_merge([*files[:4], StoredFile("large", FULL_FILE_BYTES), *files[4:]])
     []
     """
-    found: list[list[StoredFile]] = [[]]
+    runs: list[list[StoredFile]] = [[]]
     for file in files:
-        if found[-1] and not _fits(found[-1], file):
-            found.append([])
-        found[-1].append(file)
-    return [tuple(run) for run in found if len(run) >= fan or (len(run) > 1 and _is_full(run))]
+        if runs[-1] and not _fits(runs[-1], file):
+            runs.append([])
+        runs[-1].append(file)
+    return [tuple(run) for run in runs if len(run) >= fan or (len(run) > 1 and _is_full(run))]
 
 
 def _fits(run: Sequence[StoredFile], file: StoredFile) -> bool:
     """Say whether a file may be merged with those before it."""
     alike = (file.generation, file.shape) == (run[0].generation, run[0].shape)
-    return alike and sum(each.bytes for each in run) + file.bytes <= FULL
+    return alike and sum(each.bytes for each in run) + file.bytes <= FULL_FILE_BYTES
 
 
 def _is_full(run: Sequence[StoredFile]) -> bool:
     """Say whether some files make a full one, however few they are."""
-    return 2 * sum(each.bytes for each in run) >= FULL and all(2 * each.bytes < FULL for each in run)
+    return 2 * sum(each.bytes for each in run) >= FULL_FILE_BYTES and all(
+        2 * each.bytes < FULL_FILE_BYTES for each in run
+    )
 
 
 def merged_table(tables: Sequence[StoredTable], name: str) -> StoredTable:
@@ -190,8 +192,8 @@ def merged_table(tables: Sequence[StoredTable], name: str) -> StoredTable:
     for table in tables:
         for query, definitions in table.members.items():
             for each in definitions:
-                known = readings.setdefault(query, {}).setdefault(each.reading, each)
-                if each.version > known.version:
+                present = readings.setdefault(query, {}).setdefault(each.reading, each)
+                if each.version > present.version:
                     readings[query][each.reading] = each
     number = iter(range(sum(map(len, readings.values()))))
     members = {
@@ -232,8 +234,8 @@ def _joined_schema(schemas: Iterable[str], words: int) -> str:
     """
     sides: dict[str, dict[str, str]] = {"l": {}, "r": {}}
     for schema in schemas:
-        found = parse_type(f"struct<{schema}>")
-        for name, part in zip(found.names, found.parts, strict=True):
+        pairs = parse_type(f"struct<{schema}>")
+        for name, part in zip(pairs.names, pairs.parts, strict=True):
             if name in sides:
                 sides[name] |= dict(zip(part.names, map(str, part.parts), strict=True))
     structs = [f"{side} struct<{_fields(columns)}>" for side, columns in sides.items()]
@@ -241,6 +243,6 @@ def _joined_schema(schemas: Iterable[str], words: int) -> str:
 
 
 def _fields(columns: Mapping[str, str]) -> str:
-    """Write the columns of one side, names as they are quoted; what stands for none only if there is no other."""
+    """Write the columns of one side, names as they are quoted; ``nothing`` only if there is no other."""
     kept = {name: kind for name, kind in columns.items() if name != "nothing"} or {"nothing": "tinyint"}
     return ", ".join(f"{name}: {kind}" for name, kind in kept.items())

@@ -9,28 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from penstock.log.roll import LONG_AGO
+from penstock.log.recent import Delays, Effort
+from penstock.log.row_times import LONG_AGO
 from penstock.log.segment import Segment
-from penstock.log.tally import Delays, Effort
 from penstock.plan.build import Stopped
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.query import Query, Stream
 
 
 class Cursor(NamedTuple):
-    """What a slice has joined: the batches before `left` and `right`, and of both streams all rows older than `below`.
+    """What a slice has joined: the batches of each input before `batches`, and every row older than `below`.
 
-    A row older than `below` that is not there yet would be late, so the third part names no rows still to come.  It
-    moves where input waits for its turn (`penstock.engine.ordering`); elsewhere it stays at the beginning of time.
+    A row older than `below` that is not there yet would be late, so that part names no rows still to come.  It
+    moves where input waits for its turn (`penstock.engine.readings.waiting`); elsewhere it stays at the
+    beginning of time.
     """
 
-    left: int
-    right: int
+    batches: tuple[int, ...]
     below: int = LONG_AGO
 
 
-Watermarks = tuple[int | None, int | None]
-"""Those of the left and right stream of a group."""
+Watermarks = tuple[int | None, ...]
+"""Those of a group's streams, in the order of its inputs."""
 
 Station = tuple[Cursor, Watermarks]
 """A cursor, and the watermarks of both streams when the batches up to it were all there were."""
@@ -64,7 +64,7 @@ class StreamState:
 class GroupState:
     """How far each slice of a group has joined the two logs, and how many units that took.
 
-    `watermarks` are those of the left and right stream when the batches up to the cursors were all there were: no row
+    `watermarks` are those of its streams when the batches up to the cursors were all there were: no row
     still to be joined is older.  (The streams' own watermarks may be ahead, by batches not joined yet.)  Where windows
     count rows, both are the horizon below which all is joined, and `spans` say for each side how far back of it so many
     rows reach in time.
@@ -77,27 +77,27 @@ class GroupState:
     watermarks: Watermarks = (None, None)
     units: int = 0
     pairs: int = 0
-    mixed: bool = False
+    mixed_layouts: bool = False
     effort: Effort = field(default_factory=Effort)
-    spans: tuple[Mapping[int, int], Mapping[int, int]] = field(default_factory=lambda: ({}, {}))
+    spans: tuple[Mapping[int, int], ...] = field(default_factory=lambda: ({}, {}))
     stations: tuple[Station, ...] = ()
     mode: str = ""
     """What waits now, where adaptive queries have chosen: the input (sync-filter), or the results (filter-order)."""
 
     @property
-    def stops(self) -> tuple[Station, ...]:
+    def all_stations(self) -> tuple[Station, ...]:
         """Give the cursors from the slowest slices to the newest, with their watermarks."""
         return self.stations or ((self.cursors[0], self.watermarks),)
 
     @property
-    def apart(self) -> bool:
+    def slices_apart(self) -> bool:
         """Say whether some slices are behind others."""
         return len(set(self.cursors)) > 1
 
-    def marks(self, slices: Iterable[int]) -> Watermarks:
+    def watermarks_of(self, slices: Iterable[int]) -> Watermarks:
         """Give the watermarks of the slowest of some slices."""
         behind = {self.cursors[each] for each in slices}
-        return next(marks for cursor, marks in self.stops if cursor in behind)
+        return next(marks for cursor, marks in self.all_stations if cursor in behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class QueryState:
     """One query's past: results so far, what it still lacks, and from when on it is complete.
 
     `backfill` is the cursor up to which it still lacks the pairs of rows that were there before it.  `floors` are, for
-    the left and right stream, the event times from which on all rows it accepts are known to be held; None: all.
+    each input, the event times from which on all rows it accepts are known to be held; None: all.
     `complete_from` is the event time such that every pair of rows not older is delivered; None if all are.  `born` is
     the version of the plan that brought it: a query dropped and added again is another one.
     """

@@ -32,7 +32,7 @@ Shape = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A query that could not be evaluated and is not run any more: what it was, why, and when that was found."""
+    """A query that could not be evaluated and is not run any more: what it was, why, and when it failed."""
 
     query: Query
     reason: str
@@ -51,7 +51,7 @@ class Family:
 
     @cached_property
     def queries(self) -> tuple[Query, ...]:
-        """List the queries, one that several groups serve several times."""
+        """List the queries; one that several groups serve is listed once for each."""
         return tuple(member.query for group in self.groups for member in group.members)
 
     @cached_property
@@ -76,7 +76,7 @@ class Plan:
     """Every query once, in the order in which they were registered."""
     strategy: str = "mem-opt"
     stopped: tuple[Stopped, ...] = ()
-    """Queries that are registered and have failed: they have no part in anything, but their results are there."""
+    """Queries that are registered and have failed: nothing is done for them, but their results can be read."""
     spark_settings: SparkSettings = field(default_factory=SparkSettings)
     """The settings of Spark under which its expressions are evaluated."""
 
@@ -86,19 +86,18 @@ class Plan:
         if len({group.id for group in self.groups}) < len(self.groups) or len(kept) < len(self.logs):
             raise InputError("two groups or two logs of the plan have the same name: rename a query")
         for group in self.groups:
-            for log in (group.left, group.right):
+            for log in group.logs:
                 if log.id not in kept:
                     raise InputError(f"group {group.id} reads log {log.id}, which the plan does not keep")
 
     @cached_property
     def families(self) -> dict[str, Family]:
         """Give each group's family, by the group's id."""
-        found: dict[tuple[Signature, str, str], list[Group]] = {}
+        alike: dict[tuple[object, ...], list[Group]] = {}
         for group in self.groups:
-            found.setdefault((group.signature, group.left.id, group.right.id), []).append(group)
-        return {
-            group.id: family for mine in found.values() for family in [Family(tuple(mine))] for group in mine
-        }
+            alike.setdefault((group.signature, *(log.id for log in group.logs)), []).append(group)
+        families = [Family(tuple(groups)) for groups in alike.values()]
+        return {group.id: family for family in families for group in family.groups}
 
     @property
     def cuts(self) -> dict[str, tuple[int, ...]]:
@@ -111,7 +110,7 @@ class Plan:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """List the streams that windows counting rows look at: their rows are put on a roll."""
+        """List the streams that windows counting rows read: the event times of their rows are kept."""
         names = (log.stream for group in self.groups if group.signature.counted for log in group.logs)
         return tuple(dict.fromkeys(names))
 
@@ -122,12 +121,9 @@ class Plan:
     def uses(self, log: str) -> Iterator[tuple[Group, Side]]:
         """List the groups that read a log, and as which side."""
         for group in self.groups:
-            if group.left.id == log:
-                yield group, "l"
-            if group.right.id == log:
-                yield group, "r"
+            yield from ((group, each.side) for each in group.inputs if each.log.id == log)
 
-    def places(self, query: str) -> Iterator[tuple[Group, int, Member]]:
+    def groups_of(self, query: str) -> Iterator[tuple[Group, int, Member]]:
         """List every group that serves a query, and its number there."""
         for group in self.groups:
             for number, member in enumerate(group.members):
@@ -135,9 +131,9 @@ class Plan:
                     yield group, number, member
 
     def find(self, query: str) -> tuple[Group, int, Member]:
-        """Find a query's first group, for most strategies the only one, and its number there."""
-        for found in self.places(query):
-            return found
+        """Find a query's first group (for most strategies the only one) and its number there."""
+        for first in self.groups_of(query):
+            return first
         for each in self.stopped:
             if each.query.name.lower() == query.lower():
                 raise InputError(f"query {each.query.name} has failed and is not run any more: {each.reason}")
@@ -151,8 +147,8 @@ class Plan:
         raise self._no_such(name)
 
     def _no_such(self, query: str) -> InputError:
-        known = [each.name for each in self.queries] + [each.query.name for each in self.stopped]
-        return InputError(f"query {query} does not exist: {did_you_mean(query, known)}")
+        names = [each.name for each in self.queries] + [each.query.name for each in self.stopped]
+        return InputError(f"query {query} does not exist: {did_you_mean(query, names)}")
 
 
 def build_plan(
@@ -167,7 +163,7 @@ def build_plan(
     """Share what can be shared among the queries.
 
     `kept` is what a state's logs store now, by log: a log that already stores all that is needed goes on as it is.
-    `cuts` are where a strategy that chooses has chosen to cut, by group; a chain that is not named is cut everywhere.
+    `cuts` are where a strategy that chooses has chosen to cut, by group; any other chain is cut at every window end.
     """
     everyone = tuple(queries)
     declared = {name.lower(): stream for name, stream in streams.items()}
@@ -215,17 +211,17 @@ def _plan_logs(
     readers: dict[LogKey, dict[tuple[str, Side], Query]] = {}
     for signature, share in shares:
         for side in SIDES:
-            mine = readers.setdefault(_log(streams, signature, share, side), {})
-            mine |= {(query.name, side): query for query in share.queries}
+            of_log = readers.setdefault(_log(streams, signature, share, side), {})
+            of_log |= {(query.name, side): query for query in share.queries}
     return {
         (stream, key, owner, counted): plan_log(
             streams[stream.lower()],
             key,
-            [(query, side) for (_, side), query in mine.items()],
+            [(query, side) for (_, side), query in of_log.items()],
             owner,
             counted=counted,
         )
-        for (stream, key, owner, counted), mine in readers.items()
+        for (stream, key, owner, counted), of_log in readers.items()
     }
 
 

@@ -22,7 +22,7 @@ gives are told apart by the window ends inside it, its *bounds*; that is the rou
     cuts         -59                   0                    60      what is held, and for how long
 
 In:  the windows of a group's queries, and where to cut.
-Out: a `Chain`, walked by the units of `penstock.engine` and shown by `penstock.plan.show`.
+Out: a `Chain`, walked by the units of `penstock.engine` and shown by `penstock.plan.plan_text`.
 """
 
 from __future__ import annotations
@@ -121,22 +121,22 @@ class Chain:
         return tuple(Slice(Range(lo, hi)) for lo, hi in pairwise(self.cuts))
 
     def read_by(self, query: str) -> list[int]:
-        """Give the places of the slices that a query reads.
+        """Give the numbers of the slices that a query reads.
 
         >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}).read_by("q2")
         [0, 1]
         """
-        return [place for place, names in enumerate(self.readers) if query in names]
+        return [number for number, names in enumerate(self.readers) if query in names]
 
     def side(self, side: Side) -> tuple[tuple[int, Slice], ...]:
-        """List one stream's chain, youngest slice first, each with its place.
+        """List one stream's chain, youngest slice first, each with its number.
 
         >>> chain = Chain.from_windows({"q1": Range.window(10, 10), "q2": Range.window(60, 60)})
-        >>> [(place, piece.ages) for place, piece in chain.side("r")]
+        >>> [(number, piece.ages) for number, piece in chain.side("r")]
         [(1, (1, 10)), (0, (10, 60))]
         """
-        mine = [(place, piece) for place, piece in enumerate(self.slices) if piece.side == side]
-        return tuple(mine if side == "l" else reversed(mine))
+        slices = [(number, piece) for number, piece in enumerate(self.slices) if piece.side == side]
+        return tuple(slices if side == "l" else reversed(slices))
 
     def levels(self, window: Range) -> tuple[int, int]:
         """Give the levels ``[first, last)`` that make up a window whose ends are bounds.

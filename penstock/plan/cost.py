@@ -61,8 +61,8 @@ class Coefficients:
 
 PAPER = Coefficients()
 
-THIN = 0.5
-"""The share of rows of no more use from which the rest is written again without them."""
+THIN_SHARE = 0.5
+"""From this share of useless rows on, a segment is written again without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Cost:
     rewrite: float = 0.0
 
     def __add__(self, more: Cost) -> Cost:
-        """Lay two plans side by side."""
+        """Add two costs, kind by kind."""
         return Cost(*(getattr(self, each.name) + getattr(more, each.name) for each in fields(self)))
 
     def cpu(self, weigh: Coefficients = PAPER) -> float:
@@ -105,18 +105,18 @@ def total(costs: Iterable[Cost]) -> Cost:
 # --- state-slice: Eq. 3, sections 5 and 6 ----------------------------------------------------------
 
 
-def chain_cost(readers: Sequence[Reader], known: Statistics, cuts: Mapping[Side, Sequence[int]]) -> Cost:
+def chain_cost(readers: Sequence[Reader], statistics: Statistics, cuts: Mapping[Side, Sequence[int]]) -> Cost:
     """Price a chain that is cut at these ages."""
-    sides = [SideCosts(readers, known, side) for side in SIDES]
+    sides = [SideCosts(readers, statistics, side) for side in SIDES]
     return total(side.slice_cost(ages) for side in sides for ages in pairwise(cuts.get(side.side, ())))
 
 
 @dataclass(frozen=True)
 class SideCosts:
-    """One side of a chain, ready to price any slice of it: what depends on one bound only is worked out once."""
+    """Prices any slice of one side of a chain; what depends on one bound only is computed once."""
 
     readers: Sequence[Reader]
-    known: Statistics
+    statistics: Statistics
     side: Side
     _rates: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
     _starts: dict[int, _Beyond] = field(default_factory=dict, init=False, repr=False)
@@ -130,27 +130,28 @@ class SideCosts:
         probe = rows * probing if beyond.first < end else 0.0
         inside = bisect_left(self._bounds, end) - bisect_right(self._bounds, start)
         united = bisect_right(beyond.ends, end)
-        males = self.known.rate(other(self.side))
+        males = self.statistics.rate(other(self.side))
         filters = beyond.filters(ages)
         return Cost(
             rows=rows,
-            bytes=rows * self.known.row_bytes,
+            bytes=rows * self.statistics.row_bytes,
             probe=probe,
             purge=males,
-            route=probe * self.known.join * inside,
-            filter=probe * self.known.join * filters + self._lineage(ages),
+            route=probe * self.statistics.join * inside,
+            filter=probe * self.statistics.join * filters + self._lineage(ages),
             union=males * united,
             overhead=males,
             rewrite=self._rewritten(held, end),
         )
 
     def _rewritten(self, held: float, end: int) -> float:
-        """Give the rate of rows that are written again where a slice ends: all of them, if few go on from there.
+        """Give the rate of rows that are written again where a slice ends.
 
-        Where more than a share goes on, the rest stays with them; where none does, whole segments go.
+        That is all of them if few are still needed beyond it.  If many are, the useless ones stay with them; if none
+        is, whole segments are deleted.
         """
         going_on, _ = self._wanted(end)
-        return held if 0 < going_on <= held * (1 - THIN) else 0.0
+        return held if 0 < going_on <= held * (1 - THIN_SHARE) else 0.0
 
     @cached_property
     def _reaches(self) -> list[tuple[Reader, tuple[int, int]]]:
@@ -163,7 +164,7 @@ class SideCosts:
         return age_bounds(self.readers, self.side)
 
     def _beyond(self, start: int) -> _Beyond:
-        """Collect what a slice's cost needs to know of the queries that read beyond its start."""
+        """Collect what the cost of a slice takes from the queries that read beyond its start."""
         if start not in self._starts:
             self._starts[start] = _Beyond.of(
                 [(each, reach) for each, reach in self._reaches if reach[1] > start], start
@@ -174,8 +175,8 @@ class SideCosts:
         """Give the rates of this stream's rows and of the other's that a query reading beyond an age wants."""
         if start not in self._rates:
             beyond = [each for each, reach in self._reaches if reach[1] > start]
-            mine, theirs = (self.known.wanted(each, beyond) for each in (self.side, other(self.side)))
-            self._rates[start] = mine, theirs
+            own, opposite = (self.statistics.wanted(each, beyond) for each in (self.side, other(self.side)))
+            self._rates[start] = own, opposite
         return self._rates[start]
 
     def _lineage(self, ages: tuple[int, int]) -> float:
@@ -209,8 +210,8 @@ class SideCosts:
         tried: set[str] = set()
         trials = []
         for age, condition in order:
-            share = 1 - self.known.selection(stream).any_of(tried)
-            trials.append((age, self.known.rate(stream) * share))
+            share = 1 - self.statistics.selection(stream).any_of(tried)
+            trials.append((age, self.statistics.rate(stream) * share))
             tried.add(condition)
         return open_until, trials
 
@@ -220,7 +221,7 @@ class _Beyond:
     """The queries that read beyond an age, ready to be cut off at any later one.
 
     `first` is where the first of them begins; `ends` are the ends of those that began before, whose results are united;
-    `spans` hold, for each condition that is still to be asked, the ages read under it.
+    `spans` hold, for each condition still to be tested, the ages read under it.
     """
 
     first: float
@@ -231,7 +232,7 @@ class _Beyond:
     def of(
         cls, here: Sequence[tuple[Reader, tuple[int, int]]], start: int, *, pushed: bool = True
     ) -> _Beyond:
-        """Sort out some queries; a condition that all of them have has been asked already, if it was `pushed`."""
+        """Collect some queries; if conditions were `pushed` down, one that all of them have is tested already."""
         spans: list[tuple[tuple[int, int], ...]] = []
         for side in SIDES:
             read: dict[str, set[tuple[int, int]]] = {}
@@ -246,7 +247,7 @@ class _Beyond:
         )
 
     def filters(self, ages: tuple[int, int]) -> float:
-        """Count the filters a result of a slice meets: one per condition, where some query reads under it."""
+        """Count the filters that a result of a slice passes: one per condition, at the ages where some query has it."""
         start, end = ages
         met = 0
         for reaches in self.spans:
@@ -270,44 +271,48 @@ def lineage_order(readers: Iterable[Reader], side: Side, stream: Side) -> list[t
 # --- the rivals: Eq. 1, Eq. 2, and no sharing (section 3) -------------------------------------------
 
 
-def pull_up_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
+def pull_up_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
     """Price one join with the longest window, a router behind it and the selections last (Eq. 1)."""
-    join = _join_cost(readers, known, known.left_rate, known.right_rate)
+    join = _join_cost(readers, statistics, statistics.left_rate, statistics.right_rate)
     filters = 0.0
     for side in SIDES:
         bounds = age_bounds(readers, side)
         if bounds:
             here = [(each, reach) for each in readers if (reach := each.reach(side))]
-            results = known.left_rate * known.right_rate * known.join * bounds[-1] / SECOND
+            results = statistics.left_rate * statistics.right_rate * statistics.join * bounds[-1] / SECOND
             filters += results * _Beyond.of(here, 0, pushed=False).filters((0, bounds[-1]))
     return join + Cost(filter=filters)
 
 
-def push_down_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
+def push_down_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
     """Price one join for each part of the streams that satisfies the same conditions (Eq. 2, which is derived)."""
     conditions = {side: {each.condition(side) for each in readers} - {""} for side in SIDES}
-    split = sum(known.rate(side) * len(conditions[side]) for side in SIDES)
+    split = sum(statistics.rate(side) * len(conditions[side]) for side in SIDES)
     cost = Cost(filter=split)
     fed = dict.fromkeys(range(len(readers)), 0)
-    for left, left_share in known.left.patterns(conditions["l"]):
-        for right, right_share in known.right.patterns(conditions["r"]):
+    for left, left_share in statistics.left.patterns(conditions["l"]):
+        for right, right_share in statistics.right.patterns(conditions["r"]):
             served = [number for number, each in enumerate(readers) if _holds(each, left, right)]
             if not served or not left_share * right_share:
                 continue
-            mine = [readers[number] for number in served]
-            cost += _join_cost(mine, known, known.left_rate * left_share, known.right_rate * right_share)
+            members = [readers[number] for number in served]
+            cost += _join_cost(
+                members, statistics, statistics.left_rate * left_share, statistics.right_rate * right_share
+            )
             for number in served:
                 fed[number] += 1
     # A query fed by several joins merges their results by time: one comparison for each.
-    merged = total(Cost(union=_results(readers[number], known)) for number, parts in fed.items() if parts > 1)
+    merged = total(
+        Cost(union=_results(readers[number], statistics)) for number, parts in fed.items() if parts > 1
+    )
     return cost + merged
 
 
-def isolated_cost(readers: Sequence[Reader], known: Statistics) -> Cost:
+def isolated_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
     """Price each query alone: its selections first, then a join with its own window (Figure 2)."""
     return total(
-        _join_cost([each], known, known.wanted("l", [each]), known.wanted("r", [each]))
-        + Cost(filter=sum(known.rate(side) for side in SIDES if each.condition(side)))
+        _join_cost([each], statistics, statistics.wanted("l", [each]), statistics.wanted("r", [each]))
+        + Cost(filter=sum(statistics.rate(side) for side in SIDES if each.condition(side)))
         for each in readers
     )
 
@@ -317,7 +322,7 @@ def _holds(reader: Reader, left: frozenset[str], right: frozenset[str]) -> bool:
     return (not reader.left or reader.left in left) and (not reader.right or reader.right in right)
 
 
-def _join_cost(readers: Sequence[Reader], known: Statistics, left: float, right: float) -> Cost:
+def _join_cost(readers: Sequence[Reader], statistics: Statistics, left: float, right: float) -> Cost:
     """Price a regular join of parts of both streams (rates), with a router to its readers (Figure 1)."""
     cost = Cost()
     for side, held, males in (("l", left, right), ("r", right, left)):
@@ -326,20 +331,22 @@ def _join_cost(readers: Sequence[Reader], known: Statistics, left: float, right:
             rows = held * bounds[-1] / SECOND
             cost += Cost(
                 rows=rows,
-                bytes=rows * known.row_bytes,
+                bytes=rows * statistics.row_bytes,
                 probe=rows * males,
                 purge=males,
-                route=rows * males * known.join * (len(bounds) - 2),
+                route=rows * males * statistics.join * (len(bounds) - 2),
                 overhead=males,
             )
     return cost
 
 
-def _results(reader: Reader, known: Statistics) -> float:
-    """Count a query's results in a second."""
-    pairs = known.wanted("l", [reader]) * known.wanted("r", [reader])
+def _results(reader: Reader, statistics: Statistics) -> float:
+    pairs = statistics.wanted("l", [reader]) * statistics.wanted("r", [reader])
     return (
-        pairs * known.join * sum(b - a for side in SIDES for a, b in [reader.reach(side) or (0, 0)]) / SECOND
+        pairs
+        * statistics.join
+        * sum(b - a for side in SIDES for a, b in [reader.reach(side) or (0, 0)])
+        / SECOND
     )
 
 

@@ -1,9 +1,9 @@
-"""What a cost depends on: what the queries ask for, and what is known of the streams.
+"""What a cost depends on: what the queries ask for, and statistics of the streams.
 
 A cost does not care how a query is written, only how far back it looks and which rows it wants; and of the streams it
 cares for rates, for the share of pairs that join, and for the share of rows that satisfy one condition *or* another.
-That last one cannot be told from the single shares, so it is said how the conditions hang together: `Independent`,
-`Nested`, or `Measured` as patterns of rows.
+That last one does not follow from the single shares, so a `Selection` says how the conditions depend on each other:
+`Independent`, `Nested`, or `PatternShares` as counted.
 
 In:  bound queries, and estimates or measurements.  Out: `Reader` and `Statistics`, for `penstock.plan.cost`.
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     """The conditions that some rows satisfy, no others, and the share of such rows."""
 
 SIDES: tuple[Side, Side] = ("l", "r")
-MOST_INDEPENDENT = 12
-"""Conditions of which every combination is worth a part of its own: 4096 of them."""
+MOST_INDEPENDENT_CONDITIONS = 12
+"""The most independent conditions whose combinations are all listed: 12 make 4096."""
 
 
 def other(side: Side) -> Side:
@@ -37,7 +37,7 @@ def other(side: Side) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What a query costs by: its window, and its condition on each stream ('' for none)."""
+    """What a query's cost depends on: its window, and its condition on each stream ('' for none)."""
 
     window: Range
     left: str = ""
@@ -79,7 +79,7 @@ def age_bounds(readers: Iterable[Reader], side: Side) -> tuple[int, ...]:
 
 
 class Selection(Protocol):
-    """What is known of the conditions on one stream: how many rows satisfy them, and which ones together."""
+    """How many rows of a stream satisfy which conditions, alone and together."""
 
     def any_of(self, conditions: Collection[str]) -> float:
         """Give the share of rows that satisfy at least one; '' is satisfied by all."""
@@ -90,7 +90,7 @@ class Selection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Conditions that know nothing of each other: a disjunction has ``1 - Π(1 - share)``.
+    """Conditions that are independent of each other: a disjunction has ``1 - Π(1 - share)``.
 
     >>> Independent({"p": 0.5, "q": 0.2}).any_of({"p", "q"})
     0.6
@@ -105,13 +105,13 @@ class Independent:
     def patterns(self, conditions: Collection[str]) -> Iterator[Pattern]:
         """Divide the rows by every combination."""
         names = sorted(set(conditions) - {""})
-        if len(names) > MOST_INDEPENDENT:
+        if len(names) > MOST_INDEPENDENT_CONDITIONS:
             raise InputError(
                 f"{len(names)} independent conditions divide a stream into 2^{len(names)} parts: "
-                f"at most {MOST_INDEPENDENT} can be priced; give their measured patterns instead"
+                f"at most {MOST_INDEPENDENT_CONDITIONS} can be priced; give their measured patterns instead"
             )
         for bits in range(1 << len(names)):
-            holds = [bool(bits >> place & 1) for place in range(len(names))]
+            holds = [bool(bits >> bit & 1) for bit in range(len(names))]
             share = prod(
                 self.shares[each] if yes else 1 - self.shares[each]
                 for each, yes in zip(names, holds, strict=True)
@@ -137,15 +137,15 @@ class Nested:
         """Divide the rows into rings: all conditions, all but the narrowest, ..., none."""
         names = sorted(set(conditions) - {""}, key=lambda each: (self.shares[each], each))
         inside = [0.0, *(self.shares[each] for each in names), 1.0]
-        for place, (inner, outer) in enumerate(pairwise(inside)):
-            yield frozenset(names[place:]), outer - inner
+        for ring, (inner, outer) in enumerate(pairwise(inside)):
+            yield frozenset(names[ring:]), outer - inner
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PatternShares:
     """Patterns as they were counted: which conditions rows satisfy together, and their share.
 
-    >>> Measured(((frozenset({"p", "q"}), 0.2), (frozenset({"p"}), 0.1), (frozenset(), 0.7))).any_of({"q"})
+    >>> PatternShares(((frozenset({"p", "q"}), 0.2), (frozenset({"p"}), 0.1), (frozenset(), 0.7))).any_of({"q"})
     0.2
     """
 
@@ -161,14 +161,14 @@ class Measured:
         """Divide the rows as they were counted, forgetting all other conditions."""
         shares: dict[frozenset[str], float] = {}
         for holds, share in self.table:
-            mine = holds & frozenset(conditions)
-            shares[mine] = shares.get(mine, 0.0) + share
+            kept = holds & frozenset(conditions)
+            shares[kept] = shares.get(kept, 0.0) + share
         yield from shares.items()
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of two streams: rates in rows a second, bytes of a row, share of the cross product that joins."""
+    """Statistics of two streams: rates in rows a second, bytes of a row, share of the cross product that joins."""
 
     left_rate: float
     right_rate: float
@@ -182,7 +182,7 @@ class Statistics:
         return self.left_rate if side == "l" else self.right_rate
 
     def selection(self, side: Side) -> Selection:
-        """Give what is known of one stream's conditions."""
+        """Give the selection of one stream."""
         return self.left if side == "l" else self.right
 
     def wanted(self, side: Side, readers: Iterable[Reader]) -> float:

@@ -17,7 +17,7 @@ from zlib import crc32
 from penstock.errors import InputError
 from penstock.plan.chain import Chain
 from penstock.plan.share import WHOLE, Share
-from penstock.plan.stored import LONGEST_NAME
+from penstock.plan.stored import LONGEST_NAME_BYTES
 from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
@@ -31,16 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A query's place in its group: its slices, and the predicate bits that a row of each side must have."""
+    """A query in its group: its slices, and the predicate bits that a row of each side must have."""
 
     query: Query
     levels: tuple[int, int]
-    left_mask: int
-    right_mask: int
-
-    def mask(self, side: Side) -> int:
-        """Give the predicate bits this query needs on one side."""
-        return self.left_mask if side == "l" else self.right_mask
+    masks: tuple[int, ...]
+    """The bits of each of the group's inputs, in their order."""
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates this query has on one side."""
@@ -59,20 +55,30 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """One stream's part in a group: its name in expressions, the log that holds it, and the rows that are joined."""
+
+    side: Side
+    log: LogPlan
+    part: Part = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """Queries of one signature on one chain; a query's number is its place in `members`."""
+    """Queries of one signature on one chain; a query's number is its position in `members`.
+
+    The inputs have an order, and whatever is noted of each of them is a tuple in that order: a cursor's batches,
+    watermarks, floors, masks.  Two is the common case.
+    """
 
     id: str
     signature: Signature
-    left: LogPlan
-    right: LogPlan
+    inputs: tuple[Input, ...]
     chain: Chain
     members: tuple[Member, ...]
-    mixed: bool = False
-    """Whether rows stored under an older plan may lack what some query reads: then it must be asked row by row."""
-    left_part: Part = WHOLE
-    right_part: Part = WHOLE
-    pulled: bool = False
+    mixed_layouts: bool = False
+    """Whether rows stored under an older plan may lack what some query reads: then that is checked row by row."""
+    filter_last: bool = False
     """Whether every row is held for the longest window, and selections come after the join."""
 
     def __post_init__(self) -> None:
@@ -88,7 +94,26 @@ class Group:
 
     def log(self, side: Side) -> LogPlan:
         """Give the log of one side."""
-        return self.left if side == "l" else self.right
+        return self.inputs[self.index(side)].log
+
+    def index(self, side: Side) -> int:
+        """Give the position of one side among the inputs."""
+        return self.sides.index(side)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Name the inputs as expressions do."""
+        return tuple(each.side for each in self.inputs)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Name the streams that the inputs hold; one that is joined with itself twice."""
+        return tuple(each.log.stream for each in self.inputs)
+
+    @property
+    def title(self) -> str:
+        """Name what is joined, for people."""
+        return " ⋈ ".join(self.streams)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -98,11 +123,11 @@ class Group:
 
     def part(self, side: Side) -> Part:
         """Give the part of one stream that this group joins."""
-        return self.left_part if side == "l" else self.right_part
+        return self.inputs[self.index(side)].part
 
     def counts(self, side: Side) -> bool:
         """Say whether windows on one side count rows."""
-        return self.signature.rows[SIDES.index(side)]
+        return self.signature.rows[self.index(side)]
 
     def ages(self, piece: Slice) -> tuple[int, int]:
         """Give a slice's ages ``[start, end)`` in what its side counts: microseconds, or rows that came after.
@@ -114,38 +139,37 @@ class Group:
         return start - first, end - first
 
     @property
-    def logs(self) -> tuple[LogPlan, LogPlan]:
-        """Give the logs of both sides."""
-        return self.left, self.right
+    def logs(self) -> tuple[LogPlan, ...]:
+        """Give the logs of all inputs."""
+        return tuple(each.log for each in self.inputs)
 
     @property
     def selective(self) -> bool:
-        """Say whether some pair of the chain is not for all readers of its level, or (in a gap) for nobody."""
-        choosy = any(each.left_mask or each.right_mask or each.query.comparisons for each in self.members)
-        divided = any(self.part(side) != WHOLE for side in SIDES)
-        return self.mixed or choosy or divided or not all(self.level_sets())
+        """Say whether some pair of the chain is not for all readers of its level, or is in a gap that nobody reads."""
+        choosy = any(any(each.masks) or each.query.comparisons for each in self.members)
+        divided = any(each.part != WHOLE for each in self.inputs)
+        return self.mixed_layouts or choosy or divided or not all(self.level_sets())
 
     def masks_under(
         self, side: Side, columns: Collection[str], predicates: Sequence[str]
     ) -> tuple[int | None, ...]:
-        """List the bits each query needs in a segment of some layout; None: it takes nothing from there."""
+        """List the bits that each query needs in a segment of some layout; None where it takes no row from there."""
         all_of = self.part(side).all_of
-        known = set(all_of) <= set(predicates)
+        stored = set(all_of) <= set(predicates)
         return tuple(
             _bits({*all_of, *member.predicates(side)}, predicates)
-            if known and member.reads_under(side, columns, predicates)
+            if stored and member.reads_under(side, columns, predicates)
             else None
             for member in self.members
         )
 
-    def shunned_under(self, side: Side, predicates: Sequence[str]) -> tuple[int, ...]:
+    def excluded_under(self, side: Side, predicates: Sequence[str]) -> tuple[int, ...]:
         """List the bits that a row of this group's part must not have together, in a segment of some layout.
 
-        A condition that the layout has no answer to is one that no row there is taken to satisfy: whoever has it takes
-        none of them.
+        A condition that the layout does not store is left out: a query that has it takes no row from there anyway.
         """
-        known = [each for each in self.part(side).none_of if set(each) <= set(predicates)]
-        return tuple(_bits(each, predicates) for each in known)
+        conditions = [each for each in self.part(side).none_of if set(each) <= set(predicates)]
+        return tuple(_bits(each, predicates) for each in conditions)
 
     def level_sets(self) -> list[int]:
         """Give for each slice the set of queries that read it, as bits."""
@@ -156,11 +180,11 @@ class Group:
 
     def comparisons(self) -> dict[Comparison, int]:
         """Give each comparison of columns that pairs are tested by, and the queries that make it, as bits."""
-        found: dict[Comparison, int] = {}
+        makers: dict[Comparison, int] = {}
         for number, member in enumerate(self.members):
             for each in member.query.comparisons:
-                found[each] = found.get(each, 0) | 1 << number
-        return found
+                makers[each] = makers.get(each, 0) | 1 << number
+        return makers
 
     def reaches(self, side: Side) -> list[int]:
         """List how long a row of one side is held for each query: to the end of the slice in which its window ends."""
@@ -182,7 +206,6 @@ def reach(window: Range, side: Side) -> int:
 
 
 def _reads(member: Member, level: int) -> bool:
-    """Say whether a query reads a slice."""
     first, last = member.levels
     return first <= level < last
 
@@ -192,7 +215,7 @@ def group_id(signature: Signature, label: str = "") -> str:
     text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
     text += f"|{signature.rows}" if signature.counted else ""
     slug = re.sub(r"[^a-z0-9]+", "_", f"{signature.left}_{signature.right}".lower()).strip("_")
-    slug = slug[: LONGEST_NAME - 9]
+    slug = slug[: LONGEST_NAME_BYTES - 9]
     return f"{slug}-{crc32(text.encode()):08x}"
 
 
@@ -203,27 +226,24 @@ def plan_group(
     right: LogPlan,
     cuts: Iterable[int] | None = None,
 ) -> Group:
-    """Build the chain of a group, cut at every window or only at some, and place each query on it."""
+    """Build the chain of a group, cut at every window or only at some, and give each query its levels and masks."""
+    inputs = tuple(Input(side, log, share.part(side)) for side, log in zip(SIDES, (left, right), strict=True))
     chain = Chain.from_windows({query.name: query.window for query in share.queries}, cuts)
     members = tuple(
         Member(
             query,
             chain.levels(query.window),
-            left.mask({*share.left.all_of, *query.left_predicates}),
-            right.mask({*share.right.all_of, *query.right_predicates}),
+            tuple(each.log.mask({*each.part.all_of, *query.predicates(each.side)}) for each in inputs),
         )
         for query in share.queries
     )
     return Group(
         group_id(signature, share.label),
         signature,
-        left,
-        right,
+        inputs,
         chain,
         members,
-        left_part=share.left,
-        right_part=share.right,
-        pulled=share.pulled,
+        filter_last=share.filter_last,
     )
 
 
@@ -233,6 +253,7 @@ def subgroup(group: Group, names: Iterable[str]) -> Group:
     queries = tuple(member.query for member in group.members if member.query.name in wanted)
     if not queries:
         return group
-    share = Share(queries, group.left_part, group.right_part, pulled=group.pulled)
-    small = plan_group(group.signature, share, group.left, group.right)
-    return replace(small, id=group.id, mixed=group.mixed)
+    left, right = group.inputs
+    share = Share(queries, left.part, right.part, filter_last=group.filter_last)
+    small = plan_group(group.signature, share, left.log, right.log)
+    return replace(small, id=group.id, mixed_layouts=group.mixed_layouts)

@@ -13,7 +13,7 @@ independently: one path after the other, left side first.
 
 With a budget there are two lengths, comparisons and bytes.  `auto` walks the same graph keeping, at each bound, the
 paths that no other path beats in both, and drops those that cannot be finished within the budget or for less than the
-best chain already known.
+best chain so far.
 
 In:  readers and statistics (`penstock.plan.facts`).  Out: a `Choice`: the cuts, and what each slice costs.
 """
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from penstock.plan.facts import Reader, Statistics
     from penstock.sql.query import Range, Side
 
-ROUNDING = 1e-9
+BUDGET_ROUNDING_SHARE = 1e-9
 """Budgets are compared with sums of floats: a chain may exceed its budget by this share."""
 
-DEAREST_BYTE = 1e18
+DEAREST_BYTE_PRICE = 1e18
 """A price of a byte at which work no longer counts."""
 
 
@@ -116,25 +116,29 @@ def mem_opt(readers: Sequence[Reader]) -> Cuts:
     return Cuts(left, right)
 
 
-def priced(cuts: Cuts, readers: Sequence[Reader], known: Statistics, weigh: Coefficients = PAPER) -> Choice:
+def priced(
+    cuts: Cuts, readers: Sequence[Reader], statistics: Statistics, weigh: Coefficients = PAPER
+) -> Choice:
     """Say what a chain that is cut so costs, slice by slice."""
-    sides = [SideCosts(readers, known, side) for side in SIDES]
+    sides = [SideCosts(readers, statistics, side) for side in SIDES]
     return Choice(
         tuple(_edge(side, ages, weigh) for side in sides for ages in pairwise(cuts.side(side.side)))
     )
 
 
-def cpu_opt(readers: Sequence[Reader], known: Statistics, weigh: Coefficients = PAPER) -> Choice:
+def cpu_opt(readers: Sequence[Reader], statistics: Statistics, weigh: Coefficients = PAPER) -> Choice:
     """Find the chain with the least work: the shortest path over all slices."""
-    graph = _graph(readers, known, weigh)
+    graph = _graph(readers, statistics, weigh)
     return Choice(tuple(_shortest(graph, lambda edge: edge.cpu)))
 
 
-def auto(readers: Sequence[Reader], known: Statistics, budget: float, weigh: Coefficients = PAPER) -> Choice:
+def auto(
+    readers: Sequence[Reader], statistics: Statistics, budget: float, weigh: Coefficients = PAPER
+) -> Choice:
     """Find the chain with the least work among those that hold at most `budget` bytes."""
-    graph = _graph(readers, known, weigh)
+    graph = _graph(readers, statistics, weigh)
     least = sum(edge.cost.bytes for edge in _shortest(graph, lambda edge: edge.cost.bytes))
-    room = budget * (1 + ROUNDING)
+    room = budget * (1 + BUDGET_ROUNDING_SHARE)
     if least > room:
         raise InputError(
             f"a memory budget of {budget:,.0f} bytes is too small: these queries need {least:,.0f} bytes of state "
@@ -150,16 +154,15 @@ Graph = list[list[tuple[int, Edge]]]
 
 
 def _edge(side: SideCosts, ages: tuple[int, int], weigh: Coefficients) -> Edge:
-    """Price one slice."""
     cost = side.slice_cost(ages)
     return Edge(side.side, ages, cost, cost.cpu(weigh))
 
 
-def _graph(readers: Sequence[Reader], known: Statistics, weigh: Coefficients) -> Graph:
+def _graph(readers: Sequence[Reader], statistics: Statistics, weigh: Coefficients) -> Graph:
     """Build every slice that a chain could have; the right side's first node is the left side's last."""
     graph: Graph = [[]]
     for side in SIDES:
-        costs, bounds, base = SideCosts(readers, known, side), age_bounds(readers, side), len(graph) - 1
+        costs, bounds, base = SideCosts(readers, statistics, side), age_bounds(readers, side), len(graph) - 1
         graph += [[] for _ in bounds[1:]]
         for i, start in enumerate(bounds):
             for j, end in enumerate(bounds[i + 1 :], i + 1):
@@ -213,7 +216,7 @@ def _cheapest_within(graph: Graph, room: float) -> list[Edge]:
     most = sum(edge.cpu for edge in best)
 
     def hopeful(path: _Path, node: int) -> bool:
-        """Say whether a path can still be finished within the room, for less than the best one known."""
+        """Say whether a path can still be finished within the room, for less than the best one so far."""
         left = room - path.bytes
         least = path.cpu + max(cpu_to_go[node], both_to_go[node] - price * left)
         return bytes_to_go[node] <= left and least < most
@@ -225,8 +228,8 @@ def _cheapest_within(graph: Graph, room: float) -> list[Edge]:
                 longer = path.then(edge)
                 if hopeful(longer, then):
                     arriving[then].append(longer)
-    found = _unbeaten(arriving[-1])
-    return found[0].edges() if found else best
+    finished = _unbeaten(arriving[-1])
+    return finished[0].edges() if finished else best
 
 
 def _unbeaten(paths: list[_Path]) -> list[_Path]:
@@ -255,7 +258,7 @@ def _lagrange(graph: Graph, room: float) -> tuple[float, list[Edge]]:
     if fits(free):
         return low, free
     # With a high enough price the path is the one of least bytes, which fits; rounding may hide that, hence the end.
-    while not fits(at(high)) and high < DEAREST_BYTE:
+    while not fits(at(high)) and high < DEAREST_BYTE_PRICE:
         low, high = high, high * 4
     for _ in range(40):
         middle = (low + high) / 2

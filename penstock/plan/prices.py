@@ -6,7 +6,7 @@ is laid out; each bound inside a slice and each condition behind it looks at the
 be written again without them.  `Prices` are those numbers.  They come from `penstock calibrate`, follow what units
 really take (`updated`), and before either are what a small machine was measured at.
 
-In:  prices, and what is known of the streams.  Out: `Coefficients` for `penstock.plan.cost`, and `seconds` of a plan.
+In:  prices, and statistics of the streams.  Out: `Coefficients` for `penstock.plan.cost`, and `seconds` of a plan.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Prices:
     row: float = 3e-7
     """A new row of either stream: mapped, looked up, and its answer looked at."""
     pair: float = 4e-8
-    """A pair found: laid out, its columns gathered, its level known."""
+    """A pair: laid out, its columns gathered, its level determined."""
     route: float = 1e-9
-    """A pair held against one more bound."""
+    """A pair compared with one more bound."""
     filter: float = 6e-9
-    """A pair held against the conditions of queries."""
+    """A pair tested by the conditions of queries."""
     slice: float = 0.0
     """A new row that has one more slice to go through."""
     store: float = 2e-7
@@ -50,17 +50,17 @@ class Prices:
     """A byte held for a second; nothing, unless the user says that memory has a price."""
 
     def __post_init__(self) -> None:
-        """Refuse a price below nothing."""
+        """Refuse a negative price."""
         for each in fields(self):
             if getattr(self, each.name) < 0:
                 raise InputError(
                     f"the price of a {each.name} is {getattr(self, each.name)}: it must be 0 or more"
                 )
 
-    def weigh(self, known: Statistics) -> Coefficients:
+    def weigh(self, statistics: Statistics) -> Coefficients:
         """Turn prices into the paper's coefficients; a comparison costs what the pairs cost that it finds."""
         return Coefficients(
-            probe=self.pair * known.join,
+            probe=self.pair * statistics.join,
             purge=0.0,
             route=self.route,
             filter=self.filter,
@@ -97,32 +97,32 @@ class Flow:
     stored: float
 
 
-def seconds(cost: Cost, known: Statistics, prices: Prices, pace: Pace, flow: Flow) -> float:
+def seconds(cost: Cost, statistics: Statistics, prices: Prices, pace: Pace, flow: Flow) -> float:
     """Give the seconds of work in a second of the streams: above the number of cores a plan cannot keep up."""
     return (
-        cost.cpu(prices.weigh(known))
+        cost.cpu(prices.weigh(statistics))
         + flow.joins * pace.units * prices.unit
         + flow.joined * prices.row
         + flow.stored * prices.store
     )
 
 
-TRUST = 0.5
-"""How much of an observation the price before counts, beside the ten or so that have not faded."""
+PRIOR_WEIGHT = 0.5
+"""The weight of the earlier price, in observations; about ten of those have not faded at any time."""
 
-LEAST = 0.01
-"""The share of the price before below which no fit brings a price."""
+LEAST_PRICE_SHARE = 0.01
+"""A fit lowers no price below this share of the earlier one."""
 
 
 def updated(prices: Prices, unit_fit: _Sums, rewrite_fit: _Sums) -> Prices:
-    """Follow what units and rewrites really took: a least-squares fit that leans on the prices known before."""
+    """Follow what units and rewrites really took: a least-squares fit drawn towards the earlier prices."""
     unit, row, pair = _solve(unit_fit, (prices.unit, prices.row, prices.pair))
     _, rewrite = _solve(rewrite_fit, (prices.unit, prices.rewrite))
     return replace(prices, unit=unit, row=row, pair=pair, rewrite=rewrite)
 
 
 def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
-    """Fit prices to sums of observations; each unknown is drawn to the price before, the less the more was seen.
+    """Fit prices to sums of observations; each is drawn to the earlier price, the less the more was observed.
 
     Minimised is Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is a share of the average square
     of that count.  No price falls below a hundredth of what it was: one that would is held there, and the others are
@@ -130,11 +130,11 @@ def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
     """
     if not sums.seen:
         return tuple(before)
-    size, known = len(before), np.array(before)
+    size, prior = len(before), np.array(before)
     squares = np.array(sums.squares).reshape(size, size)
-    pull = np.diag(TRUST * squares.diagonal() / sums.seen + 1e-12)
-    matrix, wanted = squares + pull, np.array(sums.products) + pull @ known
-    least, free = known * LEAST, np.ones(size, np.bool_)
+    pull = np.diag(PRIOR_WEIGHT * squares.diagonal() / sums.seen + 1e-12)
+    matrix, wanted = squares + pull, np.array(sums.products) + pull @ prior
+    least, free = prior * LEAST_PRICE_SHARE, np.ones(size, np.bool_)
     fitted = least.copy()
     while free.any():
         held = matrix[free][:, ~free] @ least[~free]
@@ -151,7 +151,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class _Sums(Protocol):
-        """The sums of a fit: see `penstock.log.tally.Fit`."""
+        """The sums of a fit: see `penstock.log.recent.Fit`."""
 
         @property
         def squares(self) -> tuple[float, ...]: ...

@@ -53,7 +53,7 @@ class Rings:
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse rings that do not go together."""
+        """Refuse rings with a cost missing, or a negative one."""
         if not self.queries or len(self.queries) != len(self.costs):
             raise InputError(f"{len(self.queries)} rings of queries and {len(self.costs)} of costs")
         if min(self.costs) < 0 or self.overhead < 0:
@@ -102,7 +102,7 @@ class Scheduler:
             raise InputError(f"there is no scheduler {self.policy}: {did_you_mean(self.policy, POLICIES)}")
 
     def choose(self, waiting: Sequence[float]) -> Step | None:
-        """Choose the next step, given how many rows wait in front of each ring; None if nowhere any.
+        """Choose the next step, given how many rows wait in front of each ring; None if none waits.
 
         A row at a time, MQT goes by its matrix; many rows at a time, by what all of them cost.
 
@@ -113,15 +113,15 @@ class Scheduler:
         """
         if len(waiting) != len(self.rings):
             raise InputError(f"rows wait in front of {len(waiting)} rings, and there are {len(self.rings)}")
-        places = [place for place, some in enumerate(waiting) if some]
-        if not places:
+        fronts = [ring for ring, some in enumerate(waiting) if some]
+        if not fronts:
             return None
-        ends = [*places[1:], len(self.rings)]
+        ends = [*fronts[1:], len(self.rings)]
         if self.policy == "swf":
-            return Step(places[0], places[0] + 1)
+            return Step(fronts[0], fronts[0] + 1)
         if self.policy == "lwo":  # the oldest rows wait farthest out, and are brought to the end first
-            return Step(places[-1], len(self.rings))
-        offers = {each: self._offer(*each, waiting[each[0]]) for each in zip(places, ends, strict=True)}
+            return Step(fronts[-1], len(self.rings))
+        offers = {each: self._offer(*each, waiting[each[0]]) for each in zip(fronts, ends, strict=True)}
         (first, _), (_, last) = max(offers.items(), key=lambda each: (each[1][0], each[0][0]))
         return Step(first, last)
 

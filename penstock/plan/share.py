@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CHOSEN = frozenset({"cpu-opt", "auto"})
 """Strategies that choose where to cut the chain by what it costs."""
 
-RIVALS = ("pull-up", "push-down", "isolated")
+RIVAL_STRATEGIES = ("pull-up", "push-down", "isolated")
 """Strategies without a chain, to compare with."""
 
 MOST_SHARES = 64
@@ -44,7 +44,7 @@ MOST_SHARES = 64
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of a stream that satisfy all of some predicates, and of each of some conditions not all.
+    """The rows of a stream that satisfy all predicates of `all_of`, and none of the conditions `none_of` as a whole.
 
     >>> Part(("v > 1",), (("v > 1", "w > 1"),)).takes({"v > 1"}), Part(("v > 1",)).takes(set())
     (True, False)
@@ -55,8 +55,10 @@ class Part:
 
     def takes(self, holds: Iterable[str]) -> bool:
         """Say whether a row that satisfies these predicates is in this part."""
-        known = set(holds)
-        return known.issuperset(self.all_of) and not any(known.issuperset(each) for each in self.none_of)
+        satisfied = set(holds)
+        return satisfied.issuperset(self.all_of) and not any(
+            satisfied.issuperset(each) for each in self.none_of
+        )
 
     def serves(self, condition: Condition) -> bool:
         """Say whether every row of this part satisfies a query's condition."""
@@ -70,15 +72,15 @@ WHOLE = Part()
 class Share:
     """What one join gets: the queries it serves, its part of either stream, and whose logs it reads.
 
-    `owner` is the query whose own logs they are; empty where logs are shared.  `pulled` says that every row is held for
-    the longest window and selections come last.
+    `owner` is the query whose own logs they are; empty where logs are shared.  `filter_last`: every row is held
+    for the longest window, and selections come last.
     """
 
     queries: tuple[Query, ...]
     left: Part = WHOLE
     right: Part = WHOLE
     owner: str = ""
-    pulled: bool = False
+    filter_last: bool = False
 
     def part(self, side: Side) -> Part:
         """Give the part of one stream."""
@@ -98,31 +100,32 @@ def divide(queries: Sequence[Query], strategy: str) -> tuple[Share, ...]:
         return tuple(Share((query,), owner=query.name) for query in queries)
     if strategy == "push-down":
         return tuple(_push_down(queries))
-    return (Share(tuple(queries), pulled=strategy == "pull-up"),)
+    return (Share(tuple(queries), filter_last=strategy == "pull-up"),)
 
 
 def first_cuts(strategy: str) -> tuple[int, ...] | None:
-    """Say where a strategy cuts a chain before anything is known of the streams: None for at every window."""
+    """Say where a strategy cuts a chain before the streams are measured; None means at every window."""
     return () if strategy in {"pull-up", "push-down"} else None
 
 
 def _push_down(queries: Sequence[Query]) -> Iterator[Share]:
     """Make a share of each pair of parts that some query wants."""
-    left = _parts([query.left_predicates for query in queries])
-    right = _parts([query.right_predicates for query in queries])
-    if len(left) * len(right) > MOST_SHARES:
+    left_parts = _parts([query.left_predicates for query in queries])
+    right_parts = _parts([query.right_predicates for query in queries])
+    joins = len(left_parts) * len(right_parts)
+    if joins > MOST_SHARES:
         raise InputError(
-            f"push-down cannot divide the streams into {len(left)} and {len(right)} parts: that makes "
-            f"{len(left) * len(right)} joins, and {MOST_SHARES} is the most; choose mem-opt, cpu-opt or auto"
+            f"push-down cannot divide the streams into {len(left_parts)} and {len(right_parts)} parts: that makes "
+            f"{joins} joins, and {MOST_SHARES} is the most; choose mem-opt, cpu-opt or auto"
         )
-    for mine, theirs in product(left, right):
+    for left, right in product(left_parts, right_parts):
         served = tuple(
             query
             for query in queries
-            if mine.serves(query.left_predicates) and theirs.serves(query.right_predicates)
+            if left.serves(query.left_predicates) and right.serves(query.right_predicates)
         )
         if served:
-            yield Share(served, mine, theirs)
+            yield Share(served, left, right)
 
 
 def _parts(conditions: Iterable[Condition]) -> list[Part]:

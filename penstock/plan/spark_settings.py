@@ -55,12 +55,12 @@ def refuse_other(made: SparkSettings, now: SparkSettings, state: str) -> None:
     """Refuse to go on with a state in a session in which its expressions would mean something else."""
     if made.means(now):
         return
-    name, was, found = (
+    name, was, is_now = (
         (ZONE, made.zone, now.zone)
         if made.zone != now.zone
         else (ANSI, str(made.ansi).lower(), str(now.ansi).lower())
     )
     raise InputError(
-        f"state {state} was made with {name} = {was!r}, and this session has {found!r}: its rows and results would "
+        f"state {state} was made with {name} = {was!r}, and this session has {is_now!r}: its rows and results would "
         f"mean something else from here on. SET {name} = '{was}', or give a new state and new output paths"
     )

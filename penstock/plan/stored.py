@@ -10,7 +10,7 @@ It stores only what some query reads:
 * one bit per distinct predicate that some query has on the stream;
 * the columns that some query's output or residual condition reads.
 
-In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.ingest`.
+In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.ingest.batch_task`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHOLE_TYPES = frozenset(
 )
 """Types of which one value fits in 64 bits, so that its hash can be one to one."""
 
-LONGEST_NAME = 255
+LONGEST_NAME_BYTES = 255
 """Bytes that filesystems take as the name of a directory: the readable part of an id is cut to fit."""
 
 
@@ -67,7 +67,7 @@ class LogPlan:
     counted: bool = False
     """Whether it is for windows that count rows."""
     wanted: tuple[tuple[str, ...], ...] = ()
-    """Which rows a key that may fail is evaluated for: all predicates of one of these hold; none given: for all."""
+    """Which rows a key that may fail is evaluated for: those that satisfy all of one of these; if empty, all rows."""
 
     def __post_init__(self) -> None:
         """Refuse a log whose predicates have two bits."""
@@ -110,8 +110,8 @@ def _key_part(stream: Stream, expression: str, common: str) -> KeyPart:
     return KeyPart(expression, common or declared, cast=bool(common) and common != declared, column=name)
 
 
-def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyPart, ...]:
-    """Type what only the other side knows: both must be stored in one form, or equal keys would never meet.
+def agreed(parts: tuple[KeyPart, ...], opposite: tuple[KeyPart, ...]) -> tuple[KeyPart, ...]:
+    """Fill in types from the other side: both must be stored in one form, or equal keys would never meet.
 
     Of ``CAST(A.n AS BIGINT) = B.k`` only the type of B.k is declared; that no cast was asked for says they are equal.
 
@@ -119,7 +119,7 @@ def agreed(mine: tuple[KeyPart, ...], theirs: tuple[KeyPart, ...]) -> tuple[KeyP
     (KeyPart(expression='CAST(n AS BIGINT)', type='bigint', cast=False, column=''),)
     """
     return tuple(
-        replace(part, type=part.type or other.type) for part, other in zip(mine, theirs, strict=True)
+        replace(part, type=part.type or other.type) for part, other in zip(parts, opposite, strict=True)
     )
 
 
@@ -136,7 +136,7 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "", *, counted: b
     text += ":rows" if counted else ""
     names = "_".join(part.expression for part in key) or "time"
     words = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
-    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")[: LONGEST_NAME - 34]
+    slug = re.sub(r"[^a-z0-9]+", "_", stream.lower()).strip("_")[: LONGEST_NAME_BYTES - 34]
     return f"{slug}-{words[:24]}-{crc32(text.encode()):08x}"
 
 

@@ -8,7 +8,7 @@ No Spark here: binding a query takes a millisecond and can be tested without a J
 
 In:  a script (`parse_script`) or one SELECT (`bind_query`).
 Out: the frozen values of `penstock.sql.query`.  Whatever is wrong with the text is a
-     `penstock.errors.SqlError` that carries its place.
+     `penstock.errors.SqlError` that says where.
 """
 
 from penstock.sql.bind import bind_query

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.sql.tokens import Span
     from penstock.sql.tree import Tree
 
-_WAYS = (
+_WINDOW_FORMS = (
     "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
     "or a condition such as B.ts BETWEEN A.ts AND A.ts + INTERVAL 1 MINUTE"
 )
@@ -130,7 +130,7 @@ def _refuse_idle_rows(
 
 
 def _refuse_two_clocks(scope: Scope, select: Select) -> None:
-    """Refuse to hold points in time against what a clock shows that is not UTC's: they are not on one line."""
+    """Refuse to compare a TIMESTAMP with a wall-clock time unless the session's zone is UTC."""
     first, second = (each.stream for each in scope.inputs)
     points = [each.time_type == "timestamp" for each in (first, second)]
     if points[0] != points[1] and not is_utc(scope.zone):
@@ -182,15 +182,15 @@ def _make_scope(source: Source, select: Select, streams: Mapping[str, Stream], s
 def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) -> Stream:
     """Find a declared stream, ignoring case."""
     folded = {each.name.lower(): each for each in streams.values()}
-    found = folded.get(table.name.lower())
-    if not found:
+    stream = folded.get(table.name.lower())
+    if not stream:
         hint = did_you_mean(table.name, [each.name for each in streams.values()])
         raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
-    return found
+    return stream
 
 
 def _conditions(scope: Scope, select: Select) -> list[Tree]:
-    """Give every condition, resolved: those that USING stands for, of ON, and of WHERE."""
+    """Give all conditions, resolved: those of USING, of ON and of WHERE."""
     using = [_using(scope, name, span) for name, span in select.using]
     return [*using, *(scope.resolve(each) for each in select.conditions)]
 
@@ -208,7 +208,7 @@ def _window(
     source, aliases = scope.source, [each.alias for each in scope.inputs]
     specs = window_specs(source, clauses, aliases)
     if specs is None and not conditions.bounds:
-        raise source.error(f"{query} needs a window: {_WAYS}", scope.span)
+        raise source.error(f"{query} needs a window: {_WINDOW_FORMS}", scope.span)
     first, second = specs or (_UNBOUNDED, _UNBOUNDED)
     left, right = (first, second) if scope.inputs[0].side == "l" else (second, first)
     rows = left.kind == "rows", right.kind == "rows"
@@ -225,17 +225,15 @@ _UNBOUNDED = WindowSpec("range", FOREVER, "UNBOUNDED")
 
 
 def _empty(scope: Scope, conditions: Conditions, query: str) -> SqlError:
-    """Say that the conditions on time exclude each other."""
     message = f"window of {query} is empty: its conditions on time leave no pair of rows"
     return scope.error(message, conditions.bounds[-1][1])
 
 
 def _comparisons(scope: Scope, conditions: Conditions) -> tuple[Comparison, ...]:
     """Find the residual conditions that bound a difference of two columns."""
-    found = (read_comparison(scope, each) for each in sorted(conditions.residual, key=show))
-    return tuple(dict.fromkeys(each for each in found if each))
+    comparisons = (read_comparison(scope, each) for each in sorted(conditions.residual, key=show))
+    return tuple(dict.fromkeys(each for each in comparisons if each))
 
 
 def _columns_read(trees: Sequence[Tree], side: Side) -> frozenset[str]:
-    """List the columns of one side that some trees read."""
     return frozenset(each.name for tree in trees for each in columns_of(tree) if each.side == side)

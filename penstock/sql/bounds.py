@@ -45,7 +45,7 @@ class Bound:
     """Whether it admits no more than the predicate does."""
 
     def widened(self, micros: int) -> Bound:
-        """Admit so much more at either end."""
+        """Move both ends outwards; the result is no longer exact."""
         return Bound(max(self.lo - micros, -FOREVER + 1), min(self.hi + micros, FOREVER), exact=False)
 
 
@@ -91,7 +91,7 @@ def read_bound(scope: Scope, condition: Tree) -> Bound | None:
 
 
 def _is_elapsed_time(types: set[str], *sides: _Linear) -> bool:
-    """Say whether a comparison goes by time that passes, and not by the clock of the session's zone."""
+    """Say whether Spark compares elapsed time here, and not readings of the session's wall clock."""
     spans = [abs(each) for side in sides for each in side.spans]
     if types == {"timestamp_ntz"}:
         return True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.literals import type_text
 from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
-from penstock.sql.words import AGGREGATES, BY_UNIT, GENERATORS, SEPARATED, SUPPORTED, UNITS
+from penstock.sql.words import AGGREGATES, ARGUMENT_WORDS, GENERATORS, SUPPORTED, UNIT_FUNCTIONS, UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
     Deep = Generator[Any, Any, Parts]
 
 
-_OF_AGGREGATES = {("FILTER", "("), ("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}
+_AGGREGATE_CLAUSES = {("FILTER", "("), ("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}
 
 
 def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:
     """Read the rest of a call; `plain` says that the name is one word without backquotes."""
-    reader, known = parser.reader, name.parts[-1].upper()
+    reader, function = parser.reader, name.parts[-1].upper()
     _refuse(reader, name)
     parser.open("(")
     parts: Parts = []
     needs = LOOSEST
-    if plain and known in BY_UNIT and reader.word() in UNITS and reader.word(1) == ",":
+    if plain and function in UNIT_FUNCTIONS and reader.word() in UNITS and reader.word(1) == ",":
         parts = [f"{reader.take().upper}, "]
         reader.take()
-    if plain and known in {"CAST", "TRY_CAST"}:
+    if plain and function in {"CAST", "TRY_CAST"}:
         parts = yield _cast(parser)
-    elif plain and known in SEPARATED:
-        parts, needs = (yield _separated(parser, known)), COMPARISON
+    elif plain and function in ARGUMENT_WORDS:
+        parts, needs = (yield _separated(parser, function)), COMPARISON
     elif reader.word() != ")":
-        parts += yield parser.listed(parser.aliased if known == "STRUCT" else parser.argument)
+        parts += yield parser.listed(parser.aliased if function == "STRUCT" else parser.argument)
     parser.close(")")
     span = (name.span[0], reader.behind)
     _refuse_window(reader, span)
-    written = known if plain else ".".join(map(quoted, name.parts))
+    written = function if plain else ".".join(map(quoted, name.parts))
     trees = sum(not isinstance(part, str) for part in parts)
-    return Form(f"{known}(", (f"{written}(", *parts, ")"), needs=(needs,) * trees, span=span)
+    return Form(f"{function}(", (f"{written}(", *parts, ")"), needs=(needs,) * trees, span=span)
 
 
 def _cast(parser: Operands) -> Deep:
@@ -62,13 +62,13 @@ def _cast(parser: Operands) -> Deep:
     return [value, f" AS {type_text(parser.reader)}"]
 
 
-def _separated(parser: Operands, known: str) -> Deep:
+def _separated(parser: Operands, function: str) -> Deep:
     """Read arguments with words between them."""
     reader, parts = parser.reader, []
-    if known == "EXTRACT" and reader.word(1) == "FROM":
+    if function == "EXTRACT" and reader.word(1) == "FROM":
         parts = [reader.take().text]
     while reader.word() != ")":
-        is_word = reader.word() in SEPARATED[known]
+        is_word = reader.word() in ARGUMENT_WORDS[function]
         if parts and not is_word and reader.word() != "," and not isinstance(parts[-1], str):
             raise reader.misfit()
         if reader.accept(","):
@@ -81,12 +81,12 @@ def _separated(parser: Operands, known: str) -> Deep:
 
 def _refuse(reader: Reader, name: Name) -> None:
     """Refuse functions that do not give one value for one row."""
-    known = name.parts[-1].lower()
-    if known in AGGREGATES:
-        raise reader.error(f"the aggregate {known.upper()} is not supported: {SUPPORTED}", name.span)
-    if known in GENERATORS:
-        raise reader.error(f"{known.upper()}, which makes rows, is not supported: {SUPPORTED}", name.span)
-    if known == "identifier":
+    function = name.parts[-1].lower()
+    if function in AGGREGATES:
+        raise reader.error(f"the aggregate {function.upper()} is not supported: {SUPPORTED}", name.span)
+    if function in GENERATORS:
+        raise reader.error(f"{function.upper()}, which makes rows, is not supported: {SUPPORTED}", name.span)
+    if function == "identifier":
         raise reader.error("IDENTIFIER(...) is not supported: write the name itself", name.span)
 
 
@@ -95,5 +95,5 @@ def _refuse_window(reader: Reader, span: Span) -> None:
     word, after = reader.word(), reader.ahead(1)
     if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
         raise reader.error(f"a window function (OVER) is not supported: {SUPPORTED}", span)
-    if after and (word, after.upper) in _OF_AGGREGATES:
+    if after and (word, after.upper) in _AGGREGATE_CLAUSES:
         raise reader.error(f"an aggregate is not supported: {SUPPORTED}", span)

@@ -118,7 +118,6 @@ def _side_order(side: Tree) -> tuple[bool, str]:
 
 
 def _flattened(node: Form, type_of: Types) -> Tree:
-    """Flatten a chain of one connector."""
     return _in_order(node.head, list(_operands(node)), node.span, type_of)
 
 
@@ -165,7 +164,7 @@ def _listed(node: Form, _: Types) -> Form:
 
 
 def _kind(item: Tree) -> str:
-    """Tell whole numbers and strings from all else, of which Spark may ask in what order they are."""
+    """Tell whole numbers and strings apart from all else, whose order in a list may matter to Spark."""
     if not isinstance(item, Constant):
         return ""
     return "whole" if item.kind == "number" and item.text.lstrip("-").isdecimal() else item.kind

@@ -10,7 +10,7 @@ for a condition that few pairs satisfy.  Many such conditions bound the differen
 A `Comparison` is that bound, made *wide enough*: a pair it refuses is one for which Spark would not say true, whatever
 Spark makes of NaN, of rounding, or of an overflow; a pair it lets pass is still for Spark to decide.
 
-In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested by `penstock.join.compare`.
+In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested by `penstock.join.column_checks`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from penstock.sql.names import Scope
     from penstock.sql.tree import Tree
 
-_WHOLE = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_WHOLE_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 """Types of whole numbers, and the bits of their values."""
 _FLOATING = {"float", "double"}
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
-_LONG = (1 << 63) - 1
+_LARGEST_LONG = (1 << 63) - 1
 
 _PLAIN_NUMBER = re.compile(r"-?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})")
 
-_ROUNDING = {True: 2.0**-19, False: 2.0**-48}
+_ROUNDING_SHARE = {True: 2.0**-19, False: 2.0**-48}
 """The share of the values' size that a few roundings cannot exceed, where a FLOAT is among them and where not."""
 
 
@@ -134,9 +134,9 @@ def _constant(literal: Constant) -> _Sum | None:
     return _Sum(constant=value, size=abs(value))
 
 
-def _arithmetic(found: _Sum) -> _Sum:
+def _arithmetic(total: _Sum) -> _Sum:
     """Note that something was computed, unless of constants only."""
-    return replace(found, computed=bool(found.left or found.right))
+    return replace(total, computed=bool(total.left or total.right))
 
 
 def _solve(zero: _Sum, operator: str) -> _Bounds:
@@ -158,20 +158,20 @@ def _within(inner: _Sum, far: Fraction, *, strict: bool) -> _Bounds:
 def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
     """Make the bounds as wide as the types of the columns ask for; None for types that are not compared here."""
     sides = zip(("l", "r"), zero.names, strict=True)
-    found = [scope.side(side).stream.column(name) for side, name in sides]  # type: ignore[arg-type]
-    kinds = [each.type if each else "" for each in found]
-    if set(kinds) <= set(_WHOLE):
-        return _whole(zero, bounds, min(_most(kind, zero) for kind in kinds))
+    columns = [scope.side(side).stream.column(name) for side, name in sides]  # type: ignore[arg-type]
+    kinds = [each.type if each else "" for each in columns]
+    if set(kinds) <= set(_WHOLE_BITS):
+        return _whole(zero, bounds, min(_overflow_limit(kind, zero) for kind in kinds))
     if kinds[0] == kinds[1] and kinds[0] in _TIMES and not zero.computed and not zero.size:
-        return _whole(zero, bounds, _LONG // 2)
-    if set(kinds) <= {*_WHOLE, *_FLOATING}:
+        return _whole(zero, bounds, _LARGEST_LONG // 2)
+    if set(kinds) <= {*_WHOLE_BITS, *_FLOATING}:
         return _rounded(zero, bounds, kinds)
     return None
 
 
-def _most(kind: str, zero: _Sum) -> int:
-    """Give the value up to which no step of a computation in this type can overflow: both columns, all constants."""
-    bits = _WHOLE[kind] if zero.computed else _WHOLE["bigint"]
+def _overflow_limit(kind: str, zero: _Sum) -> int:
+    """Give the largest column value for which no step of the computation can overflow in this type."""
+    bits = _WHOLE_BITS[kind] if zero.computed else _WHOLE_BITS["bigint"]
     return ((1 << bits) - 1 - ceil(zero.size)) // 2
 
 
@@ -189,13 +189,13 @@ def _whole(zero: _Sum, bounds: _Bounds, limit: int) -> Comparison | None:
 
 
 def _rounded(zero: _Sum, bounds: _Bounds, kinds: list[str]) -> Comparison:
-    """Bound numbers of which at least one is floating: give or take more than any order of rounding may differ."""
-    first, second = (_most(kind, zero) if kind in _WHOLE else None for kind in kinds)
+    """Bound numbers at least one of which is floating, with more slack than any order of rounding needs."""
+    first, second = (_overflow_limit(kind, zero) if kind in _WHOLE_BITS else None for kind in kinds)
     return Comparison(
         *zero.names,
         None if bounds.least is None else float(bounds.least),
         None if bounds.most is None else float(bounds.most),
         (first, second),
-        slack=_ROUNDING["float" in kinds],
+        slack=_ROUNDING_SHARE["float" in kinds],
         size=float(zero.size),
     )

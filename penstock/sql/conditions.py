@@ -1,4 +1,4 @@
-"""What each condition of a query is for: every conjunct of WHERE and ON goes to one of four places.
+"""What each condition of a query is for: every conjunct of WHERE and ON is one of four kinds.
 
     l.k = r.k                          key           decides which rows can meet
     r.ts <= l.ts + INTERVAL 1 MINUTE   bound         decides for how long
@@ -80,13 +80,13 @@ def classify(scope: Scope, resolved: Iterable[Tree]) -> Conditions:
     for tree in resolved:
         for written in conjuncts(tree):  # cut first: a chain of conjuncts is not to be sorted
             for each in conjuncts(canonical(written, scope.type_of)):
-                _place(scope, each, conditions, equal_times)
+                _sort_out(scope, each, conditions, equal_times)
     if not conditions.keys:
         conditions.keys = equal_times
     return conditions
 
 
-def _place(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[Key]) -> None:
+def _sort_out(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[Key]) -> None:
     """Put one conjunct where it belongs."""
     sides = sides_of(each)
     bound = read_bound(scope, each)

@@ -66,7 +66,6 @@ def grade_texts(texts: Iterable[str], types: Mapping[str, str]) -> Constancy:
 
 
 def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
-    """Grade one expression."""
     columns: dict[Column, str] = {}
     written = parse_text(text)
     if written is None:
@@ -97,7 +96,9 @@ def is_steady(tree: Tree) -> bool:
 def _is_steady(node: Tree) -> bool:
     """Say whether a node gives the same for the same parts; any name that is no column may be a function."""
     if isinstance(node, Form):
-        return node.head in _FORMS or (node.head[:-1].lower() in _FUNCTIONS and is_unqualified(node))
+        return node.head in _STEADY_FORMS or (
+            node.head[:-1].lower() in _STEADY_FUNCTIONS and is_unqualified(node)
+        )
     return isinstance(node, Column) or (isinstance(node, Constant) and node.kind != "variable")
 
 
@@ -114,13 +115,13 @@ def _goes_by_settings(node: Tree, columns: Mapping[Column, str]) -> bool:
         return False
     kinds = {columns[each] for each in node.trees if isinstance(each, Column)}
     alike = (
-        len(kinds) == 1 and all(isinstance(each, Column) for each in node.trees) and node.head in _COMPARED
+        len(kinds) == 1 and all(isinstance(each, Column) for each in node.trees) and node.head in _COMPARISONS
     )
-    delicate = any(each.startswith(_DELICATE) for each in kinds)
-    return node.head[:-1] in _BY_SETTINGS or (delicate and not alike)
+    delicate = any(each.startswith(_DELICATE_TYPES) for each in kinds)
+    return node.head[:-1] in _FUNCTIONS_BY_SETTINGS or (delicate and not alike)
 
 
-_COMPARED = (
+_COMPARISONS = (
     "=",
     "==",
     "<>",
@@ -137,9 +138,9 @@ _COMPARED = (
     "IS NULL",
     "IS NOT NULL",
 )
-_DELICATE = ("timestamp", "float", "char", "varchar")
+_DELICATE_TYPES = ("timestamp", "float", "char", "varchar")
 """Types whose values become others by the session's zone, its ANSI mode, or the length they were declared with."""
-_BY_SETTINGS = (
+_FUNCTIONS_BY_SETTINGS = (
     "LOWER",
     "UPPER",
     "YEAR",
@@ -152,14 +153,14 @@ _BY_SETTINGS = (
     "SECOND",
 )
 
-_WORDS = """
+_STEADY_WORDS = """
     ( NEG POS ~ . [ :: || = == <> != < <= !> > >= !< <=> + - * / % DIV & | ^ << >> >>> AND OR NOT CASE CAST( TRY_CAST(
     BETWEEN IN LIKE ILIKE RLIKE REGEXP EXTRACT( OVERLAY( POSITION( IF( IFF(
 """
 _TESTS = ("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP")
-_FORMS = frozenset(
+_STEADY_FORMS = frozenset(
     (
-        *_WORDS.split(),
+        *_STEADY_WORDS.split(),
         *(f"NOT {each}" for each in _TESTS),
         *(
             f"IS {no}{word}"
@@ -170,7 +171,7 @@ _FORMS = frozenset(
 )
 """Forms other than calls that give the same value for the same parts, in one session."""
 
-_STEADY = """
+_STEADY_NAMES = """
     abs acos acosh add_months array array_contains array_distinct array_except array_intersect array_join array_max
     array_min array_position array_remove array_sort array_union arrays_overlap arrays_zip ascii asin asinh atan
     atan2 atanh base64 bin bit_count bit_length bround btrim cardinality cbrt ceil ceiling char_length
@@ -190,5 +191,5 @@ _STEADY = """
     try_subtract try_to_number try_to_timestamp ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds
     upper url_decode url_encode weekday weekofyear xxhash64 year
 """
-_FUNCTIONS = frozenset(_STEADY.split())
+_STEADY_FUNCTIONS = frozenset(_STEADY_NAMES.split())
 """Functions that give the same value for the same arguments, in one session."""

@@ -3,7 +3,7 @@
 Predicates and keys reach the engine as texts.  Beside each other in one projection, Spark computes what they have in
 common first and once; that must not bring forward what stands behind a guard.
 
-In:  a text over the bare columns of a stream.  Out: what is known of it; of a text that cannot be read, nothing.
+In:  a text over the bare columns of a stream.  Out: what holds of it for every row; False where it cannot be read.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from penstock.sql.query import Stream
     from penstock.sql.tree import Tree
 
-_STRICT = frozenset(
+_STRICT_FORMS = frozenset(
     {"(", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "DIV", "NEG", "::", ".", "[", "NOT"}
 )
-_LAZY = frozenset({"IF(", "IFF(", "COALESCE(", "NVL(", "NVL2(", "IFNULL(", "NULLIF(", "DECODE("})
+_LAZY_FUNCTIONS = frozenset({"IF(", "IFF(", "COALESCE(", "NVL(", "NVL2(", "IFNULL(", "NULLIF(", "DECODE("})
 """Forms that evaluate all they are made of, and functions that do not."""
 
 
@@ -42,7 +42,7 @@ def guards_nothing(text: str, stream: Stream) -> bool:
     """
     tree = _parsed(text, stream)
     while isinstance(tree, Form) and not _succeeds(tree, stream):
-        if not (tree.head in _STRICT or (tree.head.endswith("(") and tree.head not in _LAZY)):
+        if not (tree.head in _STRICT_FORMS or (tree.head.endswith("(") and tree.head not in _LAZY_FUNCTIONS)):
             return False
         operands = tree.trees or (Constant("NULL"),)
         if not all(isinstance(each, Constant) for each in operands[1:]):
@@ -59,8 +59,8 @@ def _parsed(text: str, stream: Stream) -> Tree | None:
 
 def _column(node: Tree, stream: Stream) -> Tree:
     """Make a column of its name."""
-    found = stream.column(node.parts[0]) if isinstance(node, Name) and len(node.parts) == 1 else None
-    return Column("l", found.name) if found else node
+    column = stream.column(node.parts[0]) if isinstance(node, Name) and len(node.parts) == 1 else None
+    return Column("l", column.name) if column else node
 
 
 def _succeeds(tree: Tree, stream: Stream) -> bool:

@@ -26,10 +26,16 @@ _SPELLINGS = {
 UNITS = {name: micros for micros, names in _SPELLINGS.items() for name in names.split()}
 """Microseconds in one of each unit, by every spelling."""
 
-_CALENDAR = {"month", "months", "year", "years", "quarter", "quarters"}
-_SHOWN = (("d", 86_400 * SECOND), ("h", 3_600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1_000))
+_CALENDAR_UNITS = {"month", "months", "year", "years", "quarter", "quarters"}
+_SHOWN_UNITS = (
+    ("d", 86_400 * SECOND),
+    ("h", 3_600 * SECOND),
+    ("min", 60 * SECOND),
+    ("s", SECOND),
+    ("ms", 1_000),
+)
 _PART = re.compile(r"\s*([+-]?\s*(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*([^\W\d_]*)")
-_LONGEST_NUMBER = 60
+_LONGEST_NUMBER_CHARACTERS = 60
 _FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
 
 
@@ -89,10 +95,10 @@ def show_duration(micros: int) -> str:
         return "unbounded"
     if micros == 0:
         return "0 s"
-    for unit, size in _SHOWN:
+    for unit, size in _SHOWN_UNITS:
         if micros >= size and micros * 10 % size == 0:
             return f"{_decimal(micros, size)} {unit}"
-    unit, size = next(((unit, size) for unit, size in _SHOWN[3:] if micros >= size), ("µs", 1))
+    unit, size = next(((unit, size) for unit, size in _SHOWN_UNITS[3:] if micros >= size), ("µs", 1))
     return f"{_decimal(micros, size)} {unit}"
 
 
@@ -105,8 +111,8 @@ def _decimal(micros: int, size: int) -> str:
 
 
 def _number(text: str) -> Fraction:
-    """Read a number that is not longer than any there is use for."""
-    if len(text) > _LONGEST_NUMBER:
+    """Read a number, unless it has more digits than anybody needs."""
+    if len(text) > _LONGEST_NUMBER_CHARACTERS:
         raise DurationError(f"has a number of {len(text)} characters: write one that is shorter")
     return Fraction("".join(text.split()))
 
@@ -115,7 +121,7 @@ def _unit(name: str, number: str) -> int:
     """Find how long a unit is."""
     if not name:
         raise DurationError(f"has no unit: write {number.strip()} seconds, say")
-    if name.lower() in _CALENDAR:
+    if name.lower() in _CALENDAR_UNITS:
         raise DurationError(f"has no fixed length ({name} vary): state it in days")
     if name.lower() not in UNITS:
         raise DurationError(f"has an unknown unit {name}: {did_you_mean(name, _unit_names())}")

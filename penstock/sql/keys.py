@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.sql.names import Scope
     from penstock.sql.tree import Tree
 
-_WIDEST = {
+_WIDEST_TYPE = {
     "tinyint": "bigint",
     "smallint": "bigint",
     "int": "bigint",
@@ -52,12 +52,11 @@ def _key_type(scope: Scope, left: Tree, right: Tree, at: Tree) -> str:
         if not all(exact):
             return ""
         raise scope.error(_mismatch(scope, (left, first), (right, second)), at)
-    certain = all(exact) or common not in _WIDEST
+    certain = all(exact) or common not in _WIDEST_TYPE
     return "" if certain and first == second else common
 
 
 def _mismatch(scope: Scope, left: tuple[Tree, str], right: tuple[Tree, str]) -> str:
-    """Say which two things cannot be compared."""
     named = {side: scope.side(side).alias for side in ("l", "r")}
     sides = [
         f"{named['l']}.{show_bare(left[0])} is {left[1]}",
@@ -90,12 +89,12 @@ def _exact_type(scope: Scope, side: Tree) -> str:
         (side,) = side.trees
     kind = scope.type_of(side) if isinstance(side, Column) else cast_type(side)
     try:
-        found = parse_type(kind)
+        exact = parse_type(kind)
         for each in reversed(fields):
-            found = found.field(each)
+            exact = exact.field(each)
     except TypeTextError:
         return ""
-    return "string" if found.name in {"char", "varchar"} else str(found)
+    return "string" if exact.name in {"char", "varchar"} else str(exact)
 
 
 def _family(scope: Scope, side: Tree) -> Generator[Any, Any, str]:
@@ -106,7 +105,7 @@ def _family(scope: Scope, side: Tree) -> Generator[Any, Any, str]:
     side = unwrapped(side)
     if not isinstance(side, Form) or side.head == "." or cast_type(side):
         kind = _exact_type(scope, side) if not hasattr(side, "text") else _literal(side.text)
-        return _WIDEST.get(kind, kind)
+        return _WIDEST_TYPE.get(kind, kind)
     kinds = []
     for each in side.trees:
         kinds.append((yield _family(scope, each)))  # noqa: PERF401 - a comprehension cannot yield
@@ -118,5 +117,5 @@ def _family(scope: Scope, side: Tree) -> Generator[Any, Any, str]:
 
 
 def _literal(text: str) -> str:
-    """Tell a whole number that an INT can hold."""
+    """Give the type of a literal that is a whole number small enough for an INT; empty for any other."""
     return "bigint" if text.lstrip("-").isdecimal() and len(text) < len("1234567890") else ""

@@ -112,17 +112,17 @@ def _after_comment(text: str, start: int) -> int:
 
 def _token(text: str, at: int) -> Token:
     """Read the token that begins here: of a number and a word, the longer one."""
-    if found := _STRING.match(text, at):
-        return Token("string", found[0], at, found.end())
-    if found := _QUOTED.match(text, at):
-        return Token("quoted", found[0], at, found.end())
+    if match := _STRING.match(text, at):
+        return Token("string", match[0], at, match.end())
+    if match := _QUOTED.match(text, at):
+        return Token("quoted", match[0], at, match.end())
     number, word = _NUMBER.match(text, at), _WORD.match(text, at)
     if number and (not word or number.end() >= word.end()):
         return Token("number", number[0], at, number.end())
     if word:
         return Token("word", word[0], at, word.end())
-    if found := _SYMBOL.match(text, at):
-        return Token("symbol", found[0], at, found.end())
+    if match := _SYMBOL.match(text, at):
+        return Token("symbol", match[0], at, match.end())
     if text[at] in "'\"`":
         raise LexError(f"this {text[at]} is never closed", at, at + 1)
     raise LexError(
@@ -131,7 +131,16 @@ def _token(text: str, at: int) -> Token:
 
 
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([0-3][0-7][0-7])|\\(.)", re.DOTALL)
-_MEANINGS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_ESCAPE_MEANINGS = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "%": "\\%",
+    "_": "\\_",
+}
 
 
 def string_value(token: Token) -> str:
@@ -145,8 +154,8 @@ def string_value(token: Token) -> str:
     quote, inside = token.text[0], token.text[1:-1]
     plain = [piece.replace(quote * 2, quote) for piece in _ESCAPE.sub("\ud800", inside).split("\ud800")]
     meanings = [_meaning(escape) for escape in _ESCAPE.finditer(inside)]
-    said = plain[0] + "".join(meaning + piece for meaning, piece in zip(meanings, plain[1:], strict=True))
-    return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two halves make one character
+    text = plain[0] + "".join(meaning + piece for meaning, piece in zip(meanings, plain[1:], strict=True))
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two halves make one character
 
 
 def _meaning(escape: re.Match[str]) -> str:
@@ -155,9 +164,9 @@ def _meaning(escape: re.Match[str]) -> str:
     if octal:
         return chr(int(octal, 8))
     if other:
-        return _MEANINGS.get(other, other)
+        return _ESCAPE_MEANINGS.get(other, other)
     code = int(short or long, 16)
-    return chr(code) if code < _CODES else "\ufffd"
+    return chr(code) if code < _CODE_POINTS else "\ufffd"
 
 
-_CODES = 0x110000
+_CODE_POINTS = 0x110000

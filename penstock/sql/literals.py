@@ -17,7 +17,7 @@ from penstock.sql.words import UNITS
 if TYPE_CHECKING:
     from penstock.sql.tokens import Reader
 
-TYPED = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"}
+TYPE_WORDS = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"}
 """Words that say the type of the string behind them."""
 
 _SIGNS = {"-", "+"}

@@ -9,7 +9,7 @@ The variable of a lambda hides a column of its name.  Where it would hide one th
     exists(A.tags, n -> n > A.n)        EXISTS(l.tags, n_1 -> n_1 > l.n)
 
 In:  trees as they were read.
-Out: trees over ``l.`` and ``r.`` columns that still know their place in the text.
+Out: trees over ``l.`` and ``r.`` columns that still know where they stand in the text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.sql.tree import Tree
 
     Variables = Mapping[str, str]
-    """The variables that are known at some point, in lower case, and what they are called in Spark SQL."""
+    """The lambda variables in scope, in lower case, and what each is called in Spark SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,16 @@ class Scope:
 
     def type_of(self, column: Column) -> str:
         """Look up the declared type of a resolved column."""
-        found = self.side(column.side).stream.column(column.name)
-        return found.type if found else ""
+        declared = self.side(column.side).stream.column(column.name)
+        return declared.type if declared else ""
 
     def resolve(self, tree: Tree) -> Tree:
         """Rewrite every column of a tree."""
         return run(self._resolve(tree, {}))
 
-    def _resolve(self, tree: Tree, known: Variables) -> Generator[Any, Any, Tree]:
+    def _resolve(self, tree: Tree, variables: Variables) -> Generator[Any, Any, Tree]:
         if isinstance(tree, Name):
-            return self._named(tree, known)
+            return self._named(tree, variables)
         if not isinstance(tree, Form):
             return tree
         if tree.head == "STAR":
@@ -91,23 +91,23 @@ class Scope:
                 "* stands for columns: it must be an item of the SELECT list, or an argument", tree
             )
         if tree.head == "->":
-            resolved: Tree = yield self._lambda(tree, known)
+            resolved: Tree = yield self._lambda(tree, variables)
             return resolved
         parts: list[str | Tree] = []
         for part in tree.parts:
             if isinstance(part, Form) and part.head == "STAR" and tree.head.endswith("("):
                 parts += self._listed(part)
             else:
-                parts.append(part if isinstance(part, str) else (yield self._resolve(part, known)))
+                parts.append(part if isinstance(part, str) else (yield self._resolve(part, variables)))
         needs = tree.needs if len(parts) == len(tree.parts) else ()
         return Form(tree.head, tuple(parts), tree.rank, needs, tree.span)
 
-    def _lambda(self, tree: Form, known: Variables) -> Generator[Any, Any, Tree]:
-        """Resolve the body of a lambda, in which its variables are known."""
+    def _lambda(self, tree: Form, outer: Variables) -> Generator[Any, Any, Tree]:
+        """Resolve the body of a lambda, which sees the variables around it and its own."""
         *variables, body = tree.trees
         names = [each.parts[0] for each in variables if isinstance(each, Name)]
-        renamed = [self._variable(name, {*known, *_variables(tree)}) for name in names]
-        inside = {**known, **dict(zip(map(str.lower, names), renamed, strict=True))}
+        renamed = [self._variable(name, {*outer, *_variables(tree)}) for name in names]
+        inside = {**outer, **dict(zip(map(str.lower, names), renamed, strict=True))}
         resolved = yield self._resolve(body, inside)
         return tree.with_trees((*(Constant(quoted(name), "variable") for name in renamed), resolved))
 
@@ -119,11 +119,13 @@ class Scope:
         choices = (f"{name}_{number}" for number in count(1))
         return next(each for each in choices if each.lower() not in columns | variables)
 
-    def _named(self, name: Name, known: Variables) -> Tree:
+    def _named(self, name: Name, variables: Variables) -> Tree:
         """Say what a name is: a variable, a column and fields of it, or a function that needs no brackets."""
         first = name.parts[0]
-        if first.lower() in known:
-            return self._fields(Constant(quoted(known[first.lower()]), "variable", name.span), name.parts[1:])
+        if first.lower() in variables:
+            return self._fields(
+                Constant(quoted(variables[first.lower()]), "variable", name.span), name.parts[1:]
+            )
         if len(name.parts) == 1 and first.upper() in CONSTANTS and not self._owners(first):
             return Constant(first.upper(), "call", name.span)
         return self._column(name)
@@ -150,9 +152,9 @@ class Scope:
 
     def input_called(self, name: str, span: Span) -> Input:
         """Find a stream by what the query calls it."""
-        found = next((each for each in self.inputs if each.alias.lower() == name.lower()), None)
-        if found:
-            return found
+        named = next((each for each in self.inputs if each.alias.lower() == name.lower()), None)
+        if named:
+            return named
         renamed = next((each for each in self.inputs if each.stream.name.lower() == name.lower()), None)
         if renamed:
             raise self.error(f"{name} is called {renamed.alias} in this query: write {renamed.alias}", span)
@@ -193,8 +195,8 @@ class Scope:
         """Find the one stream that has this column."""
         owners = self._owners(name)
         if not owners:
-            known = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
-            raise self.error(f"unknown column {name}: {did_you_mean(name, known)}", span)
+            columns = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
+            raise self.error(f"unknown column {name}: {did_you_mean(name, columns)}", span)
         if len(owners) > 1 and name.lower() not in self.using:
             first, second = (f"{each.alias}.{name}" for each in owners)
             raise self.error(f"column {name} is in both streams: write {first} or {second}", span)

@@ -3,7 +3,7 @@
 Which function, type or unit it is need not be known: all of them are kept as written.
 
 In:  a `Reader` before an operand.  Out: its tree; the reader stands after it.
-Refused, each in its place: subqueries, parameters, and (`penstock.sql.calls`) functions of more than one row.
+Refused where they stand: subqueries, parameters, and (`penstock.sql.calls`) functions of more than one row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.calls import call
 from penstock.sql.literals import (
-    TYPED,
+    TYPE_WORDS,
     begins_interval,
     interval,
     number,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     Deep = Generator[Any, Tree, Tree]
     Parts = list[str | Tree]
 
-DEEPEST = 500
-"""Brackets in brackets that are read; Spark gives up before that, unless they are idle."""
+DEEPEST_BRACKETS = 500
+"""How deep brackets may be nested; Spark gives up earlier, unless the brackets have no effect."""
 
 
 class Operands:
@@ -86,9 +86,9 @@ class Operands:
         span = self.reader.span
         self.expect(bracket)
         self.depth += 1
-        if self.depth > DEEPEST:
+        if self.depth > DEEPEST_BRACKETS:
             raise self.reader.error(
-                f"brackets are nested more than {DEEPEST} deep: write it with fewer", span
+                f"brackets are nested more than {DEEPEST_BRACKETS} deep: write it with fewer", span
             )
         if self.reader.word() in {"SELECT", "WITH"}:
             raise self.reader.error(f"a subquery is not supported: {SUPPORTED}")
@@ -167,7 +167,7 @@ class Operands:
             return Constant(reader.take().upper, span=(start, reader.behind))
         if word == "INTERVAL" and begins_interval(reader):
             return interval(reader)
-        if word in TYPED and after and after.kind == "string":
+        if word in TYPE_WORDS and after and after.kind == "string":
             return typed(reader)
         tree = yield self._case() if word == "CASE" else self._named()
         return tree

@@ -3,7 +3,7 @@
 An option of a stream that is not ours belongs to the Spark source and passes untouched.  A query has no such
 neighbour, so an unknown option there is a mistake, and is refused with the nearest known name.
 
-In:  `Option`s with their places (`read_options`), or plain mappings from Python.
+In:  `Option`s and where they stand (`read_options`), or plain mappings from Python.
 Out: checked pairs.
 """
 
@@ -52,16 +52,16 @@ class Option:
 
 def read_options(reader: Reader) -> list[Option]:
     """Read ``(k = 'v', …)``; the same key twice, in whatever case, is refused."""
-    found: list[Option] = []
+    options: list[Option] = []
     reader.expect("(", "options are written WITH (name = 'value', ...)")
     while not reader.accept(")"):
         option = _read_option(reader)
-        if any(each.key.lower() == option.key.lower() for each in found):
+        if any(each.key.lower() == option.key.lower() for each in options):
             raise reader.error(f"option {option.key} is given twice", option.key_span)
-        found.append(option)
+        options.append(option)
         if not reader.accept(",") and reader.word() != ")":
-            raise reader.error(f"{reader.found()}: options are separated by commas and end with )")
-    return found
+            raise reader.error(f"{reader.next_text()}: options are separated by commas and end with )")
+    return options
 
 
 def _read_option(reader: Reader) -> Option:
@@ -69,12 +69,12 @@ def _read_option(reader: Reader) -> Option:
     key_span = reader.span
     key = reader.until("=", ",", ")")
     if not key:
-        raise reader.error(f"{reader.found()}: an option is written name = 'value'")
+        raise reader.error(f"{reader.next_text()}: an option is written name = 'value'")
     key_span = (key_span[0], key[-1].end)
     reader.expect("=", "an option is written name = 'value'")
     value = reader.until(",", ")")
     if not value:
-        raise reader.error(f"{reader.found()}: option {plain(reader.source, key)} has no value")
+        raise reader.error(f"{reader.next_text()}: option {plain(reader.source, key)} has no value")
     value_span = (value[0].start, value[-1].end)
     if len(value) > 1 and any(token.kind == "string" for token in value):
         raise reader.error("options are separated by commas", (value[1].start, value[-1].end))
@@ -130,8 +130,8 @@ def _check_query_option(name: str, value: str, kind: str) -> None:
     if owner:
         raise InputError(f"option {name} is for sink = '{owner}', and this sink is {kind}")
     if name not in _QUERY_OPTIONS:
-        known = ["sink", *SINKS[kind], *_QUERY_OPTIONS]
-        raise InputError(f"unknown query option {name}: {did_you_mean(name, known)}")
+        options = ["sink", *SINKS[kind], *_QUERY_OPTIONS]
+        raise InputError(f"unknown query option {name}: {did_you_mean(name, options)}")
     check_value(name, value)
 
 

@@ -35,7 +35,7 @@ from penstock.errors import InputError
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-"""One second in the unit of time used everywhere inside: the microsecond."""
+"""One second and one day in microseconds, the unit of time used everywhere inside."""
 
 FOREVER = 1 << 60
 """A window of ``[UNBOUNDED]``: longer than any difference of two timestamps Spark can hold."""
@@ -47,7 +47,7 @@ SIDES: tuple[Side, Side] = ("l", "r")
 """Both streams of the pair, in the order in which cursors and watermarks are written."""
 
 RESERVED = "penstock."
-"""How the names of the engine's own columns begin, which stand beside the user's: those may not."""
+"""How the names of the engine's own columns begin; no column of the user may begin so."""
 
 
 RESERVED_NAMES = f"names that begin with {RESERVED} are reserved, choose another"
@@ -95,8 +95,8 @@ class Stream:
     @property
     def time_type(self) -> str:
         """Give the type of its event times."""
-        found = self.column(self.time)
-        return found.type if found else ""
+        column = self.column(self.time)
+        return column.type if column else ""
 
 
 @dataclass(frozen=True, slots=True, order=True)

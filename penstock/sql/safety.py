@@ -154,7 +154,7 @@ def _are_numbers(kinds: list[str]) -> bool:
 
 
 def _function(tree: Form, kinds: list[str]) -> str:
-    """Look up a function that gives an answer, if only NULL, to whatever it is asked."""
+    """Give the type of a function that has a result, if only NULL, for all arguments of these types."""
     result, *signatures = _FUNCTIONS[tree.head[:-1]]
     return result if " ".join(kinds) in signatures else ""
 
@@ -172,7 +172,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("HOUR", "MINUTE", "SECOND"), ("int", "timestamp")),
     "ISNAN": ("boolean", "float", "double"),
 }
-"""Functions that cannot fail: the type of the answer, and those of the arguments, by which it is known."""
+"""Functions that cannot fail: the type of the result, then the types of arguments for which that holds."""
 
 
 def _same(_: Form, kinds: list[str]) -> str:
@@ -180,12 +180,12 @@ def _same(_: Form, kinds: list[str]) -> str:
 
 
 def _numbers(_: Form, kinds: list[str]) -> str:
-    """Give the type of what is one of some numbers, or of their distance from zero: floating ones have it."""
+    """Give the type of ABS: of a double it cannot fail, of a whole number it may overflow."""
     return kinds[0] if set(kinds) == {"double"} else ""
 
 
 def _greatest(_: Form, kinds: list[str]) -> str:
-    """Give the type in common of numbers that may be compared."""
+    """Give the common type of numbers that may be compared."""
     numbers = set(kinds)
     if numbers <= set(_WHOLE):
         return max(numbers, key=_WHOLE.index)
@@ -201,7 +201,7 @@ def _if(_: Form, kinds: list[str]) -> str:
 
 
 def _case(tree: Form, kinds: list[str]) -> str:
-    """Read CASE: its conditions are conditions, or what it asks about is of their type."""
+    """Give the type of CASE: its conditions are boolean, or the value it compares has their type."""
     asked = tree.parts[1] == " "
     values = [index for index, part in enumerate(_words(tree)) if part in {" THEN ", " ELSE "}]
     tested = [kind for index, kind in enumerate(kinds) if index not in values]
@@ -220,7 +220,7 @@ def _words(tree: Form) -> list[str]:
 
 
 def _branches(tested: list[str], values: list[str]) -> str:
-    """Give the type that all values have, if the conditions are conditions."""
+    """Give the type that all values have, if the conditions are boolean."""
     types = set(values) - {"void"}
     return types.pop() if set(tested) <= {"boolean", "void"} and len(types) == 1 else ""
 
@@ -256,7 +256,7 @@ _RULES: dict[str, Callable[[Form, list[str]], str]] = {
     **dict.fromkeys(("COALESCE(", "NVL(", "IFNULL("), _same),
     **dict.fromkeys(("CAST(", "::"), _cast),
 }
-"""The forms that may be sure not to fail, and what their type is then."""
+"""How to find the type of each form that cannot fail."""
 
 
 def _comparable(kinds: list[str], trees: tuple[Tree, ...]) -> bool:

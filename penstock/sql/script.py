@@ -101,12 +101,12 @@ class Script:
 
 def parse_script(
     text: str,
-    known: Mapping[str, Stream] | None = None,
+    declared: Mapping[str, Stream] | None = None,
     *,
     zone: str | None = None,
     default_zone: str = "UTC",
 ) -> Script:
-    """Read a whole script; `known` are the streams declared outside it.
+    """Read a whole script; `declared` are the streams declared outside it.
 
     `zone` is the time zone of the session; if there is none yet, it will be what the script sets, or the default.
 
@@ -117,13 +117,13 @@ def parse_script(
     {'scheduler': 'mqt'}
     """
     source = Source(text)
-    reading = _Reading(source, dict(known or {}), zone or _zone_set_by(source, default_zone))
+    reading = _Reading(source, dict(declared or {}), zone or _zone_set_by(source, default_zone))
     statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
 
 
 def _zone_set_by(source: Source, default: str) -> str:
-    """Say which time zone a script wants Spark to have, wherever in it that is said."""
+    """Give the time zone that the last SET of it in the script asks for."""
     for tokens in source.statements:
         reading = _Reading(source, {}, default)
         if tokens[0].upper == "SET":
@@ -142,10 +142,10 @@ def altered(query: Query, change: AlterQuery, streams: Mapping[str, Stream], zon
 class _Reading:
     """A script half read: what stands so far.  Names are looked up in lower case."""
 
-    def __init__(self, source: Source, known: dict[str, Stream], zone: str) -> None:
+    def __init__(self, source: Source, declared: dict[str, Stream], zone: str) -> None:
         self.source = source
         self.zone = zone
-        self.known = known
+        self.declared = declared
         self.streams: dict[str, Stream] = {}
         self.settings: dict[str, str] = {}
         self.queries: dict[str, Query] = {}
@@ -153,7 +153,7 @@ class _Reading:
     @property
     def visible(self) -> dict[str, Stream]:
         """Every stream a query may read at this point."""
-        return {**self.known, **self.streams}
+        return {**self.declared, **self.streams}
 
     def read(self, reader: Reader) -> Statement:
         """Read one statement and let it take effect."""
@@ -198,39 +198,39 @@ class _Reading:
         span = reader.span
         name = reader.name("DROP STREAM")
         reader.end()
-        found = next((each for each in self.visible if each.lower() == name.lower()), name)
-        readers = [each.name for each in self.queries.values() if found in {each.left, each.right}]
+        stream = next((each for each in self.visible if each.lower() == name.lower()), name)
+        readers = [each.name for each in self.queries.values() if stream in {each.left, each.right}]
         if readers:
-            raise self.source.error(f"stream {found} is read by {', '.join(readers)}: drop that first", span)
-        self.streams.pop(found, None)
-        self.known.pop(found, None)
-        return DropStream(found)
+            raise self.source.error(f"stream {stream} is read by {', '.join(readers)}: drop that first", span)
+        self.streams.pop(stream, None)
+        self.declared.pop(stream, None)
+        return DropStream(stream)
 
     def alter_query(self, reader: Reader) -> AlterQuery:
         name = reader.name("ALTER QUERY")
-        found = self.queries.get(name.lower())
+        query = self.queries.get(name.lower())
         if reader.accept("AS"):
-            return self._alter_select(reader, found.name if found else name, found)
+            return self._alter_select(reader, query.name if query else name, query)
         forms = f"write ALTER QUERY {name} SET WINDOW 5 min, or ALTER QUERY {name} AS SELECT ..."
         reader.expect("SET", forms)
         if reader.word() != "WINDOW":
-            raise reader.error(f"{reader.found()}: {forms}")
+            raise reader.error(f"{reader.next_text()}: {forms}")
         window = read_spec(self.source, reader.rest, name)
-        if found:
-            self.queries[name.lower()] = self._with_window(found, window, span_of_tokens(reader.rest))
-        return AlterQuery(found.name if found else name, window)
+        if query:
+            self.queries[name.lower()] = self._with_window(query, window, span_of_tokens(reader.rest))
+        return AlterQuery(query.name if query else name, window)
 
-    def _alter_select(self, reader: Reader, name: str, found: Query | None) -> AlterQuery:
+    def _alter_select(self, reader: Reader, name: str, query: Query | None) -> AlterQuery:
         """Define a query anew; one that was created elsewhere is only checked."""
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
-        sink, options = (found.sink, found.options) if found else (Sink(), ())
-        query = bind_tokens(
+        sink, options = (query.sink, query.options) if query else (Sink(), ())
+        changed = bind_tokens(
             name, self.source, reader.rest, self.visible, sink=sink, options=options, zone=self.zone
         )
-        if found:
-            self.queries[name.lower()] = query
-        return AlterQuery(name, select=query.text)
+        if query:
+            self.queries[name.lower()] = changed
+        return AlterQuery(name, select=changed.text)
 
     def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
         """Apply an ALTER; what is wrong then is wrong with the ALTER, so point there."""
@@ -266,8 +266,8 @@ class _Reading:
             return Explain()
         name = reader.name("EXPLAIN")
         reader.end()
-        found = self.queries.get(name.lower())
-        return Explain(found.name if found else name)
+        query = self.queries.get(name.lower())
+        return Explain(query.name if query else name)
 
     def _unknown(self, reader: Reader) -> SqlError:
         """Say what a statement may be."""

@@ -3,7 +3,7 @@
     SELECT items FROM stream [alias], stream [alias] [ON condition | USING (columns)] [WHERE condition]
 
 What a window join is not (aggregates, outer joins, subqueries, ORDER BY and so on) is refused, each with its own
-sentence and place.
+sentence and caret.
 
 In:  the tokens of one SELECT, its window clauses taken out.
 Out: a `Select`.
@@ -26,8 +26,19 @@ if TYPE_CHECKING:
     from penstock.sql.tokens import Source, Span
     from penstock.sql.tree import Tree
 
-_WORDS = ("WITH", "HAVING", "DISTINCT", "LIMIT", "OFFSET", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS")
-_REFUSED = {
+_REFUSED_WORDS = (
+    "WITH",
+    "HAVING",
+    "DISTINCT",
+    "LIMIT",
+    "OFFSET",
+    "QUALIFY",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "MINUS",
+)
+_REFUSED_CLAUSES = {
     "GROUP": "GROUP BY",
     "ORDER": "ORDER BY",
     "SORT": "SORT BY",
@@ -35,7 +46,7 @@ _REFUSED = {
     "DISTRIBUTE": "DISTRIBUTE BY",
     "LATERAL": "LATERAL VIEW",
     "WINDOW": "WINDOW ... AS",
-    **dict(zip(_WORDS, _WORDS, strict=True)),
+    **dict(zip(_REFUSED_WORDS, _REFUSED_WORDS, strict=True)),
 }
 """Words that begin a clause which is not supported, and the clause."""
 _NOT_A_STREAM = {"TABLESAMPLE", "PIVOT", "UNPIVOT", "TIMESTAMP", "VERSION", "FOR", "("}
@@ -62,7 +73,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A SELECT; `conditions` are those of ON and WHERE, `using` the columns of USING with their places."""
+    """A SELECT; `conditions` are those of ON and WHERE, `using` the columns of USING and where each stands."""
 
     items: tuple[Item, ...]
     tables: tuple[Table, Table]
@@ -73,7 +84,7 @@ class Select:
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     """Read a SELECT, or say why it is none that can be run."""
     reader = Reader(source, tokens)
-    if reader.word() in _REFUSED:
+    if reader.word() in _REFUSED_CLAUSES:
         raise _refusal(reader)
     if not reader.accept("SELECT"):
         raise reader.error(f"this is not a query: {SUPPORTED}", span_of_tokens(tokens))
@@ -173,7 +184,7 @@ def _read_table(reader: Reader) -> Table:
 
 
 def _is_alias(token: Token) -> bool:
-    return token.kind == "word" and token.upper not in {*CLAUSES, *JOINS, *_REFUSED}
+    return token.kind == "word" and token.upper not in {*CLAUSES, *JOINS, *_REFUSED_CLAUSES}
 
 
 def _part(reader: Reader) -> str:
@@ -209,5 +220,5 @@ def _two(reader: Reader, tables: Sequence[Table], query: str) -> tuple[Table, Ta
 
 def _refusal(reader: Reader) -> SqlError:
     """Say what comes next where the query should have ended."""
-    clause = _REFUSED.get(reader.word())
+    clause = _REFUSED_CLAUSES.get(reader.word())
     return reader.error(f"{clause} is not supported: {SUPPORTED}") if clause else reader.misfit()

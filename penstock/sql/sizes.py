@@ -7,7 +7,7 @@ from fractions import Fraction
 
 _UNITS = "kmgtp"
 _SIZE = re.compile(rf"([0-9]{{1,40}}(?:\.[0-9]{{1,40}})?|\.[0-9]{{1,40}})\s*([{_UNITS}]?)i?b?", re.IGNORECASE)
-_STEP = 1024
+_UNIT_RATIO = 1024
 
 
 class SizeError(ValueError):
@@ -20,11 +20,11 @@ def parse_size(text: str) -> int:
     >>> parse_size("2 GiB"), parse_size("1.5k"), parse_size("10")
     (2147483648, 1536, 10)
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found or not Fraction(found[1]):
+    match = _SIZE.fullmatch(text.strip())
+    if not match or not Fraction(match[1]):
         raise SizeError("is not an amount of memory: write one such as 2 GiB or 512m")
-    power = _UNITS.index(found[2].lower()) + 1 if found[2] else 0
-    return int(Fraction(found[1]) * _STEP**power)
+    power = _UNITS.index(match[2].lower()) + 1 if match[2] else 0
+    return int(Fraction(match[1]) * _UNIT_RATIO**power)
 
 
 def show_size(size: float) -> str:
@@ -34,6 +34,6 @@ def show_size(size: float) -> str:
     ('10 B', '1.5 KiB', '2 GiB')
     """
     power = 0
-    while size >= _STEP and power < len(_UNITS):
-        size, power = size / _STEP, power + 1
+    while size >= _UNIT_RATIO and power < len(_UNITS):
+        size, power = size / _UNIT_RATIO, power + 1
     return f"{size:.3g} {_UNITS[power - 1].upper()}iB" if power else f"{size:.0f} B"

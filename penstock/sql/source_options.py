@@ -4,7 +4,7 @@ Most options say what a row is (``path``, ``subscribe``, ``header``): a stream w
 kinds do not:
 
 * *secrets* (passwords, tokens, keys, and whatever a url holds between ``//`` and ``@``).  They go from the script to
-  Spark and nowhere else: not into the journal, nor an error, nor a plan.  What is kept in their place is `REDACTED`.
+  Spark and nowhere else: not into the journal, nor an error, nor a plan.  What is kept instead is `REDACTED`.
 * *free* options: how much is read at a time, how often something is tried again, and all that a Kafka client is told.
 
 In:  options as a script gives them, or its text.  Out: the same without secrets; what two declarations are compared by.
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 Options = tuple[tuple[str, str], ...]
 
 REDACTED = "*********(redacted)"
-"""What stands in the journal in place of a secret: the words that Spark itself uses."""
+"""What stands in the journal instead of a secret: the words that Spark itself uses."""
 
-_WORDS = (
+_SENSITIVE_NAMES = (
     r"secret|passw(?:or)?d|passphrase|\bpwd\b|token|credential|jaas|shared[._-]?access|signature"
     r"|(?:access|account|api|private|sas|encryption)[._-]?key"
     r"|ssl\.key(?:\.|store\.(?:key|certificate|password))"
 )
-_SECRET = re.compile(_WORDS, re.IGNORECASE)
+_SECRET = re.compile(_SENSITIVE_NAMES, re.IGNORECASE)
 
-_TELLING = 4
-"""Signs from which on a secret is looked for in a message, where one sign would be anything."""
+_SHORTEST_SECRET_CHARACTERS = 4
+"""A shorter secret is not looked for in messages: it would match by chance."""
 
 FREE_PREFIXES = ("kafka.", "kafkaconsumer.")
 """Beginnings of names (in lower case) of what a client is told: brokers, security, sizes, times."""
 
-FREE = frozenset(
+FREE_OPTIONS = frozenset(
     {
         # how much is read at a time
         "maxfilespertrigger",
@@ -70,7 +70,7 @@ FREE = frozenset(
 
 
 def is_secret(name: str) -> bool:
-    """Say whether the value of an option is nobody else's business, by its name.
+    """Say whether the value of an option is secret, by the name of the option.
 
     >>> [is_secret(each) for each in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.location", "path")]
     [True, False, False]
@@ -85,11 +85,11 @@ def is_free(name: str) -> bool:
     (True, True, False)
     """
     key = name.lower()
-    return key in FREE or key.startswith(FREE_PREFIXES) or is_secret(key)
+    return key in FREE_OPTIONS or key.startswith(FREE_PREFIXES) or is_secret(key)
 
 
 def without_secrets(options: Iterable[Iterable[str]]) -> Options:
-    """Give options with `REDACTED` in place of what is secret.
+    """Give options with `REDACTED` for every secret.
 
     >>> without_secrets([("kafka.ssl.key.password", "hush"), ("url", "db://me:hush@host/x?token=hush")])
     (('kafka.ssl.key.password', '*********(redacted)'), ('url', 'db://*********(redacted)@host/x?token=*********(redacted)'))
@@ -98,7 +98,7 @@ def without_secrets(options: Iterable[Iterable[str]]) -> Options:
 
 
 def without_stream_secrets(stream: Stream) -> Stream:
-    """Give a stream as a state may know it."""
+    """Give a stream as a state may store it."""
     return replace(stream, options=without_secrets(stream.options))
 
 
@@ -113,19 +113,19 @@ def row_meaning(options: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def scrubbed(message: str, options: Iterable[tuple[str, str]]) -> str:
-    """Take the secrets of a source out of what somebody else says about it.
+    """Replace the secrets of a source in a message that somebody else wrote about it.
 
     >>> scrubbed("Invalid value hush-hush for x", [("x.password", "hush-hush")])
     'Invalid value *********(redacted) for x'
     """
     for name, value in options:
-        if is_secret(name) and len(value) >= _TELLING:
+        if is_secret(name) and len(value) >= _SHORTEST_SECRET_CHARACTERS:
             message = message.replace(value, REDACTED)
     return message
 
 
 _LOGIN = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
-_PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_WORDS})[\w.-]*=)[^?&;\s]+", re.IGNORECASE)
+_PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_SENSITIVE_NAMES})[\w.-]*=)[^?&;\s]+", re.IGNORECASE)
 
 
 def _cleaned(value: str) -> str:
@@ -136,10 +136,12 @@ def _cleaned(value: str) -> str:
 # --- in a script's text -----------------------------------------------------------------------------------------
 
 _STRING = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*" """.strip()
-_WHOLE = rf"(?:(?:{_STRING})(?=[\s,;)]|\Z)|[\w.+/-]+(?=[,;)]|\s*\Z|\s+AND\b))"
-_BROKEN = r""".*?(?=,\s*[\w.`"-]+\s*=|\)\s*;|;\s*\n|\Z)"""
+_WELL_FORMED_VALUE = rf"(?:(?:{_STRING})(?=[\s,;)]|\Z)|[\w.+/-]+(?=[,;)]|\s*\Z|\s+AND\b))"
+_BROKEN_VALUE = r""".*?(?=,\s*[\w.`"-]+\s*=|\)\s*;|;\s*\n|\Z)"""
 _NAME = re.compile(r"""[\w.`"'-]+""")
-_VALUE = re.compile(rf"\s*=\s*(?P<value>{_WHOLE}|{_BROKEN})|\s+(?P<bare>{_STRING})", re.DOTALL)
+_VALUE = re.compile(
+    rf"\s*=\s*(?P<value>{_WELL_FORMED_VALUE}|{_BROKEN_VALUE})|\s+(?P<bare>{_STRING})", re.DOTALL
+)
 """What follows the name of an option; of one that is not written rightly, all up to the next."""
 
 
@@ -157,11 +159,11 @@ def secrets_in(text: str) -> list[tuple[int, int]]:
 
 
 def hidden(text: str, message: str = "") -> tuple[str, str]:
-    """Give a script with stars where its secrets are, every other sign where it was; and so a message about it."""
+    """Give a script with its secrets starred out, all else where it was, and a message about it likewise."""
     signs = list(text)
     for start, end in secrets_in(text):
         secret = text[start:end].strip("'\"")
-        for form in (text[start:end], secret if len(secret) >= _TELLING else ""):
+        for form in (text[start:end], secret if len(secret) >= _SHORTEST_SECRET_CHARACTERS else ""):
             message = message.replace(form, "***") if form else message
         for at in range(start, end):
             signs[at] = signs[at] if signs[at] in "\n\r'\"" else "*"

@@ -34,21 +34,21 @@ _ALIASES = {
     "bool": "boolean",
     "timestamp_ltz": "timestamp",
 }
-_INTEGRAL = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """The exact numbers, narrowest first, and the digits each needs as a decimal."""
 _FRACTIONAL = {"float", "double", "decimal"}
 _TIMES = ("date", "timestamp_ntz", "timestamp")
 TIME_TYPES = frozenset(_TIMES)
 """Types an event time may have."""
 _TEXTS = {"string", "char", "varchar"}
-_SCALARS = {*_INTEGRAL, *_FRACTIONAL, *_TIMES, *_TEXTS, "boolean", "binary", "variant", "void", "time"}
+_SCALARS = {*_INTEGRAL_DIGITS, *_FRACTIONAL, *_TIMES, *_TEXTS, "boolean", "binary", "variant", "void", "time"}
 _SHAPES = {"geometry", "geography"}
 _DAY_TIME = ("day", "hour", "minute", "second")
 _YEAR_MONTH = ("year", "month")
-_MOST_DIGITS = 38
-_DEEPEST = 100
-"""Types in types that are read."""
-_COUNT = re.compile("[0-9]{1,9}")
+_MOST_DECIMAL_DIGITS = 38
+_DEEPEST_TYPE = 100
+"""How deep types may be nested."""
+_DIGITS = re.compile("[0-9]{1,9}")
 _WORDS = re.compile(r"\s*(`(?:[^`]|``)*`|\w+|[<>(),:]|\S)")
 
 
@@ -103,7 +103,11 @@ class SparkType:
     @property
     def digits(self) -> tuple[int, int]:
         """Give precision and scale of an exact number."""
-        return (_INTEGRAL[self.name], 0) if self.name in _INTEGRAL else (self.numbers[0], self.numbers[1])
+        return (
+            (_INTEGRAL_DIGITS[self.name], 0)
+            if self.name in _INTEGRAL_DIGITS
+            else (self.numbers[0], self.numbers[1])
+        )
 
 
 def normal_type(text: str) -> str:
@@ -118,10 +122,10 @@ def normal_type(text: str) -> str:
 def parse_type(text: str) -> SparkType:
     """Read a type, or raise `TypeTextError`."""
     parser = _TypeParser(_WORDS.findall(text))
-    found = parser.type()
+    kind = parser.type()
     if parser.words:
         parser.fail(f"{parser.words[0]} does not belong in the type {text.strip()}")
-    return found
+    return kind
 
 
 class _TypeParser:
@@ -136,8 +140,8 @@ class _TypeParser:
 
     def take(self, wanted: str = "") -> str:
         if not self.words or (wanted and self.words[0] != wanted):
-            found = self.words[0] if self.words else "its end"
-            self.fail(f"found {found} in a type where {wanted or 'a type'} should be")
+            word = self.words[0] if self.words else "its end"
+            self.fail(f"found {word} in a type where {wanted or 'a type'} should be")
         return self.words.pop(0)
 
     def type(self) -> SparkType:
@@ -175,13 +179,11 @@ class _TypeParser:
 
     def _nested(self, name: str) -> SparkType:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            self.fail(f"types are nested more than {_DEEPEST} deep")
-        found = (
-            self._struct() if name == "struct" else SparkType(name, parts=self._parts(1 + (name == "map")))
-        )
+        if self.depth > _DEEPEST_TYPE:
+            self.fail(f"types are nested more than {_DEEPEST_TYPE} deep")
+        kind = self._struct() if name == "struct" else SparkType(name, parts=self._parts(1 + (name == "map")))
         self.depth -= 1
-        return found
+        return kind
 
     def _collation(self) -> str:
         """Read ``COLLATE name``; the default is not written."""
@@ -196,26 +198,26 @@ class _TypeParser:
         return (10, 0) if name == "decimal" else numbers
 
     def _numbers(self) -> tuple[int, ...]:
-        found: list[int] = []
+        numbers: list[int] = []
         if not self.words or self.words[0] != "(":
             return ()
         while self.take() != ")":
             number = self.take()
-            if not _COUNT.fullmatch(number):
+            if not _DIGITS.fullmatch(number):
                 self.fail(f"{number} is not a number of digits")
-            found.append(int(number))
+            numbers.append(int(number))
             if not self.words or self.words[0] not in {",", ")"}:
                 self.fail("a ) is missing in a type")
-        return tuple(found)
+        return tuple(numbers)
 
     def _parts(self, count: int) -> tuple[SparkType, ...]:
         self.take("<")
-        found = [self.type()]
-        while len(found) < count:
+        parts = [self.type()]
+        while len(parts) < count:
             self.take(",")
-            found.append(self.type())
+            parts.append(self.type())
         self.take(">")
-        return tuple(found)
+        return tuple(parts)
 
     def _struct(self) -> SparkType:
         names: list[str] = []
@@ -272,14 +274,13 @@ def common_type(left: str, right: str) -> str | None:
     ('timestamp', 'bigint', None)
     """
     try:
-        found = _common(parse_type(left), parse_type(right))
+        common = _common(parse_type(left), parse_type(right))
     except TypeTextError:
         return left if left == right else None
-    return str(found) if found else None
+    return str(common) if common else None
 
 
 def _common(left: SparkType, right: SparkType) -> SparkType | None:
-    """Find the common type of two parsed types."""
     if left.holds("map", "variant") or right.holds("map", "variant"):
         return None
     if left == right:
@@ -297,8 +298,8 @@ def _common_parts(left: SparkType, right: SparkType) -> SparkType | None:
     if left.name != right.name or len(left.parts) != len(right.parts) or not same_names:
         return None
     parts = [_common(a, b) for a, b in zip(left.parts, right.parts, strict=True)]
-    known = tuple(part for part in parts if part)
-    return SparkType(left.name, parts=known, names=left.names) if len(known) == len(parts) else None
+    common = tuple(part for part in parts if part)
+    return SparkType(left.name, parts=common, names=left.names) if len(common) == len(parts) else None
 
 
 def _common_with_text(left: SparkType, right: SparkType) -> SparkType | None:
@@ -306,7 +307,7 @@ def _common_with_text(left: SparkType, right: SparkType) -> SparkType | None:
     other = right if left.name in _TEXTS else left
     if other.name in _TEXTS:
         return SparkType("string", collation=left.collation) if left.collation == right.collation else None
-    if other.name in _INTEGRAL:
+    if other.name in _INTEGRAL_DIGITS:
         return SparkType("bigint")
     if other.name in _FRACTIONAL:
         return SparkType("double")
@@ -315,17 +316,17 @@ def _common_with_text(left: SparkType, right: SparkType) -> SparkType | None:
 
 def _common_number(left: SparkType, right: SparkType) -> SparkType | None:
     """Widen two numbers: exact ones exactly, all others to double."""
-    if not {left.name, right.name} <= {*_INTEGRAL, *_FRACTIONAL}:
+    if not {left.name, right.name} <= {*_INTEGRAL_DIGITS, *_FRACTIONAL}:
         return None
-    if {left.name, right.name} <= set(_INTEGRAL):
-        return max(left, right, key=lambda each: _INTEGRAL[each.name])
+    if {left.name, right.name} <= set(_INTEGRAL_DIGITS):
+        return max(left, right, key=lambda each: _INTEGRAL_DIGITS[each.name])
     if {left.name, right.name} & {"float", "double"}:
         return SparkType("double")
     (p, s), (q, t) = left.digits, right.digits
     scale, whole = max(s, t), max(p - s, q - t)
-    if whole + scale > _MOST_DIGITS:  # digits before the point are kept rather than those after it
-        scale = max(0, _MOST_DIGITS - whole)
-    return SparkType("decimal", (min(whole + scale, _MOST_DIGITS), scale))
+    if whole + scale > _MOST_DECIMAL_DIGITS:  # digits before the point are kept rather than those after it
+        scale = max(0, _MOST_DECIMAL_DIGITS - whole)
+    return SparkType("decimal", (min(whole + scale, _MOST_DECIMAL_DIGITS), scale))
 
 
 def always_widens(source: SparkType, target: SparkType) -> bool:
@@ -336,11 +337,11 @@ def always_widens(source: SparkType, target: SparkType) -> bool:
     """
     if source == target or (target.name == "string" and source.name in _SCALARS - {"variant"}):
         return True
-    if source.name in {*_INTEGRAL, *_FRACTIONAL} and target.name in {"double", "float"}:
+    if source.name in {*_INTEGRAL_DIGITS, *_FRACTIONAL} and target.name in {"double", "float"}:
         return True
-    if source.name in _INTEGRAL and target.name in _INTEGRAL:
-        return _INTEGRAL[source.name] <= _INTEGRAL[target.name]
-    if source.name in {*_INTEGRAL, "decimal"} and target.name == "decimal":
+    if source.name in _INTEGRAL_DIGITS and target.name in _INTEGRAL_DIGITS:
+        return _INTEGRAL_DIGITS[source.name] <= _INTEGRAL_DIGITS[target.name]
+    if source.name in {*_INTEGRAL_DIGITS, "decimal"} and target.name == "decimal":
         (p, s), (q, t) = source.digits, target.digits
         return s <= t and p - s <= q - t
     return False
@@ -360,16 +361,14 @@ def type_of_field(declared: str, path: Sequence[str]) -> str:
     ('double', '')
     """
     try:
-        found = parse_type(declared)
+        kind = parse_type(declared)
     except TypeTextError:
         return ""
     for name in path:
         parts = [
-            part
-            for field, part in zip(found.names, found.parts, strict=False)
-            if field.lower() == name.lower()
+            part for field, part in zip(kind.names, kind.parts, strict=False) if field.lower() == name.lower()
         ]
-        if found.name != "struct" or len(parts) != 1:
+        if kind.name != "struct" or len(parts) != 1:
             return ""
-        found = parts[0]
-    return str(found)
+        kind = parts[0]
+    return str(kind)

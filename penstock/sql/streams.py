@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from penstock.sql.tokens import Reader, Span
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
-_OURS = ("format", "time", "lateness")
-_EASILY_MISSED = ("lateness", "retain")
-_ALMOST = 0.85
+_OWN_OPTIONS = ("format", "time", "lateness")
+_EASILY_MISSPELT = ("lateness", "retain")
+_SLIP_RATIO = 0.85
 """How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
 
 
@@ -38,7 +38,7 @@ def read_stream(reader: Reader) -> Stream:
     reader.expect("WITH", f"stream {name} needs WITH (format = '...', time = '...')")
     options = read_options(reader)
     reader.end()
-    ours = {each.key.lower(): each for each in options if each.key.lower() in _OURS}
+    ours = {each.key.lower(): each for each in options if each.key.lower() in _OWN_OPTIONS}
     for each in options:
         _refuse_near_miss(reader, each)
     return Stream(
@@ -47,28 +47,28 @@ def read_stream(reader: Reader) -> Stream:
         time=_time(reader, name, columns, ours.get("time"), name_span),
         lateness=_duration(reader, ours["lateness"]) if "lateness" in ours else 0,
         format=_format(reader, name, options, name_span),
-        options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OURS),
+        options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OWN_OPTIONS),
     )
 
 
 def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
     """Read ``(name TYPE, …)``."""
-    found: list[Column] = []
+    columns: list[Column] = []
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
     while not reader.accept(")"):
         span = reader.span
         column = _read_column(reader)
-        if any(each.name.lower() == column.name.lower() for each in found):
+        if any(each.name.lower() == column.name.lower() for each in columns):
             raise reader.error(f"column {column.name} of stream {stream} is declared twice", span)
-        found.append(column)
+        columns.append(column)
         if not reader.accept(",") and reader.word() != ")":
-            raise reader.error(f"{reader.found()}: columns are separated by commas and end with )")
-    if not found:
+            raise reader.error(f"{reader.next_text()}: columns are separated by commas and end with )")
+    if not columns:
         raise reader.error(
             f"stream {stream} has no columns",
             (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end),
         )
-    return tuple(found)
+    return tuple(columns)
 
 
 def _read_column(reader: Reader) -> Column:
@@ -112,7 +112,7 @@ def _refuse_near_miss(reader: Reader, option: Option) -> None:
     key = option.key.lower()
     if key == "retain":
         _duration(reader, option)
-    near = get_close_matches(key, _EASILY_MISSED, n=1, cutoff=_ALMOST)
+    near = get_close_matches(key, _EASILY_MISSPELT, n=1, cutoff=_SLIP_RATIO)
     if near and near[0] != key:
         raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
 
@@ -130,24 +130,22 @@ def _format(reader: Reader, name: str, options: list[Option], span: Span) -> str
     given = {each.key.lower(): each for each in options}
     if "format" not in given:
         raise reader.error(f"stream {name} needs a format: WITH (format = 'parquet', ...)", span)
-    found = given["format"].value
-    if found.lower() in FILE_FORMATS and "path" not in given:
-        message = f"stream {name} reads {found} files and needs a path: WITH (path = '...')"
+    source = given["format"].value
+    if source.lower() in FILE_FORMATS and "path" not in given:
+        message = f"stream {name} reads {source} files and needs a path: WITH (path = '...')"
         raise reader.error(message, given["format"].value_span)
-    return found
+    return source
 
 
 def _time(reader: Reader, name: str, columns: tuple[Column, ...], option: Option | None, span: Span) -> str:
     """Find the event-time column, and give its name as declared."""
     if option is None:
         raise reader.error(f"stream {name} needs its event time: WITH (time = '<column>')", span)
-    found = next((each for each in columns if each.name.lower() == option.value.lower()), None)
-    if found is None:
+    column = next((each for each in columns if each.name.lower() == option.value.lower()), None)
+    if column is None:
         hint = did_you_mean(option.value, [each.name for each in columns])
         raise reader.error(f"time column {option.value} is not a column of {name}: {hint}", option.value_span)
-    if found.type not in TIME_TYPES:
-        message = (
-            f"time column {found.name} of {name} is {found.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
-        )
+    if column.type not in TIME_TYPES:
+        message = f"time column {column.name} of {name} is {column.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
         raise reader.error(message, option.value_span)
-    return found.name
+    return column.name

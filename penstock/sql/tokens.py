@@ -28,7 +28,7 @@ Span = tuple[int, int]
 
 _OPENING = {"(", "[", "{"}
 _CLOSING = {")", "]", "}"}
-_HALF = re.compile("[\ud800-\udfff]")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Source:
@@ -41,7 +41,7 @@ class Source:
     @cached_property
     def tokens(self) -> list[Token]:
         """All tokens of the text; comments and hints are left out."""
-        half = _HALF.search(self.text)
+        half = _HALF_CHARACTER.search(self.text)
         if half:
             raise self.error("this is half a character: the text is not Unicode", half.span())
         try:
@@ -80,8 +80,10 @@ class Source:
 
     def error(self, message: str, span: Span) -> SqlError:
         """Make an error that points at `span`, and shows no secret."""
-        text, said = hidden(self.text, message)
-        return SqlError(_HALF.sub("\ufffd", said), _HALF.sub("\ufffd", text), self.place(span))
+        text, shown = hidden(self.text, message)
+        return SqlError(
+            _HALF_CHARACTER.sub("\ufffd", shown), _HALF_CHARACTER.sub("\ufffd", text), self.place(span)
+        )
 
     def slice(self, tokens: Sequence[Token]) -> str:
         """Give the text from the first token to the last, as written."""
@@ -96,7 +98,7 @@ def joined(tokens: Sequence[Token]) -> str:
 
 
 def span_of_tokens(tokens: Sequence[Token]) -> Span:
-    """Give the stretch from the first token to the last."""
+    """Give the span from the first token to the last."""
     return tokens[0].start, tokens[-1].end
 
 
@@ -173,10 +175,10 @@ class Reader:
     def expect(self, word: str, why: str) -> None:
         """Read this word, or say why it is needed."""
         if not self.accept(word):
-            raise self.error(f"{self.found()}: {why}")
+            raise self.error(f"{self.next_text()}: {why}")
 
-    def found(self) -> str:
-        """Name what comes next, for a message."""
+    def next_text(self) -> str:
+        """Say what comes next, for a message."""
         token = self.ahead()
         return f"found {token.text}" if token else "the statement ends here"
 
@@ -192,12 +194,12 @@ class Reader:
         if token and (token.kind == "quoted" or re.fullmatch(r"\w+", token.text)):
             self.at += 1
             return token.name
-        raise self.error(f"{self.found()}: {what} needs a name")
+        raise self.error(f"{self.next_text()}: {what} needs a name")
 
     def end(self) -> None:
         """Check that the statement ends here."""
         if not self.done:
-            raise self.error(f"{self.found()}: the statement should have ended, with a semicolon")
+            raise self.error(f"{self.next_text()}: the statement should have ended, with a semicolon")
 
     def until(self, *stops: str) -> list[Token]:
         """Read up to one of these symbols outside brackets, which is left unread.

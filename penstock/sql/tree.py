@@ -3,7 +3,7 @@
 A tree keeps what the user wrote and adds what Spark's grammar says about it: which words belong together, and which of
 them are columns.  There are four kinds::
 
-    Name      A.v                  a name as written, until it is known what it names
+    Name      A.v                  a name as written, not yet resolved
     Column    l.v                  a column of one of the two streams
     Constant  30  'x'  DATE'...'   anything without parts of its own, written as it is; also a variable of a lambda
     Form      (l.v) > (30)         words, and the trees that stand between them
@@ -119,7 +119,7 @@ class Form:
         return tuple(part for part in self.parts if not isinstance(part, str))
 
     def with_trees(self, trees: tuple[Tree, ...]) -> Form:
-        """Put other trees in the places of these."""
+        """Give the same form with other trees."""
         others = iter(trees)
         return replace(self, parts=tuple(p if isinstance(p, str) else next(others) for p in self.parts))
 

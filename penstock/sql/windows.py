@@ -44,10 +44,10 @@ _NOT_A_CLAUSE_BEFORE = {
 } - {"-", "CASE"}  # fmt: skip
 """Before one of these too; but a dash begins a negative length, which gets an error of its own."""
 
-_WHOLE = re.compile("-?[0-9]+")
+_WHOLE_NUMBER = re.compile("-?[0-9]+")
 _DIGIT = frozenset("0123456789")
-_DIGITS = 18
-"""A number of rows with more digits is for ever."""
+_MOST_ROWS_DIGITS = 18
+"""A number of rows with more digits counts as unbounded."""
 
 _FORMS = "write WINDOW 10 seconds, or any number and unit"
 _BRACKET_FORMS = "a window after a stream is [RANGE 10 seconds], [ROWS 500], [NOW] or [UNBOUNDED]"
@@ -128,9 +128,9 @@ def _read_length(source: Source, text: str, query: str, span: Span, what: str) -
     """Read a positive length of time or number of rows."""
     number, _, unit = text.replace("- ", "-").partition(" ")
     if unit.upper() in {"ROW", "ROWS"}:
-        if not _WHOLE.fullmatch(number):
+        if not _WHOLE_NUMBER.fullmatch(number):
             raise source.error(f"window of {query} is {text}: a number of rows is a whole number", span)
-        spec = WindowSpec("rows", FOREVER if len(number) > _DIGITS else int(number), text)
+        spec = WindowSpec("rows", FOREVER if len(number) > _MOST_ROWS_DIGITS else int(number), text)
     else:
         spec = WindowSpec("range", _micros(source, text, query, span), text)
     if spec.length <= 0:
@@ -140,7 +140,7 @@ def _read_length(source: Source, text: str, query: str, span: Span, what: str) -
 
 
 def _micros(source: Source, text: str, query: str, span: Span) -> int:
-    """Read a length of time, pointing at it where it is none."""
+    """Read a length of time; an error points at it."""
     try:
         return parse_duration(text)
     except DurationError as error:
@@ -167,7 +167,7 @@ def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
 
 def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
     """Find ``[…]`` after streams: the stream's position in FROM, and the tokens from ``[`` past ``]``."""
-    found: list[tuple[int, int, int]] = []
+    brackets: list[tuple[int, int, int]] = []
     stream, where = 0, "before"
     for i, (token, depth) in enumerate(zip(tokens, depths(tokens), strict=True)):
         word = token.upper
@@ -182,8 +182,8 @@ def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, i
         elif word in {"ON", "USING"} and where == "from":
             where = "on"
         elif word == "[" and where == "from":
-            found.append((stream, i, _closing(source, tokens, i) + 1))
-    return found
+            brackets.append((stream, i, _closing(source, tokens, i) + 1))
+    return brackets
 
 
 def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
@@ -199,11 +199,11 @@ def window_specs(
 ) -> tuple[WindowSpec, WindowSpec] | None:
     """Give the windows of the first and second stream in FROM, if there are any.
 
-    A window after a stream goes before the query's WINDOW, which then speaks for the other stream.
+    A window after a stream takes precedence over the query's WINDOW, which then holds for the other stream.
     """
     if not clauses.given():
         return None
-    first, second = (clauses.per_stream.get(place, clauses.whole) for place in range(2))
+    first, second = (clauses.per_stream.get(position, clauses.whole) for position in range(2))
     if first is None or second is None:
         raise _half_given(source, clauses, aliases)
     return first.spec, second.spec

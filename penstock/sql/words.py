@@ -27,10 +27,10 @@ UNITS = _words("""
 """)
 """Units of intervals, and of functions that take a unit first."""
 
-BY_UNIT = _words("DATEADD DATE_ADD DATEDIFF DATE_DIFF TIMEDIFF TIMESTAMPADD TIMESTAMPDIFF")
+UNIT_FUNCTIONS = _words("DATEADD DATE_ADD DATEDIFF DATE_DIFF TIMEDIFF TIMESTAMPADD TIMESTAMPDIFF")
 """Functions whose first argument may be a unit."""
 
-SEPARATED = {
+ARGUMENT_WORDS = {
     "EXTRACT": _words("FROM"),
     "OVERLAY": _words("PLACING FROM FOR"),
     "POSITION": _words("IN"),

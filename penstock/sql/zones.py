@@ -25,10 +25,14 @@ _UTC_NAMES = """
 _UTC = frozenset(_UTC_NAMES.split())
 """Ways to write the time zone whose wall clock is the time itself."""
 
-_FIRST, _LAST, _STEP = datetime(1800, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC), timedelta(days=5)
-_MARGIN = timedelta(hours=2)
-_WIDEST = timedelta(hours=36)
-"""How far clocks of one zone can be apart where nothing is known of it: Java has zones from -18:00 to +18:00."""
+_FIRST_DAY, _LAST_DAY, _SAMPLE_STEP = (
+    datetime(1800, 1, 1, tzinfo=UTC),
+    datetime(2100, 1, 1, tzinfo=UTC),
+    timedelta(days=5),
+)
+_SHIFT_MARGIN = timedelta(hours=2)
+_WIDEST_SHIFT = timedelta(hours=36)
+"""The most that the clock of a zone unknown here can shift: Java has zones from -18:00 to +18:00."""
 
 
 def is_utc(zone: str) -> bool:
@@ -45,8 +49,8 @@ def has_fixed_offset(zone: str) -> bool:
     """
     if is_utc(zone) or zone[:1] in {"+", "-"}:
         return True
-    found = _zone(zone)
-    return found is not None and found.key.startswith("Etc/")
+    info = _zone(zone)
+    return info is not None and info.key.startswith("Etc/")
 
 
 @cache
@@ -58,16 +62,17 @@ def clock_shift(zone: str) -> int:
     """
     if has_fixed_offset(zone):
         return 0
-    found = _zone(zone)
-    if found is None:
-        return _WIDEST // timedelta(microseconds=1)
-    days = range((_LAST - _FIRST) // _STEP)
-    offsets = {(_FIRST + number * _STEP).astimezone(found).utcoffset() or timedelta() for number in days}
-    return (max(offsets) - min(offsets) + _MARGIN) // timedelta(microseconds=1)
+    info = _zone(zone)
+    if info is None:
+        return _WIDEST_SHIFT // timedelta(microseconds=1)
+    days = range((_LAST_DAY - _FIRST_DAY) // _SAMPLE_STEP)
+    offsets = {
+        (_FIRST_DAY + number * _SAMPLE_STEP).astimezone(info).utcoffset() or timedelta() for number in days
+    }
+    return (max(offsets) - min(offsets) + _SHIFT_MARGIN) // timedelta(microseconds=1)
 
 
 def _zone(name: str) -> ZoneInfo | None:
-    """Look up a zone by its name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

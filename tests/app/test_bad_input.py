@@ -127,6 +127,6 @@ def test_the_demo_does_not_write_into_a_directory_that_is_in_use(capfd):
 
 @pytest.mark.usefixtures("here")
 def test_without_the_lab_its_commands_say_so(capfd, monkeypatch):
-    monkeypatch.setattr("penstock.app.cli._LAB", "penstock.lab.nowhere")
+    monkeypatch.setattr("penstock.app.cli._LAB_MODULE", "penstock.lab.nowhere")
     assert "penstock[lab]" in refused(capfd, "lab", "list", "--all")
     assert "penstock[lab]" in refused(capfd, "bench", "--help")

@@ -111,7 +111,7 @@ def test_explain_leaves_nothing_behind(tmp_path, monkeypatch, capfd):
 def test_doctor_fails_when_a_check_fails(monkeypatch, capfd):
     assert main(["doctor"]) == 0
     assert "Java" in capfd.readouterr().out
-    monkeypatch.setattr("penstock.app.doctor.MEMORY_NEEDED", 1 << 60)
+    monkeypatch.setattr("penstock.app.doctor.MEMORY_NEEDED_BYTES", 1 << 60)
     assert main(["doctor"]) == 1
 
 

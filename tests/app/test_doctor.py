@@ -38,8 +38,8 @@ def test_every_check_has_a_name_of_its_own_and_says_what_it_found():
 
 def test_a_failed_check_always_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(doctor, "MEMORY_NEEDED", 1 << 60)
-    monkeypatch.setattr(doctor, "DISK_NEEDED", 1 << 60)
+    monkeypatch.setattr(doctor, "MEMORY_NEEDED_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "DISK_NEEDED_BYTES", 1 << 60)
     failed = [check for check in doctor.checks(tmp_path) if not check.ok]
     assert {"Java", "memory", "disk"} <= {check.name for check in failed}
     assert all(check.advice for check in failed)
@@ -108,10 +108,10 @@ def test_a_package_that_is_missing_is_named_with_its_range(monkeypatch):
 def test_the_ranges_are_those_of_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {each.name: each.specifier for each in map(Requirement, project["dependencies"])}
-    for name, (oldest, beyond) in doctor.PACKAGES.items():
+    for name, (oldest, beyond) in doctor.PACKAGE_RANGES.items():
         text = f">={doctor._dotted(oldest)}" + (f",<{doctor._dotted(beyond)}" if beyond else "")
         assert declared[name] == SpecifierSet(text), name
-    oldest, beyond = doctor.PYTHON
+    oldest, beyond = doctor.PYTHON_RANGE
     assert SpecifierSet(project["requires-python"]) == SpecifierSet(
         f">={doctor._dotted(oldest)},<{doctor._dotted(beyond)}"
     )

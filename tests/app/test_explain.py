@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.app.explain import with_known_types
+from penstock.app.explain import with_registered_types
 from penstock.sql.bind import bind_query
 from penstock.sql.query import Column, Key, Stream
 
@@ -14,5 +14,5 @@ def test_a_computed_key_has_the_type_that_spark_gave_it_so_that_an_unchanged_que
     query = bind_query("q", "SELECT A.k FROM A, B WHERE A.k = B.k AND md5(A.s) = B.s WINDOW 1 s", STREAMS)
     assert query.keys == (Key("MD5(s)", "s"), Key("k", "k"))
     registered = replace(query, keys=(Key("MD5(s)", "s", "string"), Key("k", "k")))
-    assert with_known_types(query, registered) == registered
-    assert with_known_types(query, None) == query
+    assert with_registered_types(query, registered) == registered
+    assert with_registered_types(query, None) == query

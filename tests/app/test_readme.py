@@ -49,7 +49,7 @@ def test_the_example_of_the_readme_prints_what_the_readme_says(tmp_path):
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=here,
-            env={**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"},
+            env={**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "COLUMNS": "120"},
             capture_output=True,
             text=True,
             check=False,

@@ -14,7 +14,7 @@ from penstock.app.demo_data import QUERIES, Readings, make_readings, script_text
 from penstock.app.draw import chain_drawing
 from penstock.app.load import load
 from penstock.app.show import progress_line, response_table, savings, status_view
-from penstock.engine.status import (
+from penstock.engine.costs.status import (
     GroupStatus,
     QueryStatus,
     Response,
@@ -130,7 +130,7 @@ def test_looking_is_put_off_by_what_it_costs(monkeypatch):
     with pace:
         now[0] += 2
     assert not pace.is_due()
-    now[0] += 2 / progress.SHARE
+    now[0] += 2 / progress.LOOKING_SHARE
     assert pace.is_due()
 
 

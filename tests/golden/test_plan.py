@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.plan.build import build_plan
-from penstock.plan.show import plan_text
+from penstock.plan.plan_text import plan_text
 from penstock.sql.script import parse_script
 
 FILES = sorted((Path(__file__).parent / "plan").glob("*.txt"))

@@ -13,7 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.checkpoints import check_checkpoint, checked_origin, checkpoint_of, mend_checkpoint
+from penstock.engine.ingest.checkpoints import (
+    check_checkpoint,
+    checked_origin,
+    checkpoint_of,
+    mend_checkpoint,
+)
 from penstock.errors import RunError
 from penstock.log import origin as origin_module
 from penstock.log.agreement import judge, set_back

@@ -19,7 +19,7 @@ from penstock.join.sets import to_words
 from penstock.log import checksum
 from penstock.log.files import Files, open_files
 from penstock.log.hold import TIMES, read_hold, write_hold
-from penstock.log.roll import read_times, write_times
+from penstock.log.row_times import read_times, write_times
 from penstock.log.segment import SegmentColumns, read_segment, write_segment
 
 
@@ -133,7 +133,7 @@ def test_a_process_sums_a_file_once_and_again_when_it_has_changed(
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checksum, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(checksum, "MOST_REMEMBERED_FILES", 2)
     monkeypatch.setattr(checksum, "_checked", {})
     files = open_files(str(tmp_path))
     for number in range(5):

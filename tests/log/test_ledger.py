@@ -45,7 +45,7 @@ PLAN = PlanServed(
     reason="start",
     logs=("a", "b"),
     layouts={"a": Layout(("x",), ("p",)), "b": Layout((), ())},
-    groups={"g": GroupState((Cursor(0, 0), Cursor(0, 0)))},
+    groups={"g": GroupState((Cursor((0, 0)), Cursor((0, 0))))},
 )
 OUTPUT = (Move("/out", "_staging/x", "part-1.parquet"),)
 
@@ -61,7 +61,7 @@ def batch(*names, stream="A", log="a", **state):
 
 def unit(cursors, results=None, publish=(), pairs=0):
     output = Output(results or {}, tuple(publish))
-    return UnitJoined("g", tuple(Cursor(*each) for each in cursors), (4, None), pairs, output)
+    return UnitJoined("g", tuple(Cursor(each) for each in cursors), (4, None), pairs, output)
 
 
 def folded(*commits):
@@ -82,7 +82,7 @@ def names(ledger, log="a"):
 
 def test_a_new_state_has_every_slice_at_its_beginning():
     ledger = folded(PLAN)
-    assert ledger.groups["g"].cursors == (Cursor(0, 0), Cursor(0, 0))
+    assert ledger.groups["g"].cursors == (Cursor((0, 0)), Cursor((0, 0)))
     assert ledger.stream("A") == StreamState()
     assert ledger.segments("a") == ()
 
@@ -104,7 +104,7 @@ def test_a_unit_advances_cursors_adds_results_and_leaves_output_to_publish():
     )
     group = ledger.groups["g"]
     assert (group.cursors, group.watermarks, group.units, group.pairs) == (
-        (Cursor(2, 1), Cursor(2, 1)),
+        (Cursor((2, 1)), Cursor((2, 1))),
         (4, None),
         2,
         11,
@@ -178,10 +178,10 @@ def test_a_plan_puts_upgraded_segments_in_the_place_of_the_old_ones():
 
 
 def test_a_query_lacks_its_past_until_the_backfill_is_committed():
-    start = QueryState(backfill=Cursor(3, 4), floors=(7, None), complete_from=7, born=2)
+    start = QueryState(backfill=Cursor((3, 4)), floors=(7, None), complete_from=7, born=2)
     late = replace(PLAN, plan=ServedPlan(queries=(query("late"),)), queries={"late": start})
     ledger = folded(PLAN, late)
-    assert ledger.query("late").backfill == Cursor(3, 4)
+    assert ledger.query("late").backfill == Cursor((3, 4))
     assert ledger.query("late").complete_from == 7
     done = fold(ledger, Backfilled(("late",), Output({"late": 2})))
     assert (done.query("late").backfill, done.query("late").results) == (None, 2)

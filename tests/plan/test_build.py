@@ -69,9 +69,9 @@ def test_a_querys_mask_has_the_bits_of_its_own_predicates(queries):
     for group in plan_of(*queries).groups:
         for member in group.members:
             for side, own in (("l", member.query.left_predicates), ("r", member.query.right_predicates)):
-                listed = group.log(side).predicates
-                assert {listed[bit] for bit in range(len(listed)) if member.mask(side) >> bit & 1} == set(own)
-                assert member.mask(side) < 1 << len(listed)
+                listed, mask = group.log(side).predicates, member.masks[group.index(side)]
+                assert {listed[bit] for bit in range(len(listed)) if mask >> bit & 1} == set(own)
+                assert mask < 1 << len(listed)
 
 
 @examples(50)
@@ -185,8 +185,9 @@ def test_both_sides_of_a_key_are_stored_in_one_form(condition):
     """A 64-bit key on one side and a digest on the other would never be equal: a join without results."""
     script = parse_script(DECLARE + f"CREATE QUERY q AS SELECT A.k FROM A, B WHERE {condition} WINDOW 1 s")
     (group,) = build_plan(script.streams, script.queries).groups
-    assert group.left.whole_key == group.right.whole_key
-    assert [part.type for part in group.left.key] == [part.type for part in group.right.key]
+    left, right = group.logs
+    assert left.whole_key == right.whole_key
+    assert [part.type for part in left.key] == [part.type for part in right.key]
 
 
 @examples(50)
@@ -203,7 +204,7 @@ def test_a_query_of_another_signature_is_refused():
     group = plan_of(PAIR).groups[0]
     stranger = replace(group.members[0], query=replace(PAIR, right="C"))
     with pytest.raises(InputError, match="does not belong"):
-        Group(group.id, group.signature, group.left, group.right, group.chain, (stranger,))
+        Group(group.id, group.signature, group.inputs, group.chain, (stranger,))
 
 
 def test_a_plan_without_a_log_that_a_group_reads_is_refused():

@@ -18,7 +18,7 @@ from penstock.plan.cost import (
     pull_up_cost,
     push_down_cost,
 )
-from penstock.plan.facts import Independent, Measured, Nested, Reader, Statistics, age_bounds
+from penstock.plan.facts import Independent, Nested, PatternShares, Reader, Statistics, age_bounds
 from penstock.sql.query import SECOND, Range
 
 rates = st.floats(1, 1000)
@@ -114,7 +114,7 @@ def test_patterns_add_up_and_agree_with_disjunctions(readers, model, three):
     asked = {each.left for each in readers}
     patterns = list(known.patterns(asked))
     assert sum(share for _, share in patterns) == pytest.approx(1)
-    measured = Measured(tuple(patterns))
+    measured = PatternShares(tuple(patterns))
     for some in ({"p"}, asked, asked - {""}):
         if some <= asked | {""}:
             assert known.any_of(some) == pytest.approx(measured.any_of(some))

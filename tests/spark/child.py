@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 def main() -> None:
     """Run to the end of the input."""
-    from penstock.engine.session import QUICK_START, embedded_session
+    from penstock.engine.spark.session import QUICK_START, embedded_session
     from tests.spark.crash_world import crash_specs
     from tests.spark.runner import Run
 

@@ -12,7 +12,7 @@ import pytest
 @pytest.fixture(scope="session")
 def spark():
     """Start the embedded session, with what makes many tiny jobs quick."""
-    from penstock.engine.session import QUICK_START, embedded_session
+    from penstock.engine.spark.session import QUICK_START, embedded_session
 
     if not os.environ.get("JAVA_HOME"):
         found = subprocess.run(

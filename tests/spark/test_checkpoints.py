@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.sinks import noop
+from penstock.engine.out.sinks import noop
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run

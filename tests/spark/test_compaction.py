@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engine import compact
 from penstock.engine.engine import Engine
-from penstock.engine.results import read_results
+from penstock.engine.out import compact
+from penstock.engine.out.results import read_results
 from penstock.log import tables
 from tests.oracle import answer, bag, same_bag
 from tests.spark.test_online import SECOND, Streams
@@ -29,7 +29,7 @@ SELECTED = (
 @pytest.fixture
 def eager(monkeypatch):
     """Merge far more often than one would, and let nothing lie about."""
-    for name in ("FAN", "MANY"):
+    for name in ("MERGE_FAN", "TABLE_FAN"):
         monkeypatch.setattr(tables, name, 2)
     monkeypatch.setattr(tables, "FILES_PER_TASK", 0)
     monkeypatch.setattr(compact, "GRACE", 0.0)
@@ -142,7 +142,7 @@ def test_a_reader_that_comes_too_late_looks_again(spark, tmp_path, monkeypatch):
         streams.grow()
         engine.process_available()
         old = engine._store.ledger
-        for name, value in (("FAN", 2), ("FILES_PER_TASK", 0)):
+        for name, value in (("MERGE_FAN", 2), ("FILES_PER_TASK", 0)):
             monkeypatch.setattr(tables, name, value)
         monkeypatch.setattr(compact, "GRACE", 0.0)
         while {each.name for each in old.result_files()} & {

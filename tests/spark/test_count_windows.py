@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
-from penstock.engine import joiner
 from penstock.engine.engine import Engine
+from penstock.engine.spark_jobs import SparkJobs
 from penstock.errors import PenstockError
-from penstock.log import roll
+from penstock.log import row_times as roll
 from penstock.log.journal import Journal
 from tests.oracle import Spec, Window, answer, bag, number, same_bag
 from tests.spark.runner import Run
@@ -103,9 +103,9 @@ def crash_specs(feeds):
 
 POINTS = [
     (Journal, "commit", _commits("seal")),
-    (joiner, "seal_job", None),
+    (SparkJobs, "seal", None),
     (Journal, "commit", _commits("unit")),
-    (joiner, "unit_job", None),
+    (SparkJobs, "join", None),
 ]
 
 

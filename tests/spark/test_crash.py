@@ -21,9 +21,12 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine import compact, ingester, joiner
+from penstock.engine.out import compact
+from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.units import stages
 from penstock.errors import PenstockError
-from penstock.log import keep, tables
+from penstock.log import retention as keep
+from penstock.log import tables
 from penstock.log.journal import Journal
 from tests.oracle import answer, bag, parquet_rows
 from tests.spark.crash_world import crash_feeds, crash_specs, write_files
@@ -72,8 +75,9 @@ POINTS = [
         (Journal, "commit", _commits(kind), kind)
         for kind in ("plan", "batch", "unit", "published", "rewrite", "compact")
     ),
-    *((ingester, "ingest_job", None, ""),),
-    *((joiner, name, None, "") for name in ("unit_job", "publish", "rewrite_job", "compact_job")),
+    *((SparkJobs, "ingest", None, ""),),
+    *((SparkJobs, name, None, "") for name in ("join", "rewrite", "merge")),
+    *((stages, "publish_files", None, ""),),
     (Run, "take", None, ""),
 ]
 
@@ -132,8 +136,9 @@ class Supply:
 @pytest.mark.timeout(600)  # twenty starts
 def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkeypatch):
     """One state goes through every failure in turn; a reader meanwhile sees only rows of the final result."""
-    monkeypatch.setattr(keep, "FAN", 2)  # two segments are enough to be merged, so every start merges some
-    for name in ("FAN", "MANY"):
+    # two segments are enough to be merged, so every start merges some
+    monkeypatch.setattr(keep, "MERGE_FAN", 2)
+    for name in ("MERGE_FAN", "TABLE_FAN"):
         monkeypatch.setattr(tables, name, 2)  # and so are two files of results
     monkeypatch.setattr(tables, "FILES_PER_TASK", 0)
     monkeypatch.setattr(compact, "GRACE", 0.0)
@@ -187,7 +192,7 @@ def test_committed_output_survives_a_start_that_fails_to_publish_it(spark, tmp_p
     run = Run(spark, tmp_path, crash_specs(tmp_path, callback=True))
     for owner, name, when, after in (
         (Journal, "commit", _commits_results_of("called"), True),  # committed, and nothing of it published
-        (joiner, "publish", lambda *_: True, False),
+        (stages, "publish_files", lambda *_: True, False),
         (Run, "take", lambda *_: True, False),
     ):
         with monkeypatch.context() as patch:

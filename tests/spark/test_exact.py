@@ -91,13 +91,13 @@ def test_the_same_rows_cut_and_ordered_differently_give_the_same_bag(spark, tmp_
 
 def test_keys_whose_hashes_collide_are_told_apart(spark, tmp_path, monkeypatch):
     """With 2 bits of hash nearly all keys collide; the keys themselves decide."""
-    from penstock.engine.ingester import Ingester
+    from penstock.engine.ingest.ingester import Ingester
 
     original = Ingester.__init__
 
     def narrow(self, *args, **options):
         original(self, *args, **options)
-        self.key_bits = 2
+        self.batches.key_bits = 2
 
     monkeypatch.setattr(Ingester, "__init__", narrow)
     random = Random(3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.blame import QueriesFailedError
 from penstock.engine.engine import Engine
+from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window, answer, same_bag
 from tests.spark.runner import Run

@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.app.look import State
-from penstock.engine import joiner
 from penstock.engine.engine import Engine
-from penstock.engine.sinks import callback, console, noop, parquet, table
+from penstock.engine.out.sinks import callback, console, noop, parquet, table
+from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.units import stages
 from penstock.errors import InputError, PenstockError
 from penstock.log.journal import Journal
 from tests.oracle import _plain as plain
@@ -134,9 +135,9 @@ def test_a_failure_at_any_step_loses_doubles_and_disorders_nothing(spark, tmp_pa
     here.streams.grow()
     for owner, name, when in (
         (Journal, "commit", _commits("release")),
-        (joiner, "release_job", None),
+        (SparkJobs, "release", None),
         (Journal, "commit", _commits("unit")),
-        (joiner, "publish", None),
+        (stages, "publish_files", None),
     ):
         for after in (False, True):
             here.streams.grow()  # which also makes something due: the horizon moves on by a batch

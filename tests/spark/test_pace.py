@@ -9,10 +9,11 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from penstock.engine import ingester as ingesters
-from penstock.engine import scheduling, work
 from penstock.engine.engine import Engine
-from penstock.engine.reports import report
+from penstock.engine.spark import dispatch as work
+from penstock.engine.spark.reports import report
+from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.units import next_unit
 from penstock.plan.prices import Prices
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run
@@ -39,16 +40,16 @@ def spec_of(folder, **options):
 
 def test_a_stream_that_is_read_faster_waits_for_its_partner(spark, tmp_path, monkeypatch):
     """Stream a takes its time; b may be a batch ahead of it, not at the end of its files."""
-    order, job = [], ingesters.ingest_job
+    order, job = [], SparkJobs.ingest
 
-    def slow_for_a(rows, task, most):
+    def slow_for_a(jobs, rows, stream, task):
         name = task.logs[0].log.stream
         time.sleep(0.4 if name == "a" else 0)
-        parts = job(rows, task, most)
+        parts = job(jobs, rows, stream, task)
         order.append(name)
         return parts
 
-    monkeypatch.setattr(ingesters, "ingest_job", slow_for_a)
+    monkeypatch.setattr(SparkJobs, "ingest", slow_for_a)
     spec = spec_of(tmp_path, maxFilesPerTrigger="1")
     Run(spark, tmp_path, [spec]).once()
     assert order.count("a") == order.count("b") == FILES, "each file is a batch"
@@ -119,8 +120,8 @@ def test_an_output_may_be_called_anything(spark, tmp_path):
 @pytest.mark.parametrize("scheduler", ["swf", "mqt"])
 def test_slices_that_advance_one_by_one_give_every_query_its_results(spark, tmp_path, monkeypatch, scheduler):
     """Units cost nothing here, so that every ring of slices is worth one; results come with their response times."""
-    monkeypatch.setattr(scheduling, "prices_of", lambda _: Prices(unit=0.0, row=1.0, pair=1.0))
-    monkeypatch.setattr(scheduling, "QUANTUM", 0.0)
+    monkeypatch.setattr(next_unit, "prices_of", lambda _: Prices(unit=0.0, row=1.0, pair=1.0))
+    monkeypatch.setattr(next_unit, "UNIT_SECONDS", 0.0)
     base = spec_of(tmp_path, maxFilesPerTrigger="1")
     windows = {"alert": 1, "minute": 15, "report": 60}
     specs = [

@@ -118,7 +118,7 @@ def test_each_file_of_the_journal_in_turn_is_damaged_and_the_state_repaired(spar
     case, random = Case(spark, tmp_path), Random(3)
     names = sorted(each.name for each in (case.run.state / "journal").glob("*.json"))
     assert any("snapshot" in each for each in names)
-    assert len(names) > 15
+    assert len(names) > 9, "a snapshot, what it follows, and what follows it"
     ways = dict.fromkeys(("again", "back", "harmless"), 0)
     for place, name in enumerate(names):
         case.begin_again()

@@ -6,13 +6,16 @@ import re
 
 import pytest
 
-from penstock.engine import calibrate
+from penstock.engine import engine as engine_module
+from penstock.engine.costs import calibrate
 from penstock.engine.engine import Engine
-from penstock.engine.measure import prices_of
+from penstock.engine.readings.estimates import prices_of
+from penstock.engine.spark_jobs import SparkJobs
 from penstock.engine.store import Store, peek
 from penstock.errors import InputError
 from penstock.log.commits import Priced
 from penstock.plan.prices import Prices
+from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import STRATEGIES
 from tests.oracle import answer, same_bag
 from tests.spark.test_online import IDS, Streams, delivered
@@ -79,13 +82,14 @@ def test_what_would_lose_results_is_refused_unless_accepted(spark, tmp_path):
     assert status.queries[0].complete_from is not None
 
 
-def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark, tmp_path):
+def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark, tmp_path, monkeypatch):
     """Writing rows again is made dear: the slices that save state by it are merged, and the journal says why."""
     streams = Streams(tmp_path)
     specs = [streams.spec("short", 4), streams.spec("long", 12, "a.v > 80", "b.v > 80")]
     store = Store(str(tmp_path / "state"))
     store.commit(Priced(Prices(rewrite=100.0, unit=0.0, row=0.0)))
     store.close()
+    monkeypatch.setattr(engine_module, "settings_of", lambda _: SparkSettings("Etc/UTC"))
     with Engine(tmp_path / "state", spark, settings={"strategy": "cpu-opt"}) as engine:
         engine.script(streams.script(*specs))
         engine.start()
@@ -102,6 +106,7 @@ def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark,
             r"cut a ⋈ b anew, 2 slices in place of 4: \d+% less work expected", status.changes[-1].reason
         )
         assert "-> short (to 4 s), long" in engine.explain()
+        assert engine.plan.spark_settings == SparkSettings("Etc/UTC"), "which the state goes on under"
         for spec in specs:
             same_bag(delivered(engine, spec.name), answer(spec), spec.name)
 
@@ -111,7 +116,7 @@ def test_prices_are_measured_by_the_engines_own_jobs_and_kept_with_the_state(spa
     monkeypatch.setattr(calibrate, "ROUNDS", 2)
     told = []
     state = Store(str(tmp_path / "state"))
-    prices = calibrate.Bench(spark, state.files, told.append).prices()
+    prices = calibrate.Bench(spark, SparkJobs(spark, state.files), state.files, told.append).prices()
     state.commit(Priced(prices))
     assert prices_of(state.ledger) == prices
     state.close()

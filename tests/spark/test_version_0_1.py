@@ -11,6 +11,7 @@ import pytest
 
 from penstock.engine.engine import Engine
 from penstock.engine.store import peek
+from penstock.log.codec import FORMAT
 from penstock.log.snapshot import dump
 from tests.oracle import put_file
 from tests.spark.world import at
@@ -58,7 +59,7 @@ def test_its_journal_is_read_without_a_question(root):
     assert {name: each.results for name, each in ledger.queries.items()} == RESULTS
     assert [each.name for each in ledger.plan.queries] == list(QUERIES)
     assert not ledger.adopted
-    assert dump(ledger)["format"] == 2
+    assert dump(ledger)["format"] == FORMAT
 
 
 @pytest.mark.spark

@@ -1,8 +1,5 @@
 """Whole scripts: each statement, and what stands after the last."""
 
-from pathlib import Path
-from textwrap import dedent
-
 import pytest
 
 from penstock.sql.query import FOREVER, Column, Range, Sink
@@ -193,26 +190,6 @@ def test_the_options_of_a_query_are_its_sink_and_its_own(options, sink, own):
 def test_a_thousand_queries_are_read_in_seconds():
     text = ";\n".join(f"CREATE QUERY q{i} AS {OK}" for i in range(1000))
     assert len(parse_script(text, STREAMS).queries) == 1000
-
-
-def _examples():
-    page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
-    return [dedent(block.split("```")[0]) for block in page.split("```sql\n")[1:]]
-
-
-def test_every_example_of_the_sql_page_is_accepted():
-    examples = _examples()
-    assert len(examples) > 5
-    declarations = examples[0]
-    streams = parse_script(declarations).streams
-    assert "Auction" in streams
-    for example in examples[1:]:
-        script = (
-            example
-            if example.lstrip().startswith(("CREATE", "SET", "DROP", "ALTER"))
-            else f"CREATE QUERY q AS {example}"
-        )
-        assert parse_script(script, streams).statements
 
 
 def test_unbounded_on_both_sides_is_the_whole_of_time():

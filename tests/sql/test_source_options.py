@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.engine.workload import stream_difference
+from penstock.engine.change.declarations import stream_difference
 from penstock.errors import InputError
 from penstock.log.codec import decode, to_json
 from penstock.log.ledger import Ledger, fold

@@ -1,0 +1,165 @@
+"""What a query starts with under a new plan: the past it still has to get, and from when on it is complete.
+
+Nothing is moved.  A chain is cut anew where the windows end now; its cursor stays where it is; segments stay as they
+are and keep saying by which *layout* they were written.  What a new query gets of the past is what is held::
+
+                       held in the log                 cursor
+    ---(let go)---|=====================================|---------- rows to come ------->
+                  floor                                 |
+    new query      <------ backfill: one unit ---------> <------ the chain, like everyone ----->
+
+`floor` is the event time from which on every row that the new query accepts is known to be held: because some other
+query that accepts at least those rows needed them.  A query is complete from the later of its two floors.
+
+In:  the plan before, the change, and the ledger.  Out: a `QueryState`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.engine.change.diff import meaning
+from penstock.engine.readings.needs import in_time, partner_watermark
+from penstock.log.values import Cursor, GroupState, QueryState
+from penstock.plan.stored import retention
+from penstock.sql.query import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.engine.change.diff import Change
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Watermarks
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group, Member
+    from penstock.sql.query import Side
+
+
+def start_of(group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger) -> QueryState:
+    """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
+    floors = tuple(_floor(group, member, side, before, ledger) if before else None for side in group.sides)
+    if member.query.name in change.altered + change.moved + change.resumed:
+        state = ledger.query(member.query.name)
+        if before and member.query.name in change.altered and _is_as_before(group, member, before):
+            again = _go_on(group, state.floors, state, ledger)
+            return replace(again, complete_from=state.complete_from)
+        return _go_on(group, floors, state, ledger)
+    held = before is not None and any(ledger.segments(log.id) for log in group.logs)
+    return QueryState(
+        backfill=group_start(group, ledger, before).cursors[0] if held else None,
+        floors=floors,
+        complete_from=_later(floors),
+        born=ledger.version + 1,
+    )
+
+
+def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
+    """Say whether only an altered query's options are others: then it has missed nothing."""
+    then, _, old = before.find(member.query.name)
+    same = meaning(replace(old.query, options=())) == meaning(replace(member.query, options=()))
+    return same and [log.id for log in then.logs] == [log.id for log in group.logs]
+
+
+def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) -> QueryState:
+    """Say how an altered query goes on: by its new definition for rows to come, and for a past it has not got yet."""
+    coming = [after_all(log.stream, ledger) for log in group.logs]
+    return QueryState(
+        results=state.results,
+        backfill=state.backfill,
+        floors=floors,
+        complete_from=_later(floors if state.backfill else coming),
+        born=state.born,
+    )
+
+
+def _later(moments: Iterable[int | None]) -> int | None:
+    """Give the latest of some moments; None if none is given."""
+    return max((each for each in moments if each is not None), default=None)
+
+
+def after_all(stream: str, ledger: Ledger) -> int | None:
+    """Give the event time after all that a stream has sent; None if it has sent nothing."""
+    newest = ledger.stream(stream).newest
+    return None if newest is None else newest + 1
+
+
+def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
+    """Find the event time from which on every row of one side that a query accepts is held."""
+    log = group.log(side)
+    stream = ledger.stream(log.stream)
+    coming = after_all(log.stream, ledger)
+    if coming is None:
+        return None  # the stream has sent nothing yet
+    uses = list(before.uses(log.id)) if before else []
+    floors = [
+        _held_since(other, their, witness, ledger)
+        for other, their in uses
+        for witness in other.members
+        if set(witness.predicates(their)) <= set(member.predicates(side))
+    ]
+    if before and uses and stream.watermark is not None:
+        retained = retention(before.stream(log.stream))
+        since = [ledger.births.get(log.id), stream.watermark - (retained or 0) + 1]
+        floors += [] if retained is None else [_later(since)]
+    whole = all(
+        member.reads_under(side, layout.columns, layout.predicates)
+        for number, layout in ledger.layouts.get(log.id, {}).items()
+        if any(each.layout == number for each in ledger.segments(log.id))
+    )
+    if not floors or not whole:
+        return coming
+    return None if None in floors else min(each for each in floors if each is not None)
+
+
+def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
+    """Say from which event time on a query that is there already has kept all rows it accepts."""
+    own = ledger.query(witness.query.name).floors[group.index(side)]
+    watermark = partner_watermark(group, side, ledger)
+    (far,) = in_time(group, side, ledger, [witness.reach(side)])
+    let_go = None if watermark is None or far >= FOREVER else watermark - far + 1
+    return _later([own, let_go])
+
+
+def predecessors(group: Group, before: Plan | None) -> list[Group]:
+    """List the groups of the plan before whose pairs a group goes on with: itself, or those that joined its logs.
+
+    Where rows are divided among joins in another way than before, several may go over into one, or one into several.
+    """
+    groups = before.groups if before else ()
+    same = [each for each in groups if each.id == group.id]
+    return same or [
+        each
+        for each in groups
+        if each.signature == group.signature
+        and [log.id for log in each.logs] == [log.id for log in group.logs]
+    ]
+
+
+def group_start(group: Group, ledger: Ledger, before: Plan | None) -> GroupState:
+    """Put a group's chain where its predecessors are; a new group begins with what is there now, as backfill."""
+    states = [ledger.groups[each.id] for each in predecessors(group, before)]
+    streams = [ledger.stream(name) for name in group.streams]
+    cursor = states[0].cursors[0] if states else Cursor(tuple(each.batches for each in streams))
+    watermarks = tuple(each.watermark for each in streams)
+    starts = _horizons(group, ledger) if group.signature.counted else watermarks
+    own = ledger.groups.get(group.id)
+    return GroupState(
+        cursors=(cursor,) * len(group.chain.readers),
+        watermarks=states[0].watermarks if states else starts,
+        units=own.units if own else 0,
+        pairs=own.pairs if own else 0,
+        mixed_layouts=group.mixed_layouts,
+        spans=states[0].spans if states else ({},) * len(group.inputs),
+        mode=states[0].mode if states else "",
+    )
+
+
+def _horizons(group: Group, ledger: Ledger) -> Watermarks:
+    """Say up to where a new group that counts rows takes them as joined: both streams are sealed, or begin, there."""
+    horizons = [
+        ledger.rolls[log.stream].horizon if log.stream in ledger.rolls else after_all(log.stream, ledger)
+        for log in group.logs
+    ]
+    horizon = None if None in horizons else min(each for each in horizons if each is not None)
+    return (horizon,) * len(group.inputs)

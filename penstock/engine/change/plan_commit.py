@@ -1,0 +1,219 @@
+"""The commit that makes a plan true: where its groups go on, what its queries start with, how its pairs are stored.
+
+In:  the ledger, the plan before and the plan to come.  Out: the ``plan`` commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from penstock.engine.change.diff import find_change
+from penstock.engine.change.floors import after_all, group_start, start_of
+from penstock.engine.out.pair_columns import table_schema
+from penstock.engine.out.sinks import is_view
+from penstock.engine.readings.plans import stored_shapes
+from penstock.engine.readings.waiting import is_waiting
+from penstock.errors import InputError
+from penstock.log.commits import PlanServed
+from penstock.log.ledger import fold
+from penstock.log.tables import Definition, StoredTable
+from penstock.log.values import Cursor, Layout, ServedPlan
+from penstock.plan.group import Group, subgroup
+from penstock.sql.query import SIDES
+from penstock.sql.source_options import without_stream_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.engine.change.diff import Change
+    from penstock.log.commits import Released
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Replacement
+    from penstock.plan.build import Plan
+    from penstock.plan.stored import LogPlan
+
+
+Upgrades = Mapping[str, "Replacement"]
+"""By log: the segments that are replaced, and the same rows under the log's new layout."""
+
+
+def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
+    """Give the ledger as it will be when the logs have their new layouts and the upgraded segments."""
+    layouts, logs = dict(ledger.layouts), dict(ledger.logs)
+    for log in new_layouts(plan, ledger):
+        fresh = {ledger.layout(log.id) + 1: Layout(log.columns, log.predicates)}
+        layouts[log.id] = {**layouts.get(log.id, {}), **fresh}
+    for name, new in upgrades.items():
+        rest = (each for each in ledger.segments(name) if each.name not in set(new.removed))
+        logs[name] = (*new.added, *rest)
+    return replace(ledger, layouts=layouts, logs=logs)
+
+
+def plan_commit(
+    plan: Plan,
+    before: Plan | None,
+    change: Change,
+    ledger: Ledger,
+    upgrades: Upgrades | None = None,
+    *,
+    release: Released | None = None,
+) -> PlanServed:
+    """Write the commit that makes a plan true.
+
+    `release` ends the sequences of queries that are defined anew.  It becomes true with the plan or not at all:
+    a query that keeps its old definition after a crash must not have got anything early.
+    """
+    if before is not None:
+        _refuse_repeats(plan, before, change, ledger)
+    ledger = ledger if release is None else fold(ledger, release)
+    then = upgraded(ledger, plan, upgrades or {})
+    starts = {
+        name: start_of(group, member, before, change, then)
+        for name in change.added + change.altered + change.moved + change.resumed
+        for group, _, member in [plan.find(name)]
+    }
+    lacking = [name for name, state in starts.items() if state.backfill]
+    lacking += [each.name for each in plan.queries if ledger.query(each.name).backfill]
+    return PlanServed(
+        plan=served(plan),
+        reason=str(change) if before else "start",
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        logs=tuple(log.id for log in plan.logs),
+        rolls={stream: after_all(stream, ledger) for stream in plan.counted},
+        births={log.id: after_all(log.stream, ledger) for log in plan.logs if log.id not in ledger.layouts},
+        layouts={log.id: Layout(log.columns, log.predicates) for log in new_layouts(plan, ledger)},
+        upgrades=dict(upgrades or {}),
+        groups={group.id: group_start(group, ledger, before) for group in plan.groups},
+        queries=starts,
+        release=release,
+        ordered={
+            query.name: ledger.version + 1 if query.name in starts else ledger.hold(query.name).era
+            for query in plan.queries
+            if query.ordered
+        },
+        tables={group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
+        writes={group.id: _written(group, plan, ledger) for group in plan.groups},
+        adopted=before is None,
+    )
+
+
+def served(plan: Plan) -> ServedPlan:
+    """Say what a state serves by a plan, without the secrets of its sources."""
+    return ServedPlan(
+        streams=tuple(map(without_stream_secrets, plan.streams)),
+        queries=plan.queries,
+        strategy=plan.strategy,
+        cuts=plan.cuts,
+        stopped=plan.stopped,
+        spark_settings=plan.spark_settings,
+    )
+
+
+def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> tuple[StoredTable, ...]:
+    """Say how to read the pairs that a group stores from now on: nothing new if it goes on as it was.
+
+    Pairs that new queries get of the past are kept apart, and numbered by those queries alone.
+    """
+    now = _table(group, plan, ledger.version + 1)
+    tables = [now] if _written(group, plan, ledger) == now.id else []
+    if set(lacking) & {member.query.name for member in group.members}:
+        tables.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
+    return tuple(each for each in tables if each.members)
+
+
+def _written(group: Group, plan: Plan, ledger: Ledger) -> str:
+    """Name the table that a group's units write to under a plan: the one there is if it does; none for no reader."""
+    now, current = _table(group, plan, ledger.version + 1), ledger.table(group.id)
+    if current is not None and current.same_reading(now):
+        return current.id
+    return now.id if now.members else ""
+
+
+def is_stored_anew(plan: Plan, ledger: Ledger) -> bool:
+    """Say whether a group would keep its pairs in another way than it does: an earlier version may have begun it."""
+    return any(_written(group, plan, ledger) != ledger.writes.get(group.id, "") for group in plan.groups)
+
+
+def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
+    """Refuse to let a query go over from time to rows where rows that it has joined wait to be counted for others."""
+    for name in change.altered:
+        group = plan.find(name)[0]
+        state = ledger.groups.get(group.id)
+        if before.find(name)[0].signature.counted or not group.signature.counted or state is None:
+            continue
+        horizon = state.watermarks[0]
+        segments = [each for log in group.logs for each in ledger.segments(log.id)]
+        if any(horizon is None or each.max_t >= horizon for each in segments):
+            raise InputError(
+                f"query {name} cannot go over to counting rows now: others that count them still wait for rows it has "
+                "joined by time, and it would get some pairs twice; drop it and create it again"
+            )
+
+
+def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
+    """List the logs that store something else from now on."""
+    stored = stored_shapes(ledger)
+    return [log for log in plan.logs if stored.get(log.id) != (log.columns, log.predicates)]
+
+
+def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
+    """Say whether the plan can be changed here: if not, the groups before must catch up first.
+
+    All slices of a chain must be together, because the next chain may be cut elsewhere.  Joins that divide the rows of
+    one log must be equally far, because a change may take a row from one to another, and what one of them holds is
+    vouched for by all.  A query that gets other state must have joined all that came, and so must one that is defined
+    anew where input waits: whatever its order policy, what has come counts by the old definition.
+    """
+    if before is None:
+        return True
+    progress: dict[tuple[object, ...], set[object]] = {}
+    changed = bool(find_change(before, plan)) or plan.cuts != before.cuts
+    if changed and any(ledger.groups[group.id].slices_apart for group in before.groups):
+        return False
+    for group in before.groups:
+        divided = progress.setdefault((group.signature, *(log.id for log in group.logs)), set())
+        divided.add(_progress(group, ledger))
+    change = find_change(before, plan)
+    waiting = any(is_waiting(before, ledger, before.find(name)[0]) for name in change.altered)
+    return all(len(each) <= 1 for each in progress.values()) and not change.moved and not waiting
+
+
+def _progress(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:
+    """Say where a group is: its cursor, and its horizon where it counts rows.
+
+    Where all that came is joined it does not matter up to which time it was joined out of turn.
+    """
+    state = ledger.groups[group.id]
+    cursor, ends = state.cursors[0], tuple(ledger.stream(log.stream).batches for log in group.logs)
+    reached = Cursor(ends) if cursor.batches == ends else cursor
+    return reached, state.watermarks[0] if group.signature.counted else None
+
+
+def _table(group: Group, plan: Plan, version: int, suffix: str = "") -> StoredTable:
+    """Say how to read the pairs that a group stores under this plan.
+
+    Where Spark SQL decides about pairs they are kept with the set of their readers: that is settled then.
+    """
+    left, right = (plan.stream(group.log(side).stream) for side in SIDES)
+    views = {
+        member.query.name: Definition(
+            number,
+            member.levels,
+            tuple((each.name, each.expression) for each in member.query.outputs),
+            version,
+        )
+        for number, member in enumerate(group.members)
+        if is_view(member.query, left, right)
+    }
+    decided = any(member.query.residual for member in group.members if member.query.name in views)
+    with_sets = group.selective or decided
+    return StoredTable(
+        f"v{version}{suffix}",
+        version,
+        table_schema(group, left, right, with_sets=with_sets),
+        with_sets,
+        {name: (definition,) for name, definition in views.items()},
+    )

@@ -1,0 +1,185 @@
+"""Where a running engine cuts its chains, and when it thinks again (paper 1, 5.2, 5.3 and 6.2).
+
+Only `cpu-opt` and `auto` choose; the other strategies cut where they always do, and so do chains that count rows.  A
+chain is chosen when its windows change, if its streams are known by then; and again when what was measured since says
+that another chain would do markedly less work.  So that a plan does not swing to and fro with every batch, the same
+other chain has to promise `LEAST_GAIN` at `PATIENCE` looks in a row.  With a memory budget a chain that outgrows it
+is changed whatever the gain.
+
+In:  the plan, the ledger, and what the user has set.  Out: cuts by group, and the reason, for the journal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.engine.readings.estimates import longest_finite, measure
+from penstock.engine.readings.plans import next_plan, standing_plan
+from penstock.errors import InputError
+from penstock.plan.offers import chosen_cuts
+from penstock.plan.optimize import Cuts, mem_opt, priced
+from penstock.plan.prices import Flow, seconds
+from penstock.plan.share import CHOSEN
+from penstock.sql.options import budget_of, strategy_of
+from penstock.sql.query import SIDES
+from penstock.sql.sizes import show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from penstock.engine.readings.estimates import Estimate
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan, Stopped
+    from penstock.plan.group import Group
+    from penstock.plan.optimize import Choice
+    from penstock.sql.query import Query, Stream
+
+TURNS_BETWEEN_LOOKS = 2
+"""Turns from one look to the next, for each eight queries: finding the best chain takes time that grows with them."""
+
+LEAST_GAIN = 0.1
+"""The share of a chain's work that another one has to save."""
+
+QUERIES_CHOSEN_AT_ONCE = 36
+"""Queries of a chain up to which it is chosen at once when windows change: a matter of milliseconds."""
+
+MOST_QUERIES = 200
+"""Queries of a chain up to which it is chosen at all, which takes a second; a longer one is cut at every window."""
+
+PATIENCE = 3
+"""Looks in a row at which it has to."""
+
+
+def plan_over(
+    streams: Mapping[str, Stream],
+    queries: Iterable[Query],
+    ledger: Ledger,
+    settings: Mapping[str, str],
+    stopped: Iterable[Stopped] = (),
+) -> Plan:
+    """Plan queries over what a state stores and knows, shared and cut as the settings say."""
+    asked, strategy = tuple(queries), strategy_of(settings)
+    again = partial(next_plan, streams, asked, ledger, strategy=strategy, stopped=tuple(stopped))
+    everywhere = again()
+    cuts = starting_cuts(everywhere, ledger, budget_of(settings))
+    return again(cuts=cuts) if cuts else everywhere
+
+
+def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str, tuple[int, ...]]:
+    """Choose the cuts of a plan to come: as they are where no window has changed, else by what is known by now.
+
+    A chain that is not named is cut at every window: that is never wrong for long, and holds the least.
+    """
+    if plan.strategy not in CHOSEN:
+        return {}
+    before = standing_plan(ledger)
+    kept = {
+        group.id: group.chain
+        for group in (before.groups if before and before.strategy == plan.strategy else ())
+    }
+    cuts = {}
+    for group in plan.groups:
+        if group.id in kept and kept[group.id].bounds == group.chain.bounds:
+            cuts[group.id] = kept[group.id].cuts
+            continue
+        if len(group.members) > QUERIES_CHOSEN_AT_ONCE:
+            continue  # whoever registers a query must not wait for this: the chain is looked at again later
+        estimate = measure(plan, ledger, group.signature)
+        if estimate.seen and not group.signature.counted:
+            cuts[group.id] = _best(plan.strategy, estimate, budget)[0].cuts.axis
+    return cuts
+
+
+@dataclass(slots=True)
+class Chooser:
+    """Looks at what was measured, now and then, and says when a chain should be cut elsewhere."""
+
+    budget: float | None = None
+    _turns: int = 0
+    _wishes: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    """For each group the cuts it was last better to have, and at how many looks in a row."""
+
+    def look(self, plan: Plan, ledger: Ledger) -> tuple[dict[str, tuple[int, ...]], str] | None:
+        """Say where chains should be cut from now on, and why; None if they stay."""
+        self._turns += 1
+        if plan.strategy not in CHOSEN or self._turns % (TURNS_BETWEEN_LOOKS * (1 + len(plan.queries) // 8)):
+            return None
+        reasons = []
+        cuts = dict(plan.cuts)
+        for group in plan.groups:
+            better = self._consider(plan, ledger, group)
+            if better is not None:
+                cuts[group.id], reason = better
+                reasons.append(reason)
+        return (cuts, "; ".join(reasons)) if reasons else None
+
+    def _consider(self, plan: Plan, ledger: Ledger, group: Group) -> tuple[tuple[int, ...], str] | None:
+        """Look at one chain: give its new cuts once they have been better for long enough."""
+        if group.signature.counted or len(group.members) > MOST_QUERIES:
+            return None
+        estimate = measure(plan, ledger, group.signature)
+        if not estimate.seen:
+            return None
+        best, note = _best(plan.strategy, estimate, self.budget)
+        far = longest_finite(member.query for member in group.members)
+        now = priced(
+            _ages(group, far),
+            estimate.readers,
+            estimate.statistics,
+            estimate.prices.weigh(estimate.statistics),
+        )
+        wished = tuple(cut for cut in group.chain.bounds if cut in {*best.cuts.axis, *group.ends})
+        reason = self._reason(estimate, now, best)
+        if wished == group.chain.cuts or not reason:
+            self._wishes.pop(group.id, None)
+            return None
+        before, looks = self._wishes.get(group.id, (wished, 0))
+        looks = looks + 1 if before == wished else 1
+        self._wishes[group.id] = wished, looks
+        if looks < PATIENCE:
+            return None
+        del self._wishes[group.id]
+        slices = f"{len(wished) - 1} slices in place of {len(group.chain.readers)}"
+        return wished, f"cut {group.title} anew, {slices}: {reason}{note}"
+
+    def _reason(self, estimate: Estimate, now: Choice, best: Choice) -> str:
+        """Say why a chain is better than the one there is; empty if it is not by enough."""
+        if self.budget is not None and now.cost.bytes > max(self.budget, best.cost.bytes):
+            return f"{show_size(now.cost.bytes)} of state expected, and {show_size(self.budget)} allowed"
+        flow = Flow(1, estimate.pace.rows, estimate.pace.rows)
+        work = seconds(now.cost, estimate.statistics, estimate.prices, estimate.pace, flow)
+        gain = (now.cpu - best.cpu) / work if work else 0.0
+        rates = f"{estimate.statistics.left_rate:,.0f} and {estimate.statistics.right_rate:,.0f} rows/s"
+        return f"{gain:.0%} less work expected at {rates}" if gain >= LEAST_GAIN else ""
+
+
+def _best(strategy: str, estimate: Estimate, budget: float | None) -> tuple[Choice, str]:
+    """Choose a chain; where none fits the budget, the one that holds least, with a note."""
+    try:
+        return chosen_cuts(strategy, estimate.readers, estimate.statistics, estimate.prices, budget), ""
+    except InputError as refusal:
+        weigh = estimate.prices.weigh(estimate.statistics)
+        return priced(
+            mem_opt(estimate.readers), estimate.readers, estimate.statistics, weigh
+        ), f" ({refusal})"
+
+
+def _ages(group: Group, far: int) -> Cuts:
+    """Give the ages at which a group's chain is cut now; age 0 is one of them on a side that is held at all."""
+    left, right = (
+        tuple(
+            sorted({0, *(min(age, far) for _, piece in group.chain.side(side) for age in _span(piece.ages))})
+        )
+        if group.chain.side(side)
+        else ()
+        for side in SIDES
+    )
+    return Cuts(left, right)
+
+
+def _span(ages: tuple[int, int]) -> tuple[int, int]:
+    """Count ages from 0: the microsecond by which the right side begins later costs nothing."""
+    start, end = ages
+    return (0 if start == 1 else start), end

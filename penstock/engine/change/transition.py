@@ -1,0 +1,190 @@
+"""A transition: from the plan that stands to another, made as a value, shown, refused or applied.
+
+    Transition.to(plan, ledger) ──┬── losses, str(change)      shown by `penstock plan`
+                                  ├── refuse_losses, …moves    refused at a start or while running
+                                  └── get_in_step, apply       true in the journal, with nothing left behind
+
+A start, a change of the queries, a chain that is cut elsewhere and a query that is stopped all go this way.
+
+In:  the plan of what is registered now, and the ledger.  Out: the same plan over what is stored then; a ``plan`` commit
+if it changed.  Applied while no unit and no batch is on its way, so the ledger does not move underneath.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.engine.change.declarations import stream_difference
+from penstock.engine.change.diff import find_change, losses
+from penstock.engine.change.plan_commit import is_in_step, is_stored_anew, new_layouts, plan_commit, upgraded
+from penstock.engine.change.upgrade import Upgrade
+from penstock.engine.out.release import last_releases, release_commit
+from penstock.engine.readings.plans import next_plan, standing_plan
+from penstock.engine.spark.spark_errors import short_message
+from penstock.engine.units.advance import bring_up
+from penstock.errors import InputError, PenstockError
+from penstock.log.commits import Declared
+from penstock.log.ledger import fold
+from penstock.log.values import Replacement
+from penstock.sql.source_options import without_stream_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.engine.change.diff import Change
+    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.store import Store
+    from penstock.engine.units.joining import Joining
+    from penstock.log.commits import Released
+    from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """From one plan to the next: what changes, and what would be lost that nobody asked to lose."""
+
+    before: Plan | None
+    after: Plan
+    change: Change
+    losses: tuple[str, ...] = ()
+
+    @classmethod
+    def to(cls, after: Plan, ledger: Ledger, why: str = "") -> Transition:
+        """Go from the plan that stands to another; `why` its chains are cut where they are."""
+        before = standing_plan(ledger)
+        change = find_change(before, after, why)
+        return cls(before, after, change, tuple(losses(change, before, after, ledger)))
+
+    # --- shown and refused ----------------------------------------------------------------------------------------
+
+    def refuse_losses(self, state: str) -> None:
+        """Refuse a change by which results would be lost that nobody asked to lose."""
+        if self.losses:
+            raise InputError(
+                f"state {state} would lose results: {'; '.join(self.losses)}. Put things back as they were, use "
+                "another state, or accept it (--accept-loss, start(accept_loss=True))"
+            )
+
+    def refuse_moves(self) -> None:
+        """Refuse to give running queries other state: they would miss pairs without anybody having accepted it."""
+        if moved := self.change.moved:
+            raise InputError(
+                f"strategy cannot become {self.after.strategy} while the engine runs: {', '.join(moved)} would go over "
+                "to other state and miss pairs. Stop the engine, set it in the script, and start with --accept-loss"
+            )
+
+    def expected(self, ledger: Ledger) -> Ledger:
+        """Give the ledger as it would be afterwards, as far as can be told without writing anything."""
+        return fold(ledger, plan_commit(self.after, self.before, self.change, ledger))
+
+    def farewells(self, ledger: Ledger) -> dict[str, str]:
+        """Say what becomes of the results of each query that goes, by its name in lower case."""
+        if self.before is None:
+            return {}
+        return {name.lower(): _farewell(self.before.query(name), ledger) for name in self.change.dropped}
+
+    # --- applied --------------------------------------------------------------------------------------------------
+
+    def get_in_step(self, ledger: Ledger, joining: Callable[[Plan], Joining]) -> None:
+        """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
+        if self.before is not None and not is_in_step(self.after, self.before, ledger):
+            bring_up(joining(self.before), self.before.groups, without=self.change.failed)
+
+    def apply(self, store: Store, jobs: UnitJobs) -> Plan:
+        """Make the plan true, unless it is already; the groups before are in step."""
+        ledger = store.ledger
+        if self.before is not None and not self.change and not is_stored_anew(self.before, ledger):
+            _declare(store, self.after)
+            return (
+                self.before
+            )  # with the numbering by which its tables are written, whatever the order of registration
+        upgrades = _upgrades(store, jobs, self.after)
+        plan = _planned_again(self.after, upgraded(ledger, self.after, upgrades))
+        release = self._last_release(store, jobs)
+        store.commit(plan_commit(plan, self.before, self.change, ledger, upgrades, release=release))
+        for name in ledger.files() - store.ledger.files():
+            store.let_go(name)
+        return plan
+
+    def _last_release(self, store: Store, jobs: UnitJobs) -> Released | None:
+        """Write out what is held of queries that are defined anew or stopped: their sequences end here."""
+        ended = (*self.change.altered, *self.change.failed)
+        last = last_releases(self.before, store.ledger, store.files, only=ended) if self.before else []
+        return release_commit(last, jobs.release(last)) if last else None
+
+
+def _planned_again(plan: Plan, ledger: Ledger) -> Plan:
+    """Plan the same over what is stored by now."""
+    again = next_plan(
+        {each.name: each for each in plan.streams},
+        plan.queries,
+        ledger,
+        strategy=plan.strategy,
+        cuts=plan.cuts,
+        stopped=plan.stopped,
+    )
+    return replace(again, spark_settings=plan.spark_settings)
+
+
+def _farewell(query: Query, ledger: Ledger) -> str:
+    """Say what becomes of a query's results when it goes."""
+    count, held = ledger.query(query.name).results, ledger.hold(query.name).rows
+    said = f"its {count:,} results stay where they are"
+    if query.sink.kind == "table":
+        said = f"its {count:,} results were in the state's table and cannot be read any more"
+    elif query.sink.kind != "parquet":
+        said = f"its {count:,} results were handed over, and none is kept"
+    return f"{said}; {held:,} that were held until it was their turn are not delivered" if held else said
+
+
+def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
+    """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while."""
+    if (difference := stream_difference(ledger.declared.values(), plan.streams)) is not None:
+        raise InputError(
+            f"state {state} was made by another script: {difference}. "
+            "Declare the stream as it was, give it another name, or give a new directory (--state)"
+        )
+
+
+def _declare(store: Store, plan: Plan) -> None:
+    """Note the options that streams are read with from now on, if they are others than before."""
+    declared = store.ledger.declared
+    fresh = tuple(
+        each for each in map(without_stream_secrets, plan.streams) if declared.get(each.name) != each
+    )
+    if fresh:
+        store.commit(Declared(fresh))
+
+
+def _upgrades(store: Store, jobs: UnitJobs, plan: Plan) -> dict[str, Replacement]:
+    """Evaluate new predicates over the rows held, wherever what is stored allows it."""
+    ledger = store.ledger
+    upgrades: dict[str, Replacement] = {}
+    for log in new_layouts(plan, ledger):
+        stream, layout = plan.stream(log.stream), ledger.layout(log.id) + 1
+        for number, old in ledger.layouts.get(log.id, {}).items():
+            segments = [each for each in ledger.segments(log.id) if each.layout == number]
+            if segments and jobs.can_upgrade(stream, log, old):
+                made = _upgraded(jobs, Upgrade(stream, log, old, segments, layout))
+                before = upgrades.get(log.id, Replacement((), ()))
+                removed = (*before.removed, *(each.name for each in segments))
+                upgrades[log.id] = Replacement(removed, (*before.added, *made))
+    return upgrades
+
+
+def _upgraded(jobs: UnitJobs, upgrade: Upgrade) -> list[Segment]:
+    """Write segments again for a new plan; a predicate that fails on rows that are held is refused with the plan."""
+    try:
+        return jobs.upgrade(upgrade)
+    except PenstockError:
+        raise
+    except Exception as error:
+        asked = [each for each in upgrade.log.predicates if each not in upgrade.old.predicates]
+        raise InputError(
+            f"the change cannot be made: {' or '.join(asked)} cannot be evaluated on rows of stream "
+            f"{upgrade.stream.name} that are held: {short_message(error)}. Guard it, or mend the query"
+        ) from error

@@ -1,0 +1,1 @@
+"""What is held and what it costs: status, prices measured, plans compared."""

@@ -1,0 +1,211 @@
+"""EXPLAIN with numbers: what is known of the streams, what the plan should cost and does, what each rival would.
+
+The predictions are the paper's Eq. 1 to 3, for any number of queries: rows held, and comparisons a second as nested
+loops would make them.  Beside them stand the engine's own: seconds of work in a second of the streams, by the prices of
+`penstock.plan.prices`; and what was measured.
+
+In:  a plan, and the ledger it runs on (an empty one before the first run).
+Out: `Costs` per signature; as text, or as JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.costs.status import held_rows
+from penstock.engine.readings.estimates import measure, signatures
+from penstock.errors import InputError
+from penstock.plan.cost import saving
+from penstock.plan.offers import Offer, Pricing, chosen_cuts
+from penstock.plan.share import CHOSEN, divide
+from penstock.sql.interval import show_duration
+from penstock.sql.query import SIDES
+from penstock.sql.sizes import show_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.engine.readings.estimates import Estimate
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query, Side, Signature
+
+
+MOST_NAMES = 4
+"""Queries that are named in a heading."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCosts:
+    """What was measured of one signature: rows held by its joins, pairs and seconds of work a second."""
+
+    rows: int
+    pairs: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """One signature: what is known of its streams, what each strategy would cost, and what was measured."""
+
+    left: str
+    right: str
+    queries: str
+    strategy: str
+    estimate: Estimate
+    shares: dict[Side, dict[str, float]]
+    offers: tuple[Offer, ...]
+    measured: MeasuredCosts | None
+
+    @property
+    def own(self) -> Offer:
+        """Give the offer of the strategy that runs; without a budget `auto` is `cpu-opt`."""
+        named = {each.strategy: each for each in self.offers}
+        return named.get(self.strategy) or named["cpu-opt"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Write as a JSON object."""
+        statistics = self.estimate.statistics
+        return {
+            "left": self.left,
+            "right": self.right,
+            "queries": self.queries,
+            "strategy": self.strategy,
+            "measured": self.estimate.seen,
+            "rates": [statistics.left_rate, statistics.right_rate],
+            "join_selectivity": statistics.join,
+            "row_bytes": statistics.row_bytes,
+            "selectivities": self.shares,
+            "prices": self.estimate.prices.to_json(),
+            "offers": [asdict(each) for each in self.offers],
+            "found": asdict(self.measured) if self.measured else None,
+        }
+
+
+def costs(plan: Plan, ledger: Ledger, budget: float | None = None, *, runs: bool = False) -> list[Costs]:
+    """Price a plan and its rivals, signature by signature; if the plan runs, also count what is held."""
+    return [_costs(plan, ledger, signature, budget, runs=runs) for signature in signatures(plan)]
+
+
+def _costs(plan: Plan, ledger: Ledger, signature: Signature, budget: float | None, *, runs: bool) -> Costs:
+    """Price one signature."""
+    estimate = measure(plan, ledger, signature)
+    pricing = Pricing(estimate.readers, estimate.statistics, estimate.prices, estimate.pace)
+    shares = {
+        side: {
+            condition: estimate.statistics.selection(side).any_of({condition})
+            for condition in sorted({each.condition(side) for each in estimate.readers} - {""})
+        }
+        for side in SIDES
+    }
+    offers = tuple(pricing.offers(budget, _joins(signatures(plan)[signature])))
+    return Costs(
+        signature.left,
+        signature.right,
+        _named([query.name for query in signatures(plan)[signature]]),
+        plan.strategy,
+        estimate,
+        shares,
+        offers,
+        _measured(plan, ledger, signature, estimate) if runs and estimate.pairs else None,
+    )
+
+
+def _named(names: list[str]) -> str:
+    """Name a few queries, count many."""
+    return (
+        ", ".join(names)
+        if len(names) <= MOST_NAMES
+        else f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
+    )
+
+
+def _joins(queries: tuple[Query, ...]) -> int:
+    """Count the joins that push-down would make; one where it would refuse, which its offer then says."""
+    try:
+        return len(divide(queries, "push-down"))
+    except InputError:
+        return 1
+
+
+def _measured(plan: Plan, ledger: Ledger, signature: Signature, estimate: Estimate) -> MeasuredCosts:
+    """Count what the joins of a signature hold."""
+    rows = sum(
+        held_rows(group, ledger)
+        for group in plan.groups
+        if group.signature == signature and group.id in ledger.groups
+    )
+    return MeasuredCosts(rows, estimate.pairs, estimate.seconds)
+
+
+# --- as text -------------------------------------------------------------------------------------------
+
+
+def cost_lines(all_costs: Iterable[Costs], *, compare: bool = False) -> Iterator[str]:
+    """Write the costs; with `compare`, also where each chain would be cut, and what it saves (Eq. 4)."""
+    for each in all_costs:
+        yield ""
+        yield f"Costs of {each.left} l ⋈ {each.right} r ({each.queries}), strategy {each.strategy}"
+        yield from _known_lines(each)
+        yield from _offer_lines(each)
+        if compare:
+            yield from _compare_lines(each)
+
+
+def _known_lines(costs: Costs) -> Iterator[str]:
+    """Say what the costs depend on, and whether anybody has measured it."""
+    statistics = costs.estimate.statistics
+    how = "measured" if costs.estimate.seen else "assumed: too little has come to measure it"
+    yield f"  streams ({how})"
+    yield f"    rates       l {statistics.left_rate:,.0f}, r {statistics.right_rate:,.0f} rows a second of event time"
+    yield f"    rows        {show_size(statistics.row_bytes)} each; of all pairs, {statistics.join:.3g} join (S⋈)"
+    for side in SIDES:
+        for condition, share in costs.shares[side].items():
+            yield f"    {side} keeps     {share:6.1%}  {condition}"
+
+
+def _offer_lines(costs: Costs) -> Iterator[str]:
+    """Write a table: every strategy, the one that runs marked, and what was measured of it."""
+    yield "  predicted     joins slices    rows held      state  comparisons/s   work"
+    for each in costs.offers:
+        mark = "*" if each is costs.own else " "
+        if each.refused:
+            yield f"  {mark} {each.strategy:<10} not possible: {each.refused}"
+            continue
+        slices = str(each.slices) if each.slices else "-"
+        yield (
+            f"  {mark} {each.strategy:<11} {each.joins:>5} {slices:>6} {each.rows:>12,.0f} "
+            f"{show_size(each.bytes):>10} {each.comparisons:>14,.0f} {each.seconds:>6.1%}"
+        )
+    if (measured := costs.measured) is not None:
+        pairs = f"{measured.pairs:,.0f} pairs/s"
+        yield f"  measured                   {measured.rows:>12,} {'':>10} {pairs:>14} {measured.seconds:>6.1%}"
+    yield "  (comparisons as nested loops make them, Eq. 1-3; work: seconds of units in a second of the streams)"
+
+
+def _compare_lines(costs: Costs) -> Iterator[str]:
+    """Say where each chain would be cut, and what the running strategy saves against each other one."""
+    estimate = costs.estimate
+    for strategy in ("mem-opt", *sorted(CHOSEN - {"auto"})):
+        cuts = chosen_cuts(strategy, estimate.readers, estimate.statistics, estimate.prices).cuts
+        for side in SIDES:
+            ages = " ".join(show_duration(age) for age in cuts.side(side))
+            yield f"  {strategy} cuts {side}  {ages or '(nothing is held on this side)'}"
+    own = costs.own
+    for each in costs.offers:
+        if each.strategy != own.strategy and not each.refused and not own.refused:
+            yield f"  {own.strategy} against {each.strategy:<10} {_savings(own, each)}"
+
+
+def _savings(own: Offer, other: Offer) -> str:
+    """Say how much less, or more, one strategy holds, compares and works than another (Eq. 4)."""
+    words = (("memory", "rows"), ("comparisons", "comparisons"), ("work", "seconds"))
+    shares = [
+        (saving(getattr(own, field), getattr(other, field)), word)
+        for word, field in words
+        if getattr(other, field)
+    ]
+    return ", ".join(
+        f"{abs(share) * 100:.0f} % {'less' if share >= 0 else 'more'} {word}" for share, word in shares
+    )

@@ -1,0 +1,310 @@
+"""What the engine is doing, as one value: streams, slices, queries.
+
+In:  the plan and the ledger.  Out: a `Status`, printed by the command line, read by programs, tested as a value.
+Times are event times in microseconds; `lag_rows` counts rows that are ingested and not joined yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from penstock.engine.readings.needs import claim, in_time
+from penstock.engine.readings.plans import current_plan
+from penstock.engine.readings.waiting import lag_rows, mode_of
+from penstock.errors import InputError
+from penstock.log.census import rows_per_slice
+from penstock.plan.order_policy import SYNC
+
+if TYPE_CHECKING:
+    from penstock.log.commits import OrderSwitched
+    from penstock.log.ledger import Ledger
+    from penstock.log.recent import Delays
+    from penstock.log.segment import Segment
+    from penstock.log.values import Layout, PlanChange
+    from penstock.plan.build import Plan, Stopped
+    from penstock.plan.group import Group
+    from penstock.sql.query import Query, Side
+
+
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """How far a stream is."""
+
+    name: str
+    rows: int
+    batches: int
+    watermark: int | None
+    late: int
+    no_time: int
+    no_key: int
+    unwanted: int
+    overtaken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SliceStatus:
+    """One slice: whose older rows it is of, their ages, who reads it, and how many rows it holds.
+
+    Ages are in microseconds, or in rows where the stream's windows count them (`counted`).
+    """
+
+    stream: str
+    side: Side
+    slice: int
+    """Its number in the chain, by difference."""
+    youngest: int
+    oldest: int
+    readers: tuple[str, ...]
+    state_rows: int
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Seconds from the arrival of a result's second row, when Spark handed its batch over, to the result's release.
+
+    The last fifty units or so count; `longest` is the most there ever was.
+    """
+
+    average: float
+    p50: float
+    p99: float
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One query: its (first) group, its results so far, and what waits on the way to them.
+
+    `lag_rows` are ingested rows that it has not seen yet (waiting input), `held` are results that wait for their turn,
+    because it wants them in order, and `output` are results that are committed and have not reached their sink.
+    """
+
+    name: str
+    group: str
+    sink: str
+    results: int
+    lag_rows: int
+    complete_from: int | None = None
+    held: int = 0
+    response: Response | None = None
+    """How long its results took lately; None before the first."""
+    output: int = 0
+    order: str = "none"
+    """Its order policy; behind a colon what waits now, where that is another thing than the policy says."""
+    disordered: int = 0
+    """Results that came out of order, of rows of a stream that had been left out as idle."""
+    failed: str | None = None
+    """Why it was stopped, if it could not be evaluated; None if it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One chain: its slices, its pairs, and what the same queries would hold if each ran alone."""
+
+    id: str
+    slices: tuple[SliceStatus, ...]
+    units: int
+    pairs: int
+    state_rows: int
+    stored_rows: int
+    segments: int
+    unshared_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything at one moment."""
+
+    streams: tuple[StreamStatus, ...]
+    groups: tuple[GroupStatus, ...]
+    queries: tuple[QueryStatus, ...]
+    strategy: str = "mem-opt"
+    changes: tuple[PlanChange, ...] = ()
+    """The last changes of plan, the latest at the end."""
+    switches: tuple[OrderSwitched, ...] = ()
+    """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Write as a JSON object."""
+        return asdict(self)
+
+
+def take_status(plan: Plan, ledger: Ledger) -> Status:
+    """Look at everything at one moment; no file is opened."""
+    return Status(
+        streams=tuple(_stream(stream.name, ledger) for stream in plan.streams),
+        groups=tuple(_group(group, ledger) for group in plan.groups),
+        queries=(
+            *(_query(plan, ledger, query) for query in plan.queries),
+            *(_stopped(ledger, each) for each in plan.stopped),
+        ),
+        strategy=plan.strategy,
+        changes=ledger.changes,
+        switches=ledger.switches,
+    )
+
+
+def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
+    """Look at one query."""
+    state, hold = ledger.query(query.name), ledger.hold(query.name)
+    return QueryStatus(
+        name=query.name,
+        group=plan.find(query.name)[0].id,
+        sink=query.sink.kind,
+        results=state.results,
+        lag_rows=max(lag_rows(group, ledger, query.name) for group, _, _ in plan.groups_of(query.name)),
+        complete_from=state.complete_from,
+        held=hold.rows,
+        response=_response(state.delays),
+        output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),
+        order=_order(plan, ledger, query),
+        disordered=hold.disordered,
+    )
+
+
+def _stopped(ledger: Ledger, stopped: Stopped) -> QueryStatus:
+    """Look at a query that has failed."""
+    query, state = stopped.query, ledger.query(stopped.query.name)
+    return QueryStatus(
+        name=query.name,
+        group="",
+        sink=query.sink.kind,
+        results=state.results,
+        lag_rows=0,
+        complete_from=state.complete_from,
+        response=_response(state.delays),
+        order=query.order,
+        failed=f"{stopped.reason} ({stopped.at})",
+    )
+
+
+def _order(plan: Plan, ledger: Ledger, query: Query) -> str:
+    """Name a query's order policy, and what waits for it now if that is not the same."""
+    if not query.ordered:
+        return query.order
+    mode = mode_of(plan, ledger, plan.find(query.name)[0])
+    draining = ", draining" if mode == SYNC and ledger.hold(query.name).rows else ""
+    return f"{query.order}{'' if mode == query.order else f': {mode}'}{draining}"
+
+
+def _response(delays: Delays) -> Response | None:
+    """Sum up how long a query's results took."""
+    if not delays.seen:
+        return None
+    return Response(**delays.figures())
+
+
+def look_at(ledger: Ledger) -> Status:
+    """Take the status by a ledger, and by the plan that is true in it."""
+    if not ledger.plan:
+        raise InputError("the engine has not started yet: there is nothing to see")
+    return take_status(current_plan(ledger), ledger)
+
+
+def _stream(name: str, ledger: Ledger) -> StreamStatus:
+    """Look at one stream."""
+    state = ledger.stream(name)
+    return StreamStatus(
+        name=name,
+        rows=state.rows,
+        batches=state.batches,
+        watermark=state.watermark,
+        late=state.late,
+        no_time=state.no_time,
+        no_key=state.no_key,
+        unwanted=state.unwanted,
+        overtaken=state.overtaken,
+    )
+
+
+def _group(group: Group, ledger: Ledger) -> GroupStatus:
+    """Look at one chain."""
+    slices = tuple(each for side in group.sides for each in _slices(group, side, ledger))
+    segments = [each for log in group.logs for each in ledger.segments(log.id)]
+    state = ledger.groups[group.id]
+    return GroupStatus(
+        id=group.id,
+        slices=slices,
+        units=state.units,
+        pairs=state.pairs,
+        state_rows=held_rows(group, ledger),
+        stored_rows=sum(each.rows for each in segments),
+        segments=len(segments),
+        unshared_rows=sum(_alone(group, side, ledger) for side in group.sides),
+    )
+
+
+def _slices(group: Group, side: Side, ledger: Ledger) -> list[SliceStatus]:
+    """Count the rows in each slice of one side's chain."""
+    chain = group.chain.side(side)
+    if not chain:
+        return []
+    log = group.log(side)
+    ends = in_time(group, side, ledger, [piece.ages[1] for _, piece in chain])
+    counts = np.zeros(len(ends), np.int64)
+    for layout, segments in by_layout(ledger, log.id):
+        counts += rows_per_slice(
+            segments, claim(group, side, ledger, layout), ends, ledger.traffic.get(log.id)
+        )
+    return [
+        SliceStatus(
+            log.stream,
+            side,
+            number,
+            *group.ages(piece),
+            group.chain.readers[number],
+            int(count),
+            group.counts(side),
+        )
+        for (number, piece), count in zip(chain, counts, strict=True)
+    ]
+
+
+def held_rows(group: Group, ledger: Ledger) -> int:
+    """Count the rows that a group's join holds, of both sides."""
+    return sum(_held(group, side, ledger) for side in group.sides)
+
+
+def _held(group: Group, side: Side, ledger: Ledger) -> int:
+    """Count one side's rows of use, also where no slice is on that side and rows only wait for partners behind."""
+    log = group.log(side).id
+    traffic = ledger.traffic.get(log)
+    return sum(
+        int(rows_per_slice(segments, claim(group, side, ledger, layout), [_FAR], traffic).sum())
+        for layout, segments in by_layout(ledger, log)
+    )
+
+
+def _alone(group: Group, side: Side, ledger: Ledger) -> int:
+    """Count the rows that the group's queries would hold on one side if each kept its own."""
+    total = 0
+    merged = group.reaches(side)
+    own = merged if group.counts(side) else [member.reach(side) for member in group.members]
+    reaches = in_time(group, side, ledger, own)
+    traffic = ledger.traffic.get(group.log(side).id)
+    for layout, segments in by_layout(ledger, group.log(side).id):
+        masks = group.masks_under(side, layout.columns, layout.predicates)
+        whole = claim(group, side, ledger, layout)
+        for mask, reach in zip(masks, reaches, strict=True):
+            if mask is not None:
+                alone = replace(whole, masks=(mask,), reaches=(reach,))
+                total += int(rows_per_slice(segments, alone, [_FAR], traffic).sum())
+    return total
+
+
+def by_layout(ledger: Ledger, log: str) -> list[tuple[Layout, list[Segment]]]:
+    """Sort a log's segments by layout; there is always at least the current one."""
+    return [
+        (layout, [each for each in ledger.segments(log) if each.layout == number])
+        for number, layout in ledger.layouts[log].items()
+    ]
+
+
+_FAR = 1 << 62

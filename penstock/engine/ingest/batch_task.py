@@ -1,0 +1,231 @@
+"""From a micro-batch to segments: the work of one ingest task.
+
+A task gets its part of a stream's batch as Arrow columns and writes one segment per log, sorted by key, wherever the
+rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.  Of a large part
+it writes several, each of bounded bytes.
+
+    source partition ──▶ drop late rows ──▶ where windows count rows: the times of all the others, for the roll
+                     ──▶ drop rows without time or key, rows no query wants
+                     ──▶ sort by (h, t) ──▶ one Arrow file per log ──▶ what was written, to the driver
+
+In:  the columns of `penstock.engine.ingest.ingest_columns`.  Out: what was written (`BatchPart`), for the commit.
+The file names are unique per attempt, so a task may be run twice; only what the commit names is true.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
+from penstock.join.key_hash import mix
+from penstock.join.sets import find_patterns, from_words, query_sets, to_words
+from penstock.join.width import gathered
+from penstock.log.recent import MOST_PATTERNS
+from penstock.log.row_times import write_times
+from penstock.log.segment import KEY, Segment, SegmentColumns, write_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.join.sets import Words
+    from penstock.log.files import Files
+    from penstock.plan.stored import LogPlan
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """One log that the batch goes into, and the predicate bits each of its queries needs."""
+
+    log: LogPlan
+    masks: tuple[int, ...]
+    layout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTask:
+    """What every task of a batch is told: where to write, what to write, and how old is too old."""
+
+    files: Files
+    batch: int
+    logs: tuple[LogTask, ...]
+    time_column: str
+    time_type: pa.DataType | None
+    """The Arrow type of the time column if it is a timestamp: then it is `ROW_TIME` under another type."""
+    watermark: int | None
+    key_bits: int = 64
+    """Bits of a digest that are used; fewer than 64 only where a test wants collisions."""
+    roll: str = ""
+    """The directory for the stream's roll; empty where no window counts its rows."""
+    horizon: int | None = None
+    """The event time below which windows that count rows have joined everything."""
+
+    def columns(self) -> list[str]:
+        """List the columns a task reads."""
+        names = [ROW_TIME]
+        for number, task in enumerate(self.logs):
+            name, parts = key_names(number, task.log)
+            names += [name, *parts, *bit_names(number, task.log)]
+        stored = {column for task in self.logs for column in task.log.columns}
+        if self.time_type is not None:
+            stored.discard(self.time_column)
+        return list(dict.fromkeys([*names, *sorted(stored)]))
+
+
+@dataclass(slots=True)
+class BatchPart:
+    """What one task did with its part of a batch, or with a stretch of it."""
+
+    rows: int = 0
+    late: int = 0
+    no_time: int = 0
+    no_key: int = 0
+    unwanted: int = 0
+    overtaken: int = 0
+    newest: int | None = None
+    oldest: int | None = None
+    nulls: bool = False
+    """Whether some column had nulls: a file that lacks the column reads like that."""
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
+    patterns: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """For each log with predicates, how many rows in time had each pattern of bits, also rows that nobody wants."""
+    holds: dict[str, list[int]] = field(default_factory=dict)
+    """For each log with predicates, how many of them satisfied each one."""
+    times: list[Segment] = field(default_factory=list)
+    """The files of event times written for the stream's roll."""
+
+
+def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[BatchPart]:
+    """Write the segments of one task's rows, a stretch of bounded bytes after the other, and report on each."""
+    chunks = (each.rename_columns(task.columns()) for each in batches if each.num_rows)
+    for stretch in gathered(chunks):
+        yield _ingest(task, pa.Table.from_batches(stretch).combine_chunks())
+
+
+def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
+    """Sort out the rows that can join from those that cannot, and write the former to every log."""
+    part = BatchPart(rows=table.num_rows)
+    part.nulls = any(column.null_count for column in table.columns)
+    times = table.column(ROW_TIME)
+    part.no_time = times.null_count
+    t = pc.fill_null(times, _NO_TIME).to_numpy()
+    timely = t != _NO_TIME
+    if task.watermark is not None:
+        timely &= t >= task.watermark
+    part.late = table.num_rows - part.no_time - int(timely.sum())
+    if timely.any():
+        part.newest, part.oldest = int(t[timely].max()), int(t[timely].min())
+        counted = timely if task.horizon is None else timely & (t >= task.horizon)
+        part.overtaken = int(timely.sum() - counted.sum()) if task.roll else 0
+        for number, each in enumerate(task.logs):
+            _write_log(task, part, number, _Timed(table, t, counted if each.log.counted else timely))
+        if task.roll and counted.any():
+            name = f"log/{task.roll}/waiting-{task.batch:010d}-{uuid.uuid4().hex}.arrow"
+            times = write_times(task.files, name, t[counted], first=task.batch, last=task.batch)
+            part.times.append(times)
+    return part
+
+
+_NO_TIME = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A part of a batch, the event time of each row, and which rows have come in time."""
+
+    table: pa.Table
+    t: NDArray[np.int64]
+    timely: NDArray[np.bool_]
+
+
+def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> None:
+    """Write the rows of a batch that can join into one log."""
+    log, masks = task.logs[number].log, task.logs[number].masks
+    name, key_columns = key_names(number, log)
+    keyed = batch.table.column(name).is_valid().to_numpy() & batch.timely
+    patterns, pattern = _patterns(batch.table, bit_names(number, log))
+    wanted = batch.timely
+    if pattern is not None:
+        wanted = batch.timely & np.asarray(query_sets(patterns, masks).any(axis=1))[pattern]
+        part.patterns[log.id], part.holds[log.id] = _counts(
+            patterns, pattern[batch.timely], len(log.predicates)
+        )
+    kept = keyed & wanted
+    if number == 0:
+        # of a row that nobody wants it is not known whether it has a key, if evaluating that may fail
+        asked = batch.timely if log.wanted else keyed
+        part.unwanted = int((asked & ~wanted).sum())
+        part.no_key = int(batch.timely.sum() - kept.sum()) - part.unwanted
+    if not kept.any():
+        return
+    whole = bool(kept.all())
+    rows = batch.table if whole else batch.table.filter(pa.array(kept))
+    content = SegmentColumns(
+        h=_hashes(rows.column(name), task, log),
+        t=batch.t if whole else batch.t[kept],
+        pattern=pattern if pattern is None or whole else pattern[kept],
+        table=patterns,
+        columns=_stored_columns(rows, log, task, key_columns),
+        time_columns=_time_columns(log, task),
+    )
+    file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
+    layout = task.logs[number].layout
+    segment = write_segment(task.files, file, content, first=task.batch, last=task.batch, layout=layout)
+    part.segments.setdefault(log.id, []).append(segment)
+
+
+def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:
+    """Give each row its position in the order of keys."""
+    hashes = mix(column.to_numpy())
+    unused = 0 if log.whole_key else _ALL_BITS - task.key_bits
+    return hashes if not unused else hashes << np.uint64(unused)
+
+
+_ALL_BITS = 64
+
+
+def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.int32] | None]:
+    """Find the distinct combinations of predicate bits in the batch."""
+    if not names:
+        return to_words([0], 0), None
+    words = np.stack([table.column(name).to_numpy().view(np.uint64) for name in names], axis=1)
+    return find_patterns(words)
+
+
+def _counts(
+    patterns: Words, pattern: NDArray[np.int32], predicates: int
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Count the rows of each pattern, the most frequent first, and those that satisfy each predicate."""
+    rows = np.bincount(pattern, minlength=len(patterns))
+    order = np.argsort(-rows, kind="stable")[:MOST_PATTERNS]
+    often = [(from_words(patterns[number]), int(rows[number])) for number in order if rows[number]]
+    bits = np.unpackbits(patterns.view(np.uint8), axis=1, bitorder="little")[:, :predicates]
+    return often, (rows @ bits).tolist()
+
+
+def _stored_columns(
+    rows: pa.Table, log: LogPlan, task: BatchTask, keys: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Collect the columns to store: the key where it is needed, and what the queries read."""
+    stored = {f"{KEY}{number}": _whole(rows, name) for number, name in enumerate(keys)}
+    derived = _time_columns(log, task)
+    return stored | {name: _whole(rows, name) for name in log.columns if name not in derived}
+
+
+def _time_columns(log: LogPlan, task: BatchTask) -> dict[str, pa.DataType]:
+    """Find the time column if the queries read it and it is a timestamp: then it need not be stored."""
+    stored = task.time_type is not None and task.time_column in log.columns
+    return {task.time_column: task.time_type} if stored else {}
+
+
+def _whole(rows: pa.Table, name: str) -> pa.Array:
+    """Give a column as one piece of memory."""
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,226 @@
+"""Ingest of one stream: a Structured Streaming query whose every batch becomes segments and one commit.
+
+A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
+is known by where it came from (`penstock.log.origin`), and one that does not follow on the last stops the run.
+
+In:  the stream's DataFrame (`penstock.engine.ingest.sources`).  Out: ``batch`` commits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import fsspec
+import pyarrow.parquet as pq
+
+from penstock.engine.ingest.batch_ingest import BatchIngest
+from penstock.engine.ingest.checkpoints import checked_origin, checkpoint_of, mend_checkpoint
+from penstock.engine.ingest.sources import source_path
+from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.spark.spark_errors import short_message
+from penstock.errors import PenstockError, RunError
+from penstock.log.locations import files_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.engine.ingest.batch_task import BatchPart
+    from penstock.engine.jobs import Jobs
+    from penstock.engine.store import Store
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Stream
+
+
+FIXED = frozenset(
+    {
+        "boolean",
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+    }
+)
+"""Types whose values have a few bytes each: so many rows as Spark puts in an Arrow batch are never too much."""
+
+FAR_AHEAD = 1_000_000
+"""Microseconds of event time that a stream may be ahead of its partners before it waits for a batch of theirs."""
+
+LONGEST_WAIT = 10.0
+"""Seconds that it waits at most."""
+
+_NO_LIMIT = str(2**31 - 1)
+
+
+class Ingester:
+    """Reads one stream from its source."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: Jobs[DataFrame],
+        plan: Plan,
+        stream: Stream,
+        source: DataFrame,
+        *,
+        committed: Callable[[], None],
+    ) -> None:
+        """Get ready; `committed` is called after every commit."""
+        self.store, self.jobs, self.stream = store, jobs, stream
+        self.batches = _CheckedIngest(store, jobs, plan, stream)
+        self.batch = threading.Lock()
+        """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
+        self._committed = committed
+        self.checkpoint = checkpoint_of(store.files, stream.name)
+        self._source = source
+        self._prepared = False
+        self._partners: set[str] = set()
+        self.stop_queries: Callable[[Mapping[str, str]], object] = _refuse
+        """Told of queries that cannot be evaluated, and why."""
+        self.others: Callable[[], Iterable[Ingester]] = tuple
+        """Asked before a batch for the other streams that are read."""
+        self.closed = False
+        self.at_work = False
+        """Whether a batch is on its way, from when Spark hands it over to its commit."""
+        self.query: StreamingQuery | None = None
+        self.failure: BaseException | None = None
+        self.follow(plan)
+
+    def follow(self, plan: Plan) -> None:
+        """Ingest by this plan from the next batch on."""
+        self._plan = plan
+        self.batches.follow(plan)
+        joined = [set(group.streams) for group in plan.groups if self.stream.name in group.streams]
+        self._partners = {name for streams in joined for name in streams - {self.stream.name}}
+
+    def start(self, *, once: bool) -> None:
+        """Start reading the source: all that is there now, or until stopped."""
+        mend_checkpoint(self.store, self.stream.name)
+        writer = (
+            self._source.writeStream.queryName(f"penstock-{self.stream.name}")
+            .option("checkpointLocation", self.checkpoint.path)
+            .foreachBatch(self._take)
+        )
+        self.query = (writer.trigger(availableNow=True) if once else writer).start()
+
+    def stop(self) -> None:
+        """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
+        if self.query is not None:
+            self.query.stop()
+        with self.batch:
+            self.closed = True
+
+    def _take(self, rows: DataFrame, batch_id: int) -> None:
+        """Ingest one batch, keeping the first error for the engine to show."""
+        arrived = time.time()
+        self.at_work = True
+        try:
+            self._let_partners_catch_up()
+            while not self._try(rows, batch_id, arrived):
+                pass
+        except BaseException as failure:  # noqa: BLE001 - kept, and told in short
+            self.failure = self.failure or failure
+            # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
+            raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
+        finally:
+            self.at_work = False
+        self._committed()
+
+    def _try(self, rows: DataFrame, batch_id: int, arrived: float) -> bool:
+        """Ingest one batch; if queries cannot be evaluated on it, have them stopped, and say that it is still to do."""
+        try:
+            with self.batch:
+                self.ingest(rows, batch_id, arrived)
+        except PenstockError:
+            raise
+        except Exception:
+            failures = self.jobs.failures(rows, self.stream, self._plan)
+            if not failures:
+                raise
+            self.stop_queries(failures)
+            return False
+        return True
+
+    def has_input(self) -> bool:
+        """Say whether the source has input: Spark gets ready to read, has found some, or has handed it over."""
+        if self.at_work or self.query is None:
+            return True
+        status = self.query.status
+        return bool(status["isDataAvailable"]) or str(status["message"]).startswith("Initializing")
+
+    def _let_partners_catch_up(self) -> None:
+        """Wait for the batch that a partner has at hand, if this stream is far ahead of it in event time.
+
+        A stream that is read faster than its partner fills the log with rows whose partners are still to come, and
+        then lets the machine wait for the slower one::
+
+            A   ├── 0..10 s ──┤├── 10..20 s ──┤├── 20..30 s ──┤
+            B   ├─ 0..10 ─┤    ├─ 10..20 ─┤    ├─ 20..30 ─┤         never more than a batch ahead
+
+        It waits for one batch only, so a stream whose clock is wrong still goes on.
+        """
+        ledger = self.store.ledger
+        own = ledger.stream(self.stream.name).newest
+        for other in self.others():
+            theirs = ledger.stream(other.stream.name).newest
+            behind = own is not None and (theirs is None or own - theirs > FAR_AHEAD)
+            if behind and other.stream.name in self._partners and other.batch.acquire(timeout=LONGEST_WAIT):
+                other.batch.release()
+
+    def ingest(self, rows: DataFrame, batch_id: int, arrived: float) -> None:
+        """Ingest one batch, of the origin that Spark's checkpoint says."""
+        if self.closed:
+            raise RunError(f"stream {self.stream.name}: the engine has stopped")
+        origin = checked_origin(self.store, self.stream.name, batch_id)
+        if not self._prepared:
+            self._prepare(rows)
+            self._prepared = True
+        self.batches.ingest(rows, batch_id, origin, arrived)
+
+    def _prepare(self, rows: DataFrame) -> None:
+        """Spare Spark the look at the size of Arrow batches where rows cannot be large."""
+        if all(column.type in FIXED for column in self.stream.columns):
+            rows.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _NO_LIMIT)
+
+
+class _CheckedIngest(BatchIngest["DataFrame"]):
+    """Looks at the source's files themselves when a column has nulls: Spark reads a missing column as null."""
+
+    def __init__(self, store: Store, jobs: Jobs[DataFrame], plan: Plan, stream: Stream) -> None:
+        super().__init__(store, jobs, plan, stream)
+        self._checked: set[str] = set()
+
+    def check(self, parts: Sequence[BatchPart]) -> None:
+        """Refuse a batch of Parquet files of which one lacks a declared column."""
+        if self.stream.format.lower() != "parquet" or not any(part.nulls for part in parts):
+            return
+        for name in files_below(source_path(self.stream)) - self._checked:
+            self._check_columns(name)
+            self._checked.add(name)
+
+    def _check_columns(self, path: str) -> None:
+        """Refuse a Parquet file that lacks a declared column."""
+        files, where = fsspec.core.url_to_fs(path)
+        with files.open(where) as file:  # only the footer is read
+            have = {each.lower() for each in pq.read_schema(file).names}
+        for column in self.stream.columns:
+            partition = f"/{column.name.lower()}=" in path.lower()
+            if column.name.lower() not in have and not partition:
+                raise RunError(
+                    f"source file {path} of stream {self.stream.name} has no column {column.name}: "
+                    "it has another schema than the stream declares; mend or remove the file and run again"
+                )
+
+
+def _refuse(failures: Mapping[str, str]) -> None:
+    """Let a failure of some queries be the stream's."""
+    raise QueriesFailedError(failures)

@@ -1,0 +1,111 @@
+"""A stream's rows as a streaming DataFrame, ready for ingest.
+
+In:  a `Stream` (declared in SQL, or given as a DataFrame) and the logs that will hold it.
+Out: one streaming DataFrame with, for each log, the key; the event time in microseconds; the predicate bits; and
+every column of the source untouched, so that a late row can be kept whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from penstock.engine.ingest.ingest_columns import ingest_columns, named
+from penstock.engine.ingest.malformed import CORRUPT, OPTION, keeps_text
+from penstock.engine.spark.schemas import schema_ddl
+from penstock.engine.spark.spark_errors import short_message
+from penstock.errors import InputError
+from penstock.log.locations import absolute, source_pattern
+from penstock.sql.source_options import redacted, scrubbed
+from penstock.sql.streams import FILE_FORMATS
+from penstock.sql.tree import always_quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Stream
+
+
+def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
+    """Open a declared stream's Spark source; a wrong option is the user's to mend."""
+    _refuse_incomplete(stream)
+    path = source_path(stream)
+    reader = spark.readStream.format(stream.format)
+    for name, value in stream.options:
+        if name.lower() not in {"path", "retain"}:
+            reader = reader.option(name, value)
+    corrupt = keeps_text(spark, stream)
+    if corrupt:
+        reader = reader.option(OPTION, CORRUPT)
+    try:
+        if stream.format.lower() in FILE_FORMATS:
+            reader = reader.schema(schema_ddl(stream) + f", {always_quoted(CORRUPT)} string" * corrupt)
+        source = reader.load(path) if path else reader.load()
+    except Exception as error:
+        said = scrubbed(short_message(error), stream.options)
+        raise InputError(f"stream {stream.name}: {said}") from error
+    return _with_declared_columns(source, stream, [CORRUPT] if corrupt else [])
+
+
+def _refuse_incomplete(stream: Stream) -> None:
+    """Refuse a stream that is known by its state alone, where the state does not keep all that it takes to read it."""
+    if not stream.format:
+        raise InputError(
+            f"stream {stream.name} was given as a DataFrame, which a state does not keep: register it again"
+        )
+    if missing := redacted(stream.options):
+        raise InputError(
+            f"option {missing[0]} of stream {stream.name} is secret, and a state keeps no secrets: declare the stream "
+            f"again with its options ({', '.join(missing)})"
+        )
+
+
+def source_path(stream: Stream) -> str:
+    """Give where a source reads from; files are a pattern, and a relative path is meant from here."""
+    path = dict(stream.options).get("path", "")
+    if stream.format.lower() in FILE_FORMATS:
+        return source_pattern(path, stream.name)
+    return absolute(path) if path else ""
+
+
+def _with_declared_columns(source: DataFrame, stream: Stream, more: Iterable[str]) -> DataFrame:
+    """Take the declared columns from a source that has a schema of its own, cast to the declared types; and more."""
+    have = {name.lower() for name in source.columns}
+    missing = [column.name for column in stream.columns if column.name.lower() not in have]
+    if missing:
+        raise InputError(
+            f"stream {stream.name} declares column {missing[0]}, which its {stream.format} source does not have; "
+            f"it has {', '.join(source.columns)}"
+        )
+    return source.select(
+        *(F.col(always_quoted(each.name)).cast(each.type).alias(each.name) for each in stream.columns),
+        *map(always_quoted, more),
+    )
+
+
+def with_ingest_columns(source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...]) -> DataFrame:
+    """Add to a stream's rows what its logs need: event time, keys and predicate bits."""
+    added = ingest_columns(stream, logs)
+    return _selected(source, stream, ["*", *(named(name, value) for name, value in added.items())])
+
+
+def ingest_columns_of(
+    source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...], names: Iterable[str]
+) -> DataFrame:
+    """Take of a stream's rows, and of what its logs need, only the columns named."""
+    added = ingest_columns(stream, logs)
+    columns = [named(name, added[name]) if name in added else always_quoted(name) for name in names]
+    return _selected(source, stream, columns)
+
+
+def _selected(source: DataFrame, stream: Stream, columns: list[str]) -> DataFrame:
+    """Select some expressions of a stream's rows."""
+    try:
+        return source.selectExpr(*columns)
+    except AnalysisException as error:
+        raise InputError(f"stream {stream.name}: {short_message(error)}") from error

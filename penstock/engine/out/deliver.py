@@ -1,0 +1,377 @@
+"""From pairs to sinks: each pair goes the way of every query that wants it (`penstock.engine.out.routes`).
+
+Runs inside a unit's tasks, on Arrow record batches of pairs with these columns::
+
+    l, r      structs of the left and right columns that somebody reads
+    level     smallint, the slice of the pair
+    s0, s1 …  bigint, the set of queries that want it (only where some query has a predicate)
+    o0, o1 …  struct of a query's own output, computed by Spark SQL (only where the query has an expression or a
+              residual condition); null where the pair is not one of its results
+    tl, tr    bigint, the event times of the two rows (only where some query wants its results in order)
+
+Results that are wanted in order do not go to a sink yet: they are held (`penstock.log.hold`).
+
+A file of a sink is written under ``_staging``, where no reader looks, and becomes visible only after the journal holds
+the commit that names it.  A file that the state keeps is read only because a commit names it.  A pair goes to the
+group's table once, however many queries read it there: with the set of those that do (`table_sets`), or by its level
+alone where that says it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.out.routes import CountRoute, FileRoute, Route, TableRoute
+from penstock.join import width
+from penstock.join.sets import count_members, members, to_words, words_for
+from penstock.log.files import open_files
+from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
+from penstock.log.output_file import OutputFile, WrittenFile
+from penstock.log.recent import Delays, delays_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One query's delivery: its number in the group, its slices, and the way out for its results.
+
+    `computed` says that Spark SQL made the output (column ``o<number>``), or decided whether there is one; else
+    `columns` lists ``(name, side, column)``.
+    """
+
+    number: int
+    query: str
+    levels: tuple[int, int]
+    route: Route = field(default_factory=CountRoute)
+    columns: tuple[tuple[str, str, str], ...] = ()
+    computed: bool = False
+    types: str = ""
+    """Spark's description of its columns (JSON), where a file does not tell by itself."""
+
+    @property
+    def in_table(self) -> bool:
+        """Say whether its results are read from the group's table."""
+        return isinstance(self.route, TableRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """What waits on the way to a query: input rows, results held for their turn, and results not yet published."""
+
+    waiting: int = 0
+    held: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What every task of a unit is told about its output."""
+
+    unit: str
+    queries: int
+    targets: tuple[Target, ...]
+    table: str = ""
+    """The directory of the state where pairs are kept, empty if no query reads any."""
+    table_sets: bool = False
+    """Whether pairs are kept with the set of queries that read them, and not by their level."""
+    state: str = ""
+    """Where the state is, which hold files are named from."""
+    arrived: float = 0.0
+    """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
+    buffers: Mapping[str, Buffers] = field(default_factory=dict)
+    """What waited for each query when the unit began."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReport:
+    """What one task of a unit has found and written."""
+
+    pairs: int
+    results: tuple[int, ...]
+    """Of each query of the group, by its number."""
+    arrivals: tuple[tuple[float, tuple[int, ...]], ...]
+    """The same, by when the later of a pair's rows arrived."""
+    files: tuple[WrittenFile, ...]
+    held: Mapping[str, tuple[Held, ...]]
+    """By query."""
+
+
+class HoldRuns:
+    """A query's results of one task that wait for their turn, written a run at a time."""
+
+    def __init__(self, state: str, folder: str) -> None:
+        """Say where the runs go; nothing is created yet."""
+        self._files, self._folder = open_files(state, sync=False), folder
+        self.waiting = 0
+        """Bytes of the results taken and not written yet."""
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self.made: list[Held] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some results with their times."""
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self.waiting += batch.nbytes
+        if self._waiting_rows >= MOST_ROWS or self.waiting >= width.MOST_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was taken as one run."""
+        if self._waiting and (made := write_hold(self._files, self._folder, [sort_by_time(self._waiting)])):
+            self.made.append(made)
+        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
+
+
+@dataclass(slots=True)
+class PairBatch:
+    """Some pairs on their way out: the set of queries that want each, and who reads it from the group's table."""
+
+    batch: pa.RecordBatch
+    level: NDArray[np.int16]
+    sets: NDArray[np.uint64] | None
+    readers: NDArray[np.uint64] | None
+    """Who reads each pair from the table, as far as is known; None where nobody does."""
+    by_query: bool
+    """Whether readers are noted by their numbers; else the first bit says whether there is any."""
+    arrived: float
+
+    def note_reader(self, number: int, wanted: NDArray[np.bool_]) -> None:
+        """Note that a query reads some of the pairs."""
+        if self.readers is not None:
+            bit = number if self.by_query else 0
+            self.readers[:, bit // 64] |= wanted.astype(np.uint64) << np.uint64(bit % 64)
+
+    def wanted_by(self, target: Target) -> NDArray[np.bool_]:
+        """Say which of the pairs a query gets."""
+        if target.computed:
+            return self.batch.column(f"o{target.number}").is_valid().to_numpy(zero_copy_only=False)
+        if self.sets is not None:
+            return members(self.sets, target.number)
+        first, last = target.levels
+        return (self.level >= first) & (self.level < last)
+
+
+class TaskOutput:
+    """What one task makes of its pairs: files, runs of results to be held, and the number of each query's results."""
+
+    def __init__(self, delivery: Delivery, part: int) -> None:
+        """Begin with nothing; a file is opened when the first row goes into it."""
+        self.delivery = delivery
+        self.part_name = f"part-{delivery.unit}-{part:04d}"
+        self.files: dict[str, OutputFile] = {}
+        self.holds: dict[str, HoldRuns] = {}
+        self.counts = np.zeros(delivery.queries, np.int64)
+        self.arrivals: dict[float, NDArray[np.int64]] = {}
+        """The same number, by when the later row of the pair arrived."""
+        self.pairs = Counter[float]()
+        """The number of pairs, by the same."""
+        self.waiting = 0
+        """Bytes that wait to be written, of all queries together."""
+
+    def count_computed(self, target: Target, wanted: NDArray[np.bool_]) -> None:
+        """Count the results that Spark SQL has decided about; all others are counted together."""
+        if target.computed:
+            self.counts[target.number] += int(wanted.sum())
+
+    def file(self, query: str, route: FileRoute) -> OutputFile:
+        """Open (once) the file for a query's rows."""
+        if query not in self.files:
+            self.files[query] = route.file(self)
+        return self.files[query]
+
+    def table(self) -> OutputFile:
+        """Open (once) the file for the pairs that some reader of the group's table wants."""
+        if "" not in self.files:
+            name = f"{self.delivery.table}/{uuid.uuid4().hex}.parquet"
+            self.files[""] = OutputFile(self.delivery.state, name, kept=True)
+        return self.files[""]
+
+    def hold(self, query: str, folder: str) -> HoldRuns:
+        """Open (once) the runs of a query's results that wait for their turn."""
+        if query not in self.holds:
+            self.holds[query] = HoldRuns(self.delivery.state, folder)
+        return self.holds[query]
+
+    def put(self, where: OutputFile | HoldRuns, rows: pa.RecordBatch) -> None:
+        """Give rows to a file; write out the fullest ones if too much waits in all of them."""
+        before = where.waiting
+        where.write(rows)
+        self.waiting += where.waiting - before
+        if self.waiting > width.MOST_BYTES:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Write out the fullest files until half of what may wait is left."""
+        files: list[OutputFile | HoldRuns] = [*self.files.values(), *self.holds.values()]
+        for each in sorted(files, key=lambda each: -each.waiting):
+            self.waiting -= each.waiting
+            each.flush()
+            if 2 * self.waiting <= width.MOST_BYTES:
+                return
+
+    def report(self) -> UnitReport:
+        """Finish all files, and say what there is."""
+        for query, file in self.files.items():
+            file.close(self._note(query))
+        for runs in self.holds.values():
+            runs.flush()
+        return UnitReport(
+            self.pairs.total(),
+            tuple(self.counts.tolist()),
+            tuple((arrived, tuple(counts.tolist())) for arrived, counts in self.arrivals.items()),
+            tuple(file.report(query) for query, file in self.files.items() if file.rows),
+            {query: tuple(runs.made) for query, runs in self.holds.items() if runs.made},
+        )
+
+    def _note(self, query: str) -> dict[str, object]:
+        """Describe a query's file, or one of the group's table: by its pairs, however many queries read them."""
+        delivery = self.delivery
+        if not query:
+            waiting = max((each.waiting for each in delivery.buffers.values()), default=0)
+            return note("", delivery.unit, list(self.pairs.items()), Buffers(waiting))
+        number = next(each.number for each in delivery.targets if each.query == query)
+        arrivals = [(arrived, int(counts[number])) for arrived, counts in self.arrivals.items()]
+        return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
+
+
+def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch]) -> UnitReport:
+    """Route all pairs of one task, and report files and counts."""
+    task = TaskOutput(delivery, part)
+    for batch in width.bounded(batches):
+        if batch.num_rows:
+            before = task.counts.copy()
+            pairs = _pair_batch(delivery, batch)
+            _route(task, pairs)
+            task.arrivals[pairs.arrived] = task.arrivals.get(pairs.arrived, 0) + task.counts - before
+            task.pairs[pairs.arrived] += batch.num_rows
+    return task.report()
+
+
+def _pair_batch(delivery: Delivery, batch: pa.RecordBatch) -> PairBatch:
+    level, sets = batch.column("level").to_numpy(), _sets(batch)
+    readers = _readers(delivery, level, sets) if delivery.table else None
+    return PairBatch(batch, level, sets, readers, delivery.table_sets, _arrival(batch, delivery))
+
+
+def _route(task: TaskOutput, pairs: PairBatch) -> None:
+    """Send one batch of pairs where it is wanted, and count what each query gets."""
+    delivery = task.delivery
+    task.counts += _count_plain(delivery, pairs.level, pairs.sets)
+    for target in delivery.targets:
+        if target.route.makes_rows or target.computed:
+            target.route.take(task, target, pairs, pairs.wanted_by(target))
+    if pairs.readers is not None and pairs.readers.any():
+        task.put(task.table(), _table_rows(pairs.batch, pairs.readers, with_sets=delivery.table_sets))
+
+
+def note(query: str, unit: str, arrivals: Sequence[tuple[float, int]], buffers: Buffers) -> dict[str, object]:
+    """Describe a file of results: how long they took from arrival until now, and what waited when their unit began."""
+    delays = Delays().then(delays_of(arrivals, time.time()))
+    return {
+        "query": query,
+        "unit": unit,
+        "results": sum(count for _, count in arrivals),
+        "response": delays.figures() if delays.seen else None,
+        **asdict(buffers),
+    }
+
+
+def _readers(
+    delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
+) -> NDArray[np.uint64]:
+    """Say for each pair which queries read it from the group's table; not yet those of which Spark SQL decides.
+
+    Where pairs are kept by their level, the first bit says whether anybody does.
+    """
+    plain = [each for each in delivery.targets if each.in_table and not each.computed]
+    if sets is not None:
+        (plain_set,) = to_words([sum(1 << each.number for each in plain)], delivery.queries)
+        return sets & plain_set
+    last = max((each.levels[1] for each in delivery.targets), default=0)
+    of_level = [
+        sum(1 << each.number for each in plain if each.levels[0] <= number < each.levels[1])
+        for number in range(last + 1)
+    ]
+    words = (
+        to_words(of_level, delivery.queries)
+        if delivery.table_sets
+        else to_words([int(each > 0) for each in of_level], 1)
+    )
+    readers: NDArray[np.uint64] = words[np.minimum(level, last)]
+    return readers
+
+
+def _sets(batch: pa.RecordBatch) -> NDArray[np.uint64] | None:
+    """Collect the words of the pairs' query sets."""
+    names = [name for name in batch.schema.names if name.startswith("s") and name[1:].isdigit()]
+    if not names:
+        return None
+    return np.stack([batch.column(name).to_numpy().view(np.uint64) for name in names], axis=1)
+
+
+def _count_plain(
+    delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
+) -> NDArray[np.int64]:
+    """Count the results of every query that takes each pair of its set; those computed or held are counted apart."""
+    if sets is not None:
+        counts = count_members(sets, delivery.queries)
+    else:
+        upto = np.concatenate(([0], np.cumsum(np.bincount(level))))
+        counts = np.zeros(delivery.queries, np.int64)
+        for target in delivery.targets:
+            first, last = (min(end, upto.size - 1) for end in target.levels)
+            counts[target.number] = upto[last] - upto[first]
+    for target in delivery.targets:
+        if target.computed or not target.route.at_once:
+            counts[target.number] = 0
+    return counts
+
+
+def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
+    """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does."""
+    wanted = np.asarray(readers[:, 0] != 0 if readers.shape[1] == 1 else readers.any(axis=1))
+    rows = batch.select(["l", "r", "level"])
+    if with_sets:
+        names, columns = zip(*set_columns(readers).items(), strict=True)
+        rows = pa.RecordBatch.from_arrays([*rows.columns, *columns], [*rows.schema.names, *names])
+    return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+
+def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:
+    """Note when the later rows of a batch of pairs arrived: they are all of the same two segments."""
+    return batch.replace_schema_metadata({_ARRIVAL: repr(arrived)})
+
+
+def _arrival(batch: pa.RecordBatch, delivery: Delivery) -> float:
+    """Read when the later rows of a batch of pairs arrived, to a tenth of a second; the unit's last if not noted."""
+    noted = float((batch.schema.metadata or {}).get(_ARRIVAL, b"0"))
+    return round(noted or delivery.arrived, 1)
+
+
+_ARRIVAL = b"penstock.arrived"
+
+
+def set_columns(sets: NDArray[np.uint64]) -> dict[str, pa.Array]:
+    """Lay out query sets as the columns ``s0, s1 …`` of a batch of pairs."""
+    return {
+        f"s{word}": pa.array(np.ascontiguousarray(sets[:, word]).view(np.int64))
+        for word in range(sets.shape[1])
+    }
+
+
+def set_names(queries: int) -> list[str]:
+    """Name the columns that hold the set of so many queries."""
+    return [f"s{word}" for word in range(words_for(queries))]

@@ -1,0 +1,91 @@
+"""The shape of a group's pairs: which columns of either side they carry, and their schema.
+
+In:  a group and its two streams.  Out: column names and Spark DDL; no Spark is needed to say it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.engine.out.deliver import set_names
+from penstock.sql.tree import always_quoted
+
+if TYPE_CHECKING:
+    from penstock.plan.group import Group, Member
+    from penstock.sql.query import Side, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What is computed of the pairs for one query: whether a pair is one of its results, and what that result is.
+
+    `outputs` are (name, expression) each, over ``l.column`` and ``r.column``; None where only the pair is wanted.
+    """
+
+    number: int
+    levels: tuple[int, int]
+    selective: bool
+    residual: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairExpressions:
+    """What is computed of a unit's pairs, and what they are made of.
+
+    What is `fleeting` must be computed by a plan of the unit's own: clocks and seeds stand still in one used again.
+    """
+
+    group: Group
+    left: Stream
+    right: Stream
+    computed: tuple[Computed, ...]
+    fleeting: bool = False
+
+
+def computed_for(group: Group, number: int, member: Member, *, in_table: bool) -> Computed:
+    """Say what is computed for a query: only whether a pair is its result, where that is read from the table."""
+    outputs = tuple((each.name, each.expression) for each in member.query.outputs)
+    return Computed(
+        number, member.levels, group.selective, member.query.residual, None if in_table else outputs
+    )
+
+
+def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
+    """List the columns of one side that some query's output or residual reads."""
+    wanted: set[str] = set()
+    for member in group.members:
+        wanted |= member.query.columns(side)
+    return tuple(name for name in group.log(side).columns if name in wanted)
+
+
+def pair_schema(group: Group, left: Stream, right: Stream) -> str:
+    """Write the schema of a group's pairs as Spark DDL."""
+    return table_schema(group, left, right, with_sets=group.selective)
+
+
+def table_schema(group: Group, left: Stream, right: Stream, *, with_sets: bool) -> str:
+    """Write the schema of the pairs that a group keeps, with the sets of queries that read them or without."""
+    sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if with_sets else ""
+    return (
+        f"l {_struct(left, pair_columns(group, 'l'))}, r {_struct(right, pair_columns(group, 'r'))}, "
+        f"level smallint{sets}"
+    )
+
+
+def unit_schema(group: Group, left: Stream, right: Stream) -> str:
+    """Write the schema of the pairs that a unit hands on, with the rows' times where some query orders by them."""
+    return pair_schema(group, left, right) + (", tl bigint, tr bigint" if carries_times(group) else "")
+
+
+def carries_times(group: Group) -> bool:
+    """Say whether some query of a group wants its results in order."""
+    return any(member.query.ordered for member in group.members)
+
+
+def _struct(stream: Stream, names: tuple[str, ...]) -> str:
+    """Write some columns of a stream as a struct type."""
+    fields = (column for column in stream.columns if column.name in names)
+    inside = ", ".join(f"{always_quoted(column.name)}: {column.type}" for column in fields)
+    return f"struct<{inside or 'nothing: tinyint'}>"

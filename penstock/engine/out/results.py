@@ -1,0 +1,179 @@
+"""Committed results, read back: a query's rows, a stream's late rows, and sinks that can be read from the start.
+
+In:  the plan, the ledger and the state's files.  Out: Spark DataFrames.  Nothing here sees output that is not
+committed: of what the state keeps, the files that the ledger names are read and no others.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from penstock.engine.ingest.key_types import type_text
+from penstock.engine.ingest.malformed import SHOWN, keeps_text
+from penstock.engine.out.adopt import with_all_named
+from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pairs
+from penstock.engine.out.release import RELEASE
+from penstock.engine.out.row_order import in_order, positioned, unpositioned
+from penstock.engine.spark.schemas import schema_ddl
+from penstock.errors import InputError, MissingError
+from penstock.log.checksum import complaint
+from penstock.log.files import open_files
+from penstock.log.folder_names import folder_of
+from penstock.log.locations import literal
+from penstock.log.spark_schema import SPARK_SCHEMA, loosened
+from penstock.sql.query import SIDES
+from penstock.sql.spark_types import parse_type
+from penstock.sql.tree import always_quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Publication
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query, Stream
+
+_EMPTY = "part-00000000-schema.parquet"
+"""The file without rows that every parquet sink begins with."""
+
+
+def read_results(
+    spark: SparkSession, files: Files, plan: Plan, look: Callable[[], Ledger], name: str
+) -> DataFrame:
+    """Read a query's committed results from its sink, in order if it asks for that.
+
+    If files have been merged into others since `look` was asked which there are, it is asked again.
+    """
+    query = plan.query(name)
+    if query.sink.kind == "parquet":
+        rows = _reader(spark).parquet(literal(query.sink.option("path")))
+        return in_order(positioned(rows)) if query.ordered else rows
+    if query.sink.kind != "table":
+        raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
+    for _ in range(_LOOKS):
+        with suppress(MissingError):
+            return _read_kept(spark, files, plan, with_all_named(files, look()), query)
+    return _read_kept(spark, files, plan, with_all_named(files, look()), query)
+
+
+_LOOKS = 9
+
+
+def _read_kept(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, query: Query) -> DataFrame:
+    """Read the results that the state keeps: those among its group's pairs, and those in files of the query's own."""
+    views = [
+        pairs.where(wanted).select(*output_columns(outputs))
+        for (schema, wanted, outputs), names in _readings(ledger, query.name).items()
+        for pairs in [_read_files(_reader(spark).schema(schema), files, names)]
+    ]
+    shapes: dict[str, list[str]] = {}
+    for file in ledger.kept.get(query.name, ()):
+        shapes.setdefault(file.shape, []).append(file.name)
+    own = [_read_files(_reader(spark), files, names) for names in shapes.values()]
+    nothing = (
+        [_empty(spark, plan, query.name)] if any(plan.groups_of(query.name)) or not (views or own) else []
+    )
+    if not query.ordered:
+        return _together([*nothing, *views, *own])
+    found_without_order = [unpositioned(rows) for rows in (*nothing, *views)]
+    return in_order(_together([*found_without_order, *map(positioned, own)]))
+
+
+Reading = tuple[str, str, tuple[tuple[str, str], ...]]
+"""How pairs are read: their schema, the condition that they are a query's, and what is made of them."""
+
+
+def _readings(ledger: Ledger, query: str) -> dict[Reading, list[str]]:
+    """List the files with pairs of a query by how they are read: tables that are read alike are read together."""
+    readings: dict[Reading, list[str]] = {}
+    for tables in ledger.tables.values():
+        for table in tables:
+            for each in table.members.get(query, ()) if table.files else ():
+                wanted = wanted_pairs(each.residual, each.number, each.levels, selective=table.selective)
+                names = readings.setdefault((table.schema, wanted, each.outputs), [])
+                names += [file.name for file in table.files or ()]
+    return readings
+
+
+def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> DataFrame:
+    """Read some files of the state; say so if one is gone."""
+    named = list(names)
+    try:
+        return reader.parquet(*(files.to_read(name) for name in named))
+    except AnalysisException as error:
+        gone = next((name for name in named if not files.exists(name)), "")
+        if "PATH_NOT_FOUND" not in str(error) or not gone:
+            raise
+        raise MissingError(complaint(files, gone, "is missing")) from error
+
+
+def _together(parts: Iterable[DataFrame]) -> DataFrame:
+    """Lay results end to end; a column that a definition of the query did not have is null there."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+
+def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
+    """Give the result of a query before its first row."""
+    group, number, _ = plan.find(name)
+    left, right = (plan.stream(group.log(side).stream) for side in SIDES)
+    return empty_result(spark, group, number, left, right)
+
+
+def to_show(rows: DataFrame) -> DataFrame:
+    """Write VARIANT columns as JSON: Spark hands over no nulls among them as Arrow."""
+    kinds = {field.name: parse_type(type_text(field.dataType)) for field in rows.schema.fields}
+    if not any(kind.holds("variant") for kind in kinds.values()):
+        return rows
+    named = ((F.col(always_quoted(name)), name, kind) for name, kind in kinds.items())
+    return rows.select(
+        *(
+            (F.to_json(column) if kind.holds("variant") else column).alias(name)
+            for column, name, kind in named
+        )
+    )
+
+
+def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
+    """Read what is to be handed over; the results of a release in their order."""
+    rows = _reader(spark).parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
+    return in_order(positioned(rows)) if publication.unit.startswith(RELEASE) else rows
+
+
+def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
+    """Read the rows of a stream that came too late, or had no event time, with the text of lines that are none."""
+    folder = folder_of(files, "late", stream.name)
+    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
+    if not batches:
+        return spark.createDataFrame([], schema)
+    # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
+    return _reader(spark).schema(schema).parquet(*batches)
+
+
+def _reader(spark: SparkSession) -> DataFrameReader:
+    """Read Parquet, and check the pages: a damaged one is an error that names the file, not another result."""
+    return spark.read.option("parquet.page.verify-checksum.enabled", "true")
+
+
+def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
+    """Put a file without rows in every parquet sink, so that it can be read from the first moment."""
+    for query in plan.queries:
+        if query.sink.kind != "parquet":
+            continue
+        sink = open_files(query.sink.option("path"), sync=False)
+        if not sink.exists(_EMPTY):
+            out = pa.BufferOutputStream()
+            described = {SPARK_SCHEMA: empty[query.name].schema.json()}
+            columns = loosened(empty[query.name].toArrow())
+            pq.write_table(columns.replace_schema_metadata(described), out)
+            sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight

@@ -1,0 +1,286 @@
+"""What the ledger says of the streams: rates, selectivities, the share of pairs that join, and the prices of work.
+
+Everything is a value computed from the ledger, so that EXPLAIN, `penstock plan` and the choice of a chain see the same,
+also from outside and also after a restart.
+
+In:  a plan and a ledger.  Out: `Estimate`, per signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError
+from penstock.plan.cost import chain_cost, isolated_cost
+from penstock.plan.facts import Independent, PatternShares, Reader, Statistics, age_bounds
+from penstock.plan.optimize import mem_opt
+from penstock.plan.prices import Pace, Prices, updated
+from penstock.sql.query import FOREVER, SECOND, SIDES, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.log.ledger import Ledger
+    from penstock.log.recent import Effort, Traffic
+    from penstock.plan.build import Plan
+    from penstock.plan.facts import Selection
+    from penstock.plan.group import Group
+    from penstock.sql.query import Query, Side, Signature
+
+    Counted = tuple[Sequence[str], Traffic]
+    """The predicates that bits stand for, and how many rows had which bits."""
+
+ASSUMED_RATE = 1000.0
+"""Rows a second of a stream that nobody has seen yet."""
+
+ASSUMED_SHARE = 0.5
+"""The share of rows that a condition lets through before anybody has counted."""
+
+ASSUMED_JOIN = 1e-4
+"""The share of pairs that join before anybody has counted: each row meets one in ten thousand."""
+
+ASSUMED_ROW = 48.0
+"""Bytes of a row that nobody has stored yet."""
+
+ROWS_PER_UNIT = 100_000.0
+"""Rows that a unit takes before one has run."""
+
+COVERED = 0.9
+"""The share of rows whose patterns must be told apart for patterns to be used; else conditions are counted singly."""
+
+ENOUGH_UNITS = 2.5
+"""Units after which a stream counts as known; faded as `penstock.log.recent` fades them: three of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is known of one signature's streams, and how its work arrives; `seen` is False where it is assumed."""
+
+    readers: tuple[Reader, ...]
+    statistics: Statistics
+    pace: Pace
+    prices: Prices
+    seen: bool
+    pairs: float = 0.0
+    """Pairs found in a second of the streams."""
+    seconds: float = 0.0
+    """What units took, per second of the streams."""
+
+
+def prices_of(ledger: Ledger) -> Prices:
+    """Give the prices: calibrated or default, following what units and rewrites took since."""
+    return updated(ledger.prices or Prices(), ledger.unit_fit, ledger.rewrite_fit)
+
+
+def signatures(plan: Plan) -> dict[Signature, tuple[Query, ...]]:
+    """List the signatures of a plan, each with its queries."""
+    queries_of: dict[Signature, list[Query]] = {}
+    for query in plan.queries:
+        queries_of.setdefault(query.signature, []).append(query)
+    return {signature: tuple(queries) for signature, queries in queries_of.items()}
+
+
+def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Estimate:
+    """Say what is known of one signature's streams."""
+    queries = signatures(plan)[signature]
+    groups = [group for group in plan.groups if group.signature == signature]
+    traffic = {side: _traffic(plan, groups, ledger, side) for side in SIDES}
+    rates = [_rate(traffic[side]) for side in SIDES]
+    far = longest_finite(queries)
+    readers = tuple(_reader(query, [each or ASSUMED_RATE for each in rates], far) for query in queries)
+    selections = [_selection(_conditions(queries, side), _counted(groups, ledger, side)) for side in SIDES]
+    statistics = Statistics(
+        rates[0] or ASSUMED_RATE,
+        rates[1] or ASSUMED_RATE,
+        1.0,
+        selections[0],
+        selections[1],
+        _row_bytes(groups, ledger),
+    )
+    work = _work(ledger.groups[group.id].effort for group in groups if group.id in ledger.groups)
+    both = statistics.left_rate + statistics.right_rate
+    compared = _compared(readers, statistics, alone=plan.strategy == "isolated")
+    join = min(1.0, work.pairs / compared) if work.units and compared else ASSUMED_JOIN
+    return Estimate(
+        readers,
+        replace(statistics, join=join),
+        Pace(both, both / work.units if work.units else ROWS_PER_UNIT),
+        prices_of(ledger),
+        seen=all(rates) and work.seen >= ENOUGH_UNITS,
+        pairs=work.pairs,
+        seconds=work.seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What all joins of a signature do in a second of the streams; `units` are those of one join."""
+
+    units: float = 0.0
+    pairs: float = 0.0
+    seconds: float = 0.0
+    seen: float = 0.0
+
+
+def _work(efforts: Iterable[Effort]) -> _Work:
+    """Add up the joins of a signature, each over the event time that its own units have covered."""
+    timed = [each for each in efforts if each.micros]
+    if not timed:
+        return _Work()
+    return _Work(
+        units=mean(each.units / each.micros for each in timed) * SECOND,
+        pairs=sum(each.pairs / each.micros for each in timed) * SECOND,
+        seconds=sum(each.seconds / each.micros for each in timed) * SECOND,
+        seen=min(each.units for each in timed),
+    )
+
+
+def longest_finite(queries: Iterable[Query]) -> int:
+    """Say how long a window without an end is taken to be: a day, or twice the longest window that has one."""
+    ends = (abs(end) for query in queries for end in (query.window.lo, query.window.hi))
+    return max(86_400 * SECOND, 2 * max((end for end in ends if end < FOREVER - 1), default=0))
+
+
+def _reader(query: Query, rates: Sequence[float], far: int) -> Reader:
+    """Take from a query what its cost depends on; a window without an end is priced as one that is `far` long.
+
+    A window that counts rows is as long as its stream takes to send so many.
+    """
+    window = query.window
+    lo = -far if window.lo <= -FOREVER + 1 else window.lo
+    hi = far if window.hi >= FOREVER else window.hi
+    if query.rows[0]:
+        hi = max(1, int(hi * SECOND / rates[0]))
+    if query.rows[1]:
+        lo = min(-1, int(lo * SECOND / rates[1]))
+    return replace(Reader.of(query), window=Range(lo, hi))
+
+
+def _traffic(plan: Plan, groups: Iterable[Group], ledger: Ledger, side: Side) -> Traffic | None:
+    """Find what was counted of one side's stream: any log of the stream has seen all its rows."""
+    logs = [group.log(side) for group in groups]
+    streams = {log.stream for log in logs}
+    for log in [*logs, *(each for each in plan.logs if each.stream in streams)]:
+        if traffic := ledger.traffic.get(log.id):
+            return traffic
+    return None
+
+
+def stream_rates(plan: Plan, ledger: Ledger, group: Group) -> tuple[float, float]:
+    """Give the rows per second of event time of a group's two streams, 0 where that is not known."""
+    left, right = (_rate(_traffic(plan, [group], ledger, side)) for side in SIDES)
+    return left, right
+
+
+def _counted(groups: Iterable[Group], ledger: Ledger, side: Side) -> list[Counted]:
+    """List what was counted in the logs of one side, each with the predicates that its bits stand for."""
+    logs = dict.fromkeys(group.log(side).id for group in groups)
+    recorded = [(ledger.layouts.get(log, {}), ledger.traffic.get(log)) for log in logs]
+    return [
+        (layouts[traffic.layout].predicates, traffic)
+        for layouts, traffic in recorded
+        if traffic is not None and traffic.layout in layouts
+    ]
+
+
+def _rate(traffic: Traffic | None) -> float:
+    """Give rows per second of event time, 0 if that is not known."""
+    return traffic.rows / traffic.micros * SECOND if traffic and traffic.micros else 0.0
+
+
+def _conditions(queries: Iterable[Query], side: Side) -> dict[str, frozenset[str]]:
+    """List the distinct conditions on one side, by the text a `Reader` knows them by, with their predicates."""
+    return {
+        Reader.of(query).condition(side): frozenset(query.predicates(side))
+        for query in queries
+        if query.predicates(side)
+    }
+
+
+def _selection(conditions: Mapping[str, frozenset[str]], counted: Iterable[Counted]) -> Selection:
+    """Say which conditions rows satisfy together: as counted in one log, else each by itself, else by assumption."""
+    shares: dict[str, float] = dict.fromkeys(conditions, ASSUMED_SHARE)
+    for predicates, traffic in counted:
+        counted_here = [
+            each for each, needs in conditions.items() if traffic.rows and needs <= set(predicates)
+        ]
+        shares |= {each: _share(conditions[each], predicates, traffic) for each in counted_here}
+        total = sum(rows for _, rows in traffic.patterns)
+        if len(counted_here) == len(conditions) and total >= COVERED * traffic.rows:
+            return PatternShares(
+                tuple(
+                    (
+                        frozenset(
+                            each for each in counted_here if _holds(conditions[each], predicates, bits)
+                        ),
+                        rows / total,
+                    )
+                    for bits, rows in traffic.patterns
+                )
+            )
+    return Independent(shares)
+
+
+def _share(needs: Iterable[str], predicates: Sequence[str], traffic: Traffic) -> float:
+    """Give the share of rows that satisfy a condition, taking its predicates to know nothing of each other."""
+    return prod(traffic.holds[predicates.index(each)] / traffic.rows for each in needs)
+
+
+def _holds(needs: Iterable[str], predicates: Sequence[str], bits: int) -> bool:
+    """Say whether a pattern of bits has all predicates of a condition."""
+    return all(bits >> predicates.index(each) & 1 for each in needs)
+
+
+def _row_bytes(groups: Iterable[Group], ledger: Ledger) -> float:
+    """Give the average size of a stored row, of both sides together."""
+    segments = [each for group in groups for log in group.logs for each in ledger.segments(log.id)]
+    rows = sum(each.rows for each in segments)
+    return sum(each.bytes for each in segments) / rows if rows else ASSUMED_ROW
+
+
+def _compared(readers: Sequence[Reader], statistics: Statistics, *, alone: bool) -> float:
+    """Count the comparisons, in a second, of rows that some query wants together: pairs over these is the paper's S⋈.
+
+    Queries that share nothing compare each for itself.
+    """
+    if alone:
+        return isolated_cost(readers, statistics).probe
+    try:
+        left, right = (_wanted_by(readers, statistics, side) for side in SIDES)
+    except InputError:  # too many conditions to tell all their combinations apart
+        cuts = mem_opt(readers)
+        return chain_cost(readers, statistics, {"l": cuts.left, "r": cuts.right}).probe
+    total = 0.0
+    for side in SIDES:
+        for start, end in pairwise(age_bounds(readers, side)):
+            here = sum(
+                1 << number
+                for number, each in enumerate(readers)
+                if (reach := each.reach(side)) and reach[0] < end and reach[1] > start
+            )
+            shares = (
+                left_share * right_share
+                for one, left_share in left.items()
+                for other, right_share in right.items()
+                if one & other & here
+            )
+            total += sum(shares) * (end - start) / SECOND
+    return total * statistics.left_rate * statistics.right_rate
+
+
+def _wanted_by(readers: Sequence[Reader], statistics: Statistics, side: Side) -> dict[int, float]:
+    """Divide one stream's rows by the set of queries, as bits, whose condition they satisfy."""
+    shares: dict[int, float] = {}
+    conditions = {each.condition(side) for each in readers}
+    for holds, share in statistics.selection(side).patterns(conditions):
+        queries = sum(
+            1 << number
+            for number, each in enumerate(readers)
+            if not each.condition(side) or each.condition(side) in holds
+        )
+        shares[queries] = shares.get(queries, 0.0) + share
+    return shares

@@ -1,0 +1,171 @@
+"""Who still needs a log's rows: the plan's windows against the partners' watermarks.
+
+In:  the plan and the ledger.  Out: the claims (`penstock.log.claims.Claim`) by which rows are kept or let go, for the
+segments of one layout: a query has no claim on rows that lack what it reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.log.claims import RetainClaim, WindowClaim
+from penstock.log.relayout import Common
+from penstock.log.values import Layout
+from penstock.plan.order_policy import trigger
+from penstock.plan.stored import retention
+from penstock.sql.query import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.log.claims import Claim
+    from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Side
+
+
+def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> WindowClaim:
+    """Give one group's claim on one of its logs: it waits for partners from the other stream.
+
+    A partner still to be joined may be ingested already, so what counts is the partner's watermark at the group's
+    cursor, not the one its stream has reached meanwhile.
+    """
+    masks = group.masks_under(side, layout.columns, layout.predicates)
+    reaches = in_time(group, side, ledger, group.reaches(side))
+    mine = [
+        (0 if group.filter_last else mask, far)
+        for mask, far in zip(masks, reaches, strict=True)
+        if mask is not None
+    ]
+    return WindowClaim(
+        tuple(mask for mask, _ in mine),
+        tuple(far for _, far in mine),
+        partner_watermark(group, side, ledger),
+        group.excluded_under(side, layout.predicates),
+    )
+
+
+def partner_watermark(group: Group, side: Side, ledger: Ledger) -> int | None:
+    """Give the event time that no partner of one side's rows, still to be joined, is older than; None if not known."""
+    watermarks = ledger.groups[group.id].watermarks
+    return trigger([each for number, each in enumerate(watermarks) if number != group.index(side)])
+
+
+def in_time(group: Group, side: Side, ledger: Ledger, reaches: Sequence[int]) -> list[int]:
+    """Give how far back some ages of one side reach, in microseconds.
+
+    Where they count rows, that is as the last unit found it; what it did not look up reaches back for ever.
+    """
+    if not group.counts(side):
+        return list(reaches)
+    spans = ledger.groups[group.id].spans[group.index(side)]
+    return [spans.get(each, FOREVER) for each in reaches]
+
+
+def roll_claims(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
+    """List every claim on a stream's roll: it is held as far back as the rows that it may have to count."""
+    claims: list[Claim] = [
+        WindowClaim(
+            (0,),
+            (max(in_time(group, side, ledger, group.reaches(side))),),
+            ledger.groups[group.id].watermarks[0],
+        )
+        for group in plan.groups
+        for side in group.sides
+        if group.log(side).stream == stream and group.signature.counted
+    ]
+    return claims + _retained(plan, stream, ledger)
+
+
+def _retained(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
+    """Give a stream's own claim on its rows, if it retains them for queries to come."""
+    retained = retention(plan.stream(stream))
+    return [] if retained is None else [RetainClaim(retained, ledger.stream(stream).watermark)]
+
+
+def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Claim]:
+    """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains."""
+    shape = ledger.layouts[log][layout]
+    claims: list[Claim] = [claim(group, side, ledger, shape) for group, side in plan.uses(log)]
+    stream = next(each.stream for each in plan.logs if each.id == log)
+    return claims + _retained(plan, stream, ledger)
+
+
+def settled_alike(plan: Plan, log: str, ledger: Ledger) -> dict[Layout, list[Segment]]:
+    """Sort the segments that may be rewritten by what they have in common with the log's present layout.
+
+    A query reads a segment if that has all it reads, and all that any query reads is in the present layout.  So what a
+    segment has besides makes no difference to anybody, and segments that have the same left are alike.
+    """
+    layouts = ledger.layouts[log]
+    now = layouts[ledger.layout(log)]
+    shared = {
+        number: Layout(
+            tuple(each for each in now.columns if each in layout.columns),
+            tuple(each for each in now.predicates if each in layout.predicates),
+        )
+        for number, layout in layouts.items()
+    }
+    found: dict[Layout, list[Segment]] = {}
+    for each in settled_segments(plan, log, ledger):
+        found.setdefault(shared[each.layout], []).append(each)
+    return found
+
+
+def common_layout(
+    plan: Plan, log: str, ledger: Ledger, segments: Iterable[Segment], shared: Layout
+) -> Common:
+    """Say how segments that are alike become segments of one layout: one there is, or one of its own.
+
+    New ones are counted downwards: the highest number is the present layout's.
+    """
+    layouts = ledger.layouts[log]
+    number = next((each for each, layout in layouts.items() if layout == shared), min(layouts) - 1)
+    used = {each.layout for each in segments}
+    return Common(
+        number,
+        shared.columns,
+        {each: tuple(layouts[each].predicates.index(name) for name in shared.predicates) for each in used},
+        {each: tuple(claims_on(plan, log, ledger, each)) for each in used},
+    )
+
+
+def ingest_masks(plan: Plan, log: LogPlan) -> tuple[int, ...]:
+    """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all.
+
+    So does a join whose selections come last, unless the key of a row that nobody wants must not be evaluated.
+    """
+    masks = {
+        0 if group.filter_last and not log.wanted else log.mask(member.predicates(side))
+        for group, side in plan.uses(log.id)
+        for member in group.members
+    }
+    return tuple(sorted(masks | ({0} if retention(plan.stream(log.stream)) is not None else set())))
+
+
+def passed(plan: Plan, log: str, ledger: Ledger) -> int:
+    """Say up to which batch of its stream every slice of every group has joined a log."""
+    return min(
+        cursor.batches[group.index(side)]
+        for group, side in plan.uses(log)
+        for cursor in ledger.groups[group.id].cursors
+    )
+
+
+def settled_segments(plan: Plan, log: str, ledger: Ledger) -> list[Segment]:
+    """List a log's segments of which every group has joined all there is to join: they may be rewritten.
+
+    A group that counts rows has joined a segment when its horizon has passed all of it.
+    """
+    until = passed(plan, log, ledger)
+    horizons = [
+        ledger.groups[group.id].watermarks[0] for group, _ in plan.uses(log) if group.signature.counted
+    ]
+    return [
+        each
+        for each in ledger.segments(log)
+        if each.last < until and all(horizon is not None and each.max_t < horizon for horizon in horizons)
+    ]

@@ -1,0 +1,99 @@
+"""Plans over what a state stores: the one that stands, and the next one for other queries.
+
+In:  the ledger, and the queries to come.  Out: a `Plan` whose groups know what their segments lack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.log.values import ServedPlan
+from penstock.plan.build import Plan, build_plan
+from penstock.sql.query import SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Shape, Stopped
+    from penstock.plan.group import Group
+    from penstock.plan.spark_settings import SparkSettings
+    from penstock.sql.query import Query, Stream
+
+
+def next_plan(
+    streams: Mapping[str, Stream],
+    queries: Iterable[Query],
+    ledger: Ledger,
+    *,
+    strategy: str = "mem-opt",
+    cuts: Mapping[str, Iterable[int]] | None = None,
+    stopped: Iterable[Stopped] = (),
+) -> Plan:
+    """Plan the queries over what the state stores already."""
+    asked, refused = tuple(queries), tuple(stopped)
+    stored = _still_stored(ledger, asked, refused)
+    plan = build_plan(streams, asked, stored, strategy=strategy, cuts=cuts, stopped=refused)
+    return replace(
+        plan, groups=tuple(replace(each, mixed_layouts=_is_mixed(each, ledger)) for each in plan.groups)
+    )
+
+
+def current_plan(ledger: Ledger) -> Plan:
+    """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
+    known = ledger.plan or ServedPlan()
+    plan = build_plan(
+        {each.name: ledger.declared[each.name] for each in known.streams},
+        known.queries,
+        stored_shapes(ledger),
+        strategy=known.strategy,
+        cuts=known.cuts,
+        stopped=known.stopped,
+    )
+    return replace(
+        plan,
+        groups=tuple(
+            replace(each, mixed_layouts=ledger.groups[each.id].mixed_layouts) for each in plan.groups
+        ),
+        spark_settings=made_under(ledger) or plan.spark_settings,
+    )
+
+
+def made_under(ledger: Ledger) -> SparkSettings | None:
+    """Give the settings of Spark that a state was made under; None if nobody noted them."""
+    return ledger.plan.spark_settings if ledger.plan else None
+
+
+def stopped_queries(ledger: Ledger) -> tuple[Stopped, ...]:
+    """List the queries that could not be evaluated, and have not been defined anew since."""
+    return ledger.plan.stopped if ledger.plan else ()
+
+
+def standing_plan(ledger: Ledger) -> Plan | None:
+    """Give the plan that is true, None before the first one."""
+    return current_plan(ledger) if ledger.plan else None
+
+
+def stored_shapes(ledger: Ledger) -> dict[str, Shape]:
+    """Say what each log stores now."""
+    current = {log: layouts[max(layouts)] for log, layouts in ledger.layouts.items()}
+    return {log: (layout.columns, layout.predicates) for log, layout in current.items()}
+
+
+def _still_stored(ledger: Ledger, queries: Iterable[Query], stopped: Iterable[Stopped]) -> dict[str, Shape]:
+    """Leave out the logs that evaluate a predicate which only failed queries ask for: they must not go on so."""
+    wanted = {each for query in queries for side in SIDES for each in query.predicates(side)}
+    failed = {each for one in stopped for side in SIDES for each in one.query.predicates(side)} - wanted
+    return {log: shape for log, shape in stored_shapes(ledger).items() if not failed & set(shape[1])}
+
+
+def _is_mixed(group: Group, ledger: Ledger) -> bool:
+    """Say whether some segment held lacks what some query of a group reads."""
+    return any(
+        not member.reads_under(side, layout.columns, layout.predicates)
+        for side in group.sides
+        for number, layout in ledger.layouts.get(group.log(side).id, {}).items()
+        if any(each.layout == number for each in ledger.segments(group.log(side).id))
+        for member in group.members
+    )

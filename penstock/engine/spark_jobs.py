@@ -1,0 +1,301 @@
+"""The engine's work as Spark jobs: each is a map without a shuffle whose tasks write files and return lines of JSON.
+
+The driver sees file names and counts, never rows.  What a job is told travels beside a plan that is made once
+(`penstock.engine.spark.dispatch`).
+
+In:  frozen task descriptions.  Out: what the tasks report, for one commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from penstock.engine.change.upgrade import new_predicates, write_upgraded
+from penstock.engine.ingest.batch_culprits import blame_for_batch
+from penstock.engine.ingest.batch_task import BatchPart, run_ingest
+from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
+from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
+from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_columns
+from penstock.engine.out.deliver import UnitReport, run_delivery
+from penstock.engine.out.pair_columns import unit_schema
+from penstock.engine.out.pair_sql import computed_column
+from penstock.engine.out.release import ReleaseReport, run_release
+from penstock.engine.out.result_types import ResultTypes
+from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
+from penstock.engine.spark.reports import SUMMARY, report
+from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
+from penstock.engine.units.unit_task import run_probe
+from penstock.join.width import bounded
+from penstock.log.rewrite import rewrite_segments
+from penstock.log.row_times import seal
+from penstock.log.segment import Segment, read_segment
+from penstock.log.table_merge import merge_or_say
+from penstock.log.tables import StoredFile
+from penstock.sql.query import RESERVED
+from penstock.sql.tree import always_quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.engine.change.upgrade import Upgrade
+    from penstock.engine.ingest.batch_task import BatchTask
+    from penstock.engine.out.deliver import Delivery
+    from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.out.release import Release
+    from penstock.engine.spark.dispatch import Batches
+    from penstock.engine.units.unit_task import UnitTask
+    from penstock.log.claims import Claim
+    from penstock.log.files import Files
+    from penstock.log.relayout import Common
+    from penstock.log.row_times import Sealing
+    from penstock.log.tables import Merge
+    from penstock.log.values import Layout
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSegment:
+    """What one of some makers has made: a segment, or nothing where no row was left."""
+
+    number: int
+    segment: Segment | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFile:
+    """What one of some merges has come to: a file, nothing where no row was left, or why it cannot be done."""
+
+    number: int
+    file: StoredFile | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRelease:
+    """What one of some releases has written."""
+
+    number: int
+    report: ReleaseReport
+
+
+class SparkJobs:
+    """Runs the engine's work on a Spark session; batches are DataFrames."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        """Work for one state, in one session."""
+        self.spark, self.files = spark, files
+        self.results = ResultTypes(spark)
+        self.parallelism = spark.sparkContext.defaultParallelism
+
+    def begin_units(self) -> None:
+        """Let the jobs of this thread have the pool of units."""
+        self._run_in("units")
+
+    def arrow_types(self, stream: Stream) -> dict[str, pa.DataType]:
+        """Give the Arrow type of each column of a stream, as Spark has it."""
+        return arrow_types(self.spark, stream)
+
+    def time_type(self, stream: Stream) -> pa.DataType | None:
+        """Give the Arrow type Spark uses for a timestamp column; None for a date, which is not in microseconds."""
+        return arrow_time_type(stream, self.spark)
+
+    def result_types(self, group: Group, number: int, left: Stream, right: Stream) -> str:
+        """Give Spark's description of a query's results where a file does not tell by itself."""
+        return self.results.description(group, number, left, right)
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def ingest(self, batch: DataFrame, stream: Stream, task: BatchTask) -> list[BatchPart]:
+        """Write a batch's segments: one per task and log, or several.
+
+        On the way the columns have numbers for names: pyspark takes a dot in a name for the field of a struct.
+        """
+        self._run_in("ingest")
+        logs = tuple(each.log for each in task.logs)
+        rows = ingest_columns_of(batch, stream, logs, task.columns())
+        numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+        jobs = numbered_columns.coalesce(self.parallelism).mapInArrow(do_work, SUMMARY)
+        return run_work(jobs, partial(_ingest, task), BatchPart)
+
+    def keep_aside(self, batch: DataFrame, stream: Stream, watermark: int | None, folder: str) -> None:
+        """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
+        rows = with_ingest_columns(batch, stream, ())
+        row_time = F.col(always_quoted(ROW_TIME))
+        late = row_time.isNull()
+        if watermark is not None:
+            late |= row_time < watermark
+        columns = [F.col(always_quoted(column.name)) for column in stream.columns]
+        if CORRUPT in batch.columns:
+            columns.append(F.substring(F.col(always_quoted(CORRUPT)), 1, MOST_TEXT).alias(SHOWN))
+        path = self.files.path(folder)
+        rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(path)
+
+    def failures(self, batch: DataFrame, stream: Stream, plan: Plan) -> dict[str, str]:
+        """Find the queries whose predicates or keys cannot be evaluated on a batch."""
+        return blame_for_batch(batch, stream, plan)
+
+    # --- units ----------------------------------------------------------------------------------------------------
+
+    def join(
+        self, task: UnitTask, delivery: Delivery, pairs: PairExpressions | None = None
+    ) -> list[UnitReport]:
+        """Join and deliver.
+
+        Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task.  Else
+        the pairs pass through Spark, which computes those queries' outputs, and are delivered from there.
+        """
+        if pairs is None:
+            return run_work(
+                numbered(self.spark, task.parts), partial(_find_and_deliver, task, delivery), UnitReport
+            )
+        plan = computed_once if pairs.fleeting else computed
+        columns = ("*", *(computed_column(each) for each in pairs.computed))
+        rows = plan(self.spark, task.parts, unit_schema(pairs.group, pairs.left, pairs.right), columns)
+        return run_work(rows, partial(_deliver, delivery), UnitReport, first=partial(_find, task))
+
+    def rewrite(
+        self,
+        log: str,
+        runs: Sequence[tuple[Segment, ...]],
+        claims: Sequence[Claim],
+        common: Common | None = None,
+    ) -> list[Segment | None]:
+        """Rewrite runs of segments, one task each."""
+        return self._segments(
+            [partial(rewrite_segments, self.files, log, _bare(run), tuple(claims), common) for run in runs]
+        )
+
+    def seal(self, sealings: Sequence[Sealing]) -> list[Segment | None]:
+        """Put the times of some streams in order, one task each."""
+        return self._segments([partial(seal, self.files, sealing) for sealing in sealings])
+
+    def _segments(self, makers: Sequence[Callable[[], Segment | None]]) -> list[Segment | None]:
+        reports = run_work(numbered(self.spark, len(makers)), partial(_make, tuple(makers)), MadeSegment)
+        return [each.segment for each in sorted(reports, key=lambda each: each.number)]
+
+    def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
+        """Merge files of results, one task each."""
+        work = partial(_merge, self.files, tuple(merges))
+        reports = run_work(numbered(self.spark, len(merges)), work, MergedFile)
+        return [each.file for each in sorted(reports, key=lambda each: each.number)]
+
+    def release(self, releases: Sequence[Release]) -> list[ReleaseReport]:
+        """Put the results that are due in order, query by query."""
+        tasks = min(len(releases), self.parallelism)
+        work = partial(_release, self.files, tuple(releases), tasks)
+        reports = run_work(numbered(self.spark, tasks), work, NumberedRelease)
+        return [each.report for each in sorted(reports, key=lambda each: each.number)]
+
+    # --- changes of plan ------------------------------------------------------------------------------------------
+
+    def can_upgrade(self, stream: Stream, log: LogPlan, old: Layout) -> bool:
+        """Say whether Spark can answer the new predicates by the columns that are stored."""
+        new = new_predicates(log, old)
+        if not new or not set(log.columns) <= set(old.columns):
+            return False
+        try:
+            self.spark.createDataFrame([], schema_ddl(stream, old.columns)).selectExpr(*new)
+        except AnalysisException:
+            return False
+        return True
+
+    def upgrade(self, upgrade: Upgrade) -> list[Segment]:
+        """Write segments again under a log's new layout, one task each."""
+        all_rows = f"{always_quoted(_NUMBER)} >= 0"
+        new = new_predicates(upgrade.log, upgrade.old)
+        answers = [answer(each, upgrade.stream, all_rows) for each in new]
+        rows = computed(
+            self.spark,
+            len(upgrade.segments),
+            f"{always_quoted(_NUMBER)} int, {schema_ddl(upgrade.stream, upgrade.old.columns)}",
+            (
+                f"{always_quoted(_NUMBER)} AS n",
+                *(f"({each}) AS p{number}" for number, each in enumerate(answers)),
+            ),
+        )
+        stream = replace(upgrade.stream, options=())  # tasks need no secrets
+        upgrade = replace(upgrade, stream=stream, segments=_bare(upgrade.segments))
+        work = partial(_write_upgraded, self.files, upgrade)
+        return run_work(rows, work, Segment, first=partial(_read_columns, self.files, upgrade))
+
+    def _run_in(self, pool: str) -> None:
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def _bare(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Leave out the statistics, which tasks do not read."""
+    return tuple(replace(each, patterns=()) for each in segments)
+
+
+# --- in the tasks -------------------------------------------------------------------------------------------------
+
+
+def _ingest(task: BatchTask, batches: Batches) -> Batches:
+    return (report(part) for part in run_ingest(task, batches))
+
+
+def _find(task: UnitTask, batches: Batches) -> Batches:
+    return run_probe(task, numbers(batches))
+
+
+def _deliver(delivery: Delivery, batches: Batches) -> Batches:
+    """Deliver a task's pairs, under the number that tells its files from those of its siblings."""
+    context = TaskContext.get()
+    yield report(run_delivery(delivery, context.partitionId() if context else 0, batches))
+
+
+def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
+    return _deliver(delivery, _find(task, batches))
+
+
+def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
+    for number in numbers(batches):
+        yield report(MadeSegment(number, makers[number]()))
+
+
+def _merge(files: Files, merges: Sequence[Merge], batches: Batches) -> Batches:
+    for number in numbers(batches):
+        yield report(MergedFile(number, merge_or_say(files, merges[number])))
+
+
+def _release(files: Files, releases: Sequence[Release], tasks: int, batches: Batches) -> Batches:
+    """Release the results of every query that falls to a task: each gets one in so many."""
+    for task in numbers(batches):
+        for number in range(task, len(releases), tasks):
+            yield report(NumberedRelease(number, run_release(files, releases[number])))
+
+
+_NUMBER = f"{RESERVED}n"
+
+
+def _read_columns(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
+    """Read the columns of a task's segments, for Spark to evaluate predicates on."""
+    columns = list(upgrade.old.columns)
+    for number in numbers(batches):
+        rows = read_segment(files, upgrade.segments[number])
+        count = pa.array(np.full(rows.rows.t.size, number, np.int32))
+        arrays = [count, *(rows.column(name) for name in columns)]
+        yield from bounded([pa.RecordBatch.from_arrays(arrays, [_NUMBER, *columns])])
+
+
+def _write_upgraded(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
+    """Write a task's segment with Spark's answers to the new predicates."""
+    table = pa.Table.from_batches(list(batches))
+    answers = {
+        each: pc.fill_null(table.column(f"p{number}"), fill_value=False).to_numpy()
+        for number, each in enumerate(new_predicates(upgrade.log, upgrade.old))
+    }
+    yield report(write_upgraded(files, upgrade, table.column("n")[0].as_py(), answers))

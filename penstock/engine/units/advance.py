@@ -1,0 +1,166 @@
+"""Join: new queries get the past that is held, then the slices whose turn it is advance by one unit of each group.
+
+In:  what stages share (`penstock.engine.units.joining`).  Out: ``backfill`` and ``unit`` commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.engine.readings.waiting import waiting_rows
+from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.units.count_axis import row_spans, sealed_until
+from penstock.engine.units.joining import UnitDone
+from penstock.engine.units.next_unit import Advance, next_advance
+from penstock.engine.units.unit_commit import together, unit_delays, unit_output
+from penstock.engine.units.unit_culprits import blame_for_unit
+from penstock.log.commits import Backfilled, Output, UnitJoined
+from penstock.log.values import Cursor
+from penstock.plan.group import subgroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.engine.out.deliver import Delivery, UnitReport
+    from penstock.engine.units.describe import Describer
+    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.unit_task import UnitTask
+    from penstock.log.ledger import Ledger
+    from penstock.log.tables import StoredTable
+    from penstock.plan.group import Group
+
+_log = logging.getLogger(__name__)
+
+
+def join(joining: Joining) -> None:
+    """Bring new queries up, and let every group take its next step; queries that fail are stopped, the others go on."""
+    try:
+        catch_up(joining)
+        for group in joining.plan.groups:
+            if joining.is_behind(group):
+                advance(joining, group)
+    except QueriesFailedError as error:
+        if joining.stop_queries is None:
+            raise
+        joining.plan = joining.stop_queries(error.failures)
+
+
+def bring_up(joining: Joining, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
+    """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors.
+
+    Nothing is evaluated or delivered for queries that the groups go `without`: they have failed.
+    """
+    joining.without = frozenset(without)
+    catch_up(joining)
+    joining.joins_all = True
+    try:
+        for group in groups:
+            while joining.is_behind(group):
+                advance(joining, group)
+    finally:
+        joining.joins_all = False
+
+
+def catch_up(joining: Joining) -> None:
+    """Give new queries the pairs of rows that were there before them: a unit in each group, one commit."""
+    lacking = [(group, names) for group in joining.plan.groups if (names := joining.lacking(group))]
+    if not lacking:
+        return
+    outputs = [_past(joining, group, names) for group, names in lacking]
+    lack = {name for _, names in lacking for name in names}
+    queries = tuple(each.name for each in joining.plan.queries if each.name in lack)
+    joining.store.commit(Backfilled(queries, together(outputs)))
+
+
+def _past(joining: Joining, group: Group, names: list[str]) -> Output:
+    """Join, for some queries of a group, all that was there before them."""
+    ledger = joining.ledger
+    # where the group was when they came: this is done before it advances
+    until, horizon = ledger.groups[group.id].cursors[0], ledger.groups[group.id].watermarks[0]
+    small = subgroup(group, names)
+    unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
+    # nothing of the first input is joined, and all of the others
+    since = (Cursor((0,) * len(group.inputs)), *((until,) * (len(group.inputs) - 1)))
+    describer = joining.describer(ledger)
+    task = describer.task(small, since, until, (None, horizon)).without_arrivals()
+    past = f"v{ledger.version}-past"
+    table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
+    reports = _run(describer, small, task, unit, table) if task.inputs[0].new else []
+    return unit_output(small, unit, reports, table, joining.without)
+
+
+def advance(joining: Joining, group: Group) -> None:
+    """Run one unit of the slices whose turn it is, and commit it."""
+    started, ledger = time.monotonic(), joining.ledger
+    step = _next_step(joining, group, ledger)
+    unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
+    before, horizon = ledger.groups[group.id].watermarks[0], sealed_until(group, ledger)
+    since = (step.since,) * len(group.inputs)
+    describer = joining.describer(ledger)
+    task = describer.task(group, since, step.until, (before, horizon))
+    task = replace(task, levels=step.runs(group.chain))
+    table = ledger.table(group.id)
+    reports = _run(describer, group, task, unit, table) if any(each.new for each in task.inputs) else []
+    output = unit_output(group, unit, reports, table, joining.without)
+    counted = group.signature.counted
+    joined = UnitJoined(
+        group=group.id,
+        cursors=step.cursors,
+        watermarks=(horizon,) * len(group.inputs) if counted else step.watermarks,
+        pairs=sum(each.pairs for each in reports),
+        output=replace(output, delays=unit_delays(group, reports)),
+        spans=tuple(row_spans(group, side, ledger, joining.store.files, horizon) for side in group.sides),
+        rows=task.new_rows,
+        seconds=time.monotonic() - started,
+        stations=step.stations if len(set(step.cursors)) > 1 else (),
+    )
+    joining.store.commit(joined)
+    joining.unit_seconds = time.monotonic() - started
+    rows = sum(ledger.stream(name).rows for name in set(group.streams))
+    rows -= waiting_rows(group, ledger, step.cursors)
+    _tell(joining, UnitDone(group.id, unit, rows, joined.pairs, joining.unit_seconds))
+
+
+def _tell(joining: Joining, done: UnitDone) -> None:
+    for watcher in joining.watchers:
+        try:
+            watcher(done)
+        except Exception:  # noqa: BLE001 - who watches must not stop the work
+            _log.warning("a watcher of units failed", exc_info=True)
+
+
+def _next_step(joining: Joining, group: Group, ledger: Ledger) -> Advance:
+    """Choose the slices that advance; all at once where windows count rows."""
+    policy = "lwo" if group.signature.counted else joining.scheduler
+    goal = joining.goal(group, ledger)
+    step = next_advance(group, ledger, policy, goal)
+    if step is None:  # only the horizon of windows that count rows has moved
+        until, state = goal[0], ledger.groups[group.id]
+        return Advance(tuple(range(len(state.cursors))), until, until, state.cursors, state.all_stations)
+    if step.overdue and step.overdue != joining.overdue.get(group.id, ""):
+        _log.warning(
+            "query %s is behind by more than its max_lag, and is served first: more arrives than can be joined",
+            step.overdue,
+        )
+    joining.overdue[group.id] = step.overdue
+    return step
+
+
+def _run(
+    describer: Describer, group: Group, task: UnitTask, unit: str, table: StoredTable | None
+) -> list[UnitReport]:
+    """Run a unit's job; if it fails, find out whether that is for the sake of some queries."""
+    delivery = replace(describer.delivery(group, unit, table), arrived=task.arrived)
+
+    def run(delivery: Delivery) -> list[UnitReport]:
+        return describer.jobs.join(task, delivery, describer.expressions(group, delivery))
+
+    try:
+        return run(delivery)
+    except Exception as error:
+        if failures := blame_for_unit(delivery, run):
+            raise QueriesFailedError(failures) from error
+        raise

@@ -1,0 +1,176 @@
+"""What a unit is told: which rows it joins with which, and where the pairs go.
+
+In:  the plan and the ledger at one moment.  Out: a `UnitTask`, a `Delivery` and the expressions on pairs, for one job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.engine.out.deliver import Buffers, Delivery, Target
+from penstock.engine.out.pair_columns import PairExpressions, carries_times, computed_for, pair_columns
+from penstock.engine.out.pair_sql import is_computed
+from penstock.engine.out.routes import route_of
+from penstock.engine.out.sinks import pairs_folder
+from penstock.engine.readings.waiting import waiting_rows
+from penstock.engine.units.count_axis import Counting
+from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, joined_before, joined_between
+from penstock.sql.constancy import Constancy, constancy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.jobs import UnitJobs
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
+    from penstock.log.tables import StoredTable
+    from penstock.log.values import Cursor
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.sql.query import Side, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Describer:
+    """Describes units of a plan at one moment; nothing is delivered for queries that it goes `without`: they failed."""
+
+    plan: Plan
+    ledger: Ledger
+    files: Files
+    jobs: UnitJobs
+    without: frozenset[str] = field(default=frozenset())
+
+    def streams(self, group: Group) -> tuple[Stream, ...]:
+        """Give the streams of a group's inputs."""
+        return tuple(self.plan.stream(name) for name in group.streams)
+
+    # --- its input ------------------------------------------------------------------------------------------------
+
+    def task(
+        self, group: Group, since: Sequence[Cursor], until: Cursor, horizons: tuple[int | None, int | None]
+    ) -> UnitTask:
+        """Describe a unit's input: for each stream, which segments are old and which new, by batch or by position.
+
+        `since` is where each input's old rows end; for a unit of slices that advance it is one cursor for all.
+        """
+        counting = Counting.of(group, self.ledger, *horizons) if group.signature.counted else None
+        return UnitTask(
+            files=self.files,
+            inputs=tuple(
+                self._input(group, side, (start, until), counting)
+                for side, start in zip(group.sides, since, strict=True)
+            ),
+            cuts=group.chain.bounds,
+            level_sets=tuple(group.level_sets()),
+            queries=len(group.members),
+            selective=group.selective,
+            parts=self.jobs.parallelism,
+            narrow=not group.filter_last,
+            keyed=bool(group.signature.keys),
+            comparisons=tuple(group.comparisons().items()),
+            counting=counting,
+            timed=carries_times(group),
+        )
+
+    def _input(
+        self, group: Group, side: Side, reach: tuple[Cursor, Cursor], counting: Counting | None
+    ) -> InputTask:
+        """Describe one stream's part in a unit."""
+        (since, until), log, index = reach, group.log(side), group.index(side)
+        segments = self.ledger.segments(log.id)
+        if counting is not None:
+            sealed = [each for each in segments if each.last < until.batches[index]]
+            old, new = counting.old(sealed), counting.new(sealed)
+        else:
+            old = joined_before(segments, index, since)
+            new = joined_between(segments, index, since, until)
+        types = self.jobs.arrow_types(self.plan.stream(log.stream))
+        layouts = {
+            number: self.ledger.layouts[log.id][number]
+            for number in {each.layout for each, _, _ in old + new}
+        }
+        return InputTask(
+            old=tuple(_range(*each) for each in old),
+            new=tuple(_range(*each) for each in new),
+            columns=tuple((name, types[name]) for name in pair_columns(group, side)),
+            masks={
+                number: group.masks_under(side, layout.columns, layout.predicates)
+                for number, layout in layouts.items()
+            },
+            excluded_masks={
+                number: group.excluded_under(side, layout.predicates) for number, layout in layouts.items()
+            },
+        )
+
+    # --- its output -----------------------------------------------------------------------------------------------
+
+    def delivery(self, group: Group, unit: str, table: StoredTable | None) -> Delivery:
+        """Describe a unit's output: which query's rows go where.  The table says who reads pairs from it."""
+        targets = tuple(
+            self._target(group, number, in_table=table is not None and member.query.name in table.members)
+            for number, member in enumerate(group.members)
+            if member.query.name not in self.without
+        )
+        return Delivery(
+            unit,
+            len(group.members),
+            targets,
+            pairs_folder(group.id) if any(each.in_table for each in targets) else "",
+            table.selective if table else False,
+            self.files.root,
+            buffers=self._buffers(group, targets),
+        )
+
+    def _target(self, group: Group, number: int, *, in_table: bool) -> Target:
+        """Describe one query's delivery."""
+        member = group.members[number]
+        query, route = member.query, route_of(member.query, self.files, in_table=in_table)
+        left, right = self.streams(group)
+        return Target(
+            number=number,
+            query=query.name,
+            levels=member.levels,
+            route=route,
+            columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
+            computed=bool(query.residual) if in_table else is_computed(query),
+            types=self.jobs.result_types(group, number, left, right) if route.makes_rows else "",
+        )
+
+    def _buffers(self, group: Group, targets: Sequence[Target]) -> dict[str, Buffers]:
+        """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""
+        names = [
+            each.query for each in targets if each.route.at_once and (each.route.makes_rows or each.in_table)
+        ]
+        if not names:
+            return {}
+        waiting = waiting_rows(group, self.ledger, self.ledger.groups[group.id].cursors)
+        return {name: Buffers(waiting, 0, self.ledger.undelivered.get(name, 0)) for name in names}
+
+    def expressions(self, group: Group, delivery: Delivery) -> PairExpressions | None:
+        """Say what is computed of the pairs for the targets of a delivery; None if nothing is."""
+        left, right = self.streams(group)
+        asked = [each for each in delivery.targets if each.computed]
+        if not asked:
+            return None
+        members = [group.members[each.number] for each in asked]
+        return PairExpressions(
+            group,
+            left,
+            right,
+            tuple(
+                computed_for(group, target.number, member, in_table=target.in_table)
+                for target, member in zip(asked, members, strict=True)
+            ),
+            fleeting=any(constancy_of(each.query, left, right) == Constancy.ONCE for each in members),
+        )
+
+
+def _range(segment: Segment, first: int, last: int) -> SegmentRange:
+    """Describe a segment of which the rows between two times take part."""
+    cut = (first, last) != (segment.min_t, segment.max_t)
+    rows = segment.rows_between(first, last)
+    return SegmentRange(
+        segment.name, first, last, segment.layout, rows, segment.arrived, cut, segment.checksum
+    )

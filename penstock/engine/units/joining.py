@@ -1,0 +1,147 @@
+"""What the stages of a turn share: the state and its plan, who runs the work, and what was asked of the joiner.
+
+In:  the store, the jobs and a plan.  Out: answers to what is still to do; the stages do it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.engine.out.compact import Attic
+from penstock.engine.out.release import is_due
+from penstock.engine.readings.idle import IdleClock
+from penstock.engine.readings.waiting import goal_of
+from penstock.engine.units.count_axis import sealed_until
+from penstock.engine.units.describe import Describer
+from penstock.engine.units.sealing import choose_sealings
+from penstock.sql.options import DEFAULT_SCHEDULER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.store import Store
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import Publication, Station
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+
+
+@dataclass(frozen=True, slots=True)
+class UnitDone:
+    """What a unit did, for whoever watches.
+
+    `rows` are the input rows of the group's streams that are joined now; `seconds` is what the unit took.
+    """
+
+    group: str
+    unit: str
+    rows: int
+    pairs: int
+    seconds: float
+
+
+@dataclass
+class Joining:
+    """The state, the plan by which it is joined, and what stages remember from one turn to the next."""
+
+    store: Store
+    jobs: UnitJobs
+    plan: Plan
+    hand_over: Callable[[Publication], None]
+    """Gives a query's new results to its console or callback."""
+    idle: IdleClock = field(default_factory=IdleClock)
+    scheduler: str = DEFAULT_SCHEDULER
+    """Which slices go first: lwo, swf or mqt."""
+    input_ended: bool = False
+    """Whether what is there is all: nothing is waited for any more."""
+    joins_all: bool = False
+    """Whether also input that waits for its turn is joined, because the plan is about to change."""
+    without: frozenset[str] = frozenset()
+    """Queries that have failed: nothing is evaluated or delivered for them."""
+    watchers: list[Callable[[UnitDone], None]] = field(default_factory=list)
+    stop_queries: Callable[[Mapping[str, str]], Plan] | None = None
+    """Told of queries that cannot be evaluated, and why; gives the plan of the others."""
+    reconsider: Callable[[Plan], Plan] = lambda plan: plan
+    """Asked at the end of each turn whether to go on with this plan."""
+    unit_seconds: float = 0.0
+    """What the last unit took."""
+    overdue: dict[str, str] = field(default_factory=dict)
+    """By group: the query that was behind by more than it may at the last unit."""
+    attic: Attic = field(default_factory=Attic)
+    unmergeable: set[frozenset[str]] = field(default_factory=set)
+    """Files of results that cannot be merged with each other."""
+    untidy: bool = False
+    """Whether there are more files of results to merge."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Give what is true now."""
+        return self.store.ledger
+
+    def describer(self, ledger: Ledger) -> Describer:
+        """Describe units by the ledger of one moment."""
+        return Describer(self.plan, ledger, self.store.files, self.jobs, self.without)
+
+    def goal(self, group: Group, ledger: Ledger | None = None) -> Station:
+        """Say how far a group may advance, by the ledger of one moment."""
+        ledger = ledger or self.ledger
+        everything = self.input_ended or self.joins_all or self.idle.lets_join(self.plan, ledger, group)
+        return goal_of(self.plan, ledger, group, everything=everything)
+
+    def is_behind(self, group: Group, ledger: Ledger | None = None) -> bool:
+        """Say whether some slice of a group has not joined all that it may."""
+        ledger = ledger or self.ledger
+        state = ledger.groups.get(group.id)  # none while the plan is being replaced
+        if state is None or set(state.cursors) != {self.goal(group, ledger)[0]}:
+            return True
+        return group.signature.counted and state.watermarks[0] != sealed_until(group, ledger)
+
+    def any_behind(self) -> bool:
+        """Say whether some slice of some group has not joined all that it may."""
+        ledger = self.ledger
+        return any(self.is_behind(group, ledger) for group in self.plan.groups)
+
+    def lacking(self, group: Group, ledger: Ledger | None = None) -> list[str]:
+        """List the queries of a group that have not got the pairs that were there before them."""
+        ledger = ledger or self.ledger
+        names = (member.query.name for member in group.members)
+        return [name for name in names if ledger.query(name).backfill is not None]
+
+    def is_joining(self, ledger: Ledger | None = None) -> bool:
+        """Say whether some row is not counted, some batch not joined, or some query lacks its past."""
+        ledger = ledger or self.ledger
+        if choose_sealings(self.plan, ledger, everything=self.input_ended):
+            return True
+        return any(self.lacking(group, ledger) or self.is_behind(group, ledger) for group in self.plan.groups)
+
+    def has_work(self) -> bool:
+        """Say whether something is to be joined, released or published.
+
+        Asked by other threads too: all of it is judged by one ledger, whatever the joiner commits meanwhile.
+        """
+        ledger = self.ledger
+        return bool(ledger.pending) or is_due(self.plan, ledger, self.idle) or self.is_joining(ledger)
+
+    def waits_for_partner(self, mid_batch: set[str]) -> bool:
+        """Say whether a batch of one stream waits to be joined while one of its partner is about to be committed.
+
+        One unit for both takes about as long as a unit for either, so it pays to wait as long as a unit took::
+
+            A   ──ingest──┐ commit
+            B   ────ingest────┐ commit
+            unit              └──── both ────     instead of   ── A ── ── B ──
+        """
+        ledger = self.ledger
+        for group in self.plan.groups if mid_batch else ():
+            state = ledger.groups.get(group.id)
+            if state is None or state.slices_apart:
+                continue
+            reached, goal = state.all_stations[-1][0].batches, self.goal(group, ledger)[0].batches
+            waits = {
+                name for name, here, there in zip(group.streams, reached, goal, strict=True) if here < there
+            }
+            if waits and any(name in mid_batch and name not in waits for name in group.streams):
+                return True
+        return False

@@ -1,0 +1,58 @@
+"""Sealing: give rows their final positions as the watermarks pass them, for windows that count rows.
+
+A stream is sealed up to its own watermark, whatever the others do; a group joins what is sealed in both of its streams.
+At the end of a run that handles all input there is (`Engine.wait`), everything is sealed: nothing is waited for then,
+and a row that comes below that horizon in a later run is too late to be counted.
+
+In:  the plan and the ledger.  Out: what to seal (`penstock.log.row_times.Sealing`), and the ``seal`` commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.readings.needs import roll_claims
+from penstock.log.claims import is_ended
+from penstock.log.commits import Sealed, SealedRoll
+from penstock.log.row_times import Sealing, plan_sealing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
+    from penstock.plan.build import Plan
+
+
+def choose_sealings(plan: Plan, ledger: Ledger, *, everything: bool) -> list[Sealing]:
+    """Say what can be sealed now: up to each stream's watermark, or everything."""
+    sealings = []
+    for stream in plan.counted:
+        until, roll = _goal(plan, ledger, stream, everything=everything), ledger.roll(stream)
+        if until is not None and (roll.horizon is None or until > roll.horizon):
+            claims = roll_claims(plan, stream, ledger)
+            ended = [each for each in roll.pieces if is_ended(each, claims)]
+            sealings.append(plan_sealing(stream, roll, until, ended))
+    return sealings
+
+
+def _goal(plan: Plan, ledger: Ledger, stream: str, *, everything: bool) -> int | None:
+    """Give the event time up to which a stream can be sealed; None while it has sent nothing."""
+    if not everything:
+        return ledger.stream(stream).watermark
+    newest = [ledger.stream(each).newest for each in plan.counted]
+    return max((each + 1 for each in newest if each is not None), default=None)
+
+
+def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> Sealed:
+    """Write the commit that makes some streams' new horizons true."""
+    gone: list[str] = []
+    for sealing, piece in zip(sealings, made, strict=True):
+        gone += [each.name for each in sealing.ended]
+        gone += [each.name for each in sealing.absorbed if piece]
+        gone += [each.name for each in sealing.waiting if each.max_t < sealing.until]
+    rolls = {
+        sealing.stream: SealedRoll(sealing.until, (piece,) if piece else ())
+        for sealing, piece in zip(sealings, made, strict=True)
+    }
+    return Sealed(rolls, tuple(gone))

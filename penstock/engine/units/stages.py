@@ -1,0 +1,96 @@
+"""The smaller stages of a turn: each looks at the ledger, has a job run if there is something to do, and commits it.
+
+In:  what stages share (`penstock.engine.units.joining`).
+Out: ``seal``, ``order``, ``release``, ``published`` and ``compact`` commits.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.engine.out.compact import choose_steps, compact_commit
+from penstock.engine.out.release import choose_releases, last_releases, release_commit
+from penstock.engine.out.sinks import delete_spooled, publish_files
+from penstock.engine.readings.waiting import switch_commit
+from penstock.engine.units.sealing import choose_sealings, seal_commit
+from penstock.log.commits import Published
+from penstock.log.table_merge import CONFLICT
+
+if TYPE_CHECKING:
+    from penstock.engine.units.joining import Joining
+
+_log = logging.getLogger(__name__)
+
+
+def seal(joining: Joining) -> None:
+    """Give the rows that the watermarks have passed their final positions, where windows count rows."""
+    sealings = choose_sealings(joining.plan, joining.ledger, everything=joining.input_ended)
+    if not sealings:
+        return
+    any_rows = any(each.waiting for each in sealings)
+    made = joining.jobs.seal(sealings) if any_rows else [None] * len(sealings)
+    commit = seal_commit(sealings, made)
+    joining.store.commit(commit)
+    for name in commit.remove:
+        joining.store.let_go(name)
+
+
+def choose_what_waits(joining: Joining) -> None:
+    """Let adaptive queries go by what was measured: the input waits, or the results."""
+    for group in joining.plan.groups:
+        if commit := switch_commit(joining.plan, joining.ledger, group):
+            joining.store.commit(commit)
+            _log.info("%s: %s from here on: %s", ", ".join(commit.groups), commit.mode, commit.reason)
+
+
+def release(joining: Joining) -> None:
+    """Release the results whose turn it is; at the end of the input, once all of it is joined, everything."""
+    ledger, files = joining.ledger, joining.store.files
+    releases = (
+        last_releases(joining.plan, ledger, files)
+        if joining.input_ended and not joining.is_joining()
+        else choose_releases(joining.plan, ledger, files, joining.idle)
+    )
+    if not releases:
+        return
+    joining.store.commit(release_commit(releases, joining.jobs.release(releases)))
+    for name in ledger.files() - joining.ledger.files():
+        joining.store.let_go(name)
+
+
+def publish(joining: Joining) -> None:
+    """Bring committed output to its sinks, then forget it."""
+    pending = joining.ledger.pending
+    for publication in pending:
+        publish_files(publication, joining.store.files)
+        if publication.query:
+            joining.hand_over(publication)
+    if pending:
+        joining.store.commit(Published(tuple((each.unit, each.query) for each in pending)))
+    for publication in pending:
+        if publication.query:
+            delete_spooled(publication)
+
+
+def compact(joining: Joining) -> None:
+    """Merge files of results, a few at a time; `untidy` says whether there is more to merge."""
+    ledger, store = joining.ledger, joining.store
+    joining.attic.clear(store.let_go)
+    tasks = joining.jobs.parallelism
+    chosen = choose_steps(ledger, tasks, busy=joining.any_behind(), excluded=joining.unmergeable)
+    joining.untidy = bool(chosen.steps)
+    if not chosen.steps and not chosen.begun:
+        return
+    made = joining.jobs.merge([each.merge for each in chosen.steps]) if chosen.steps else []
+    joining.unmergeable |= {
+        frozenset(step.names) for step, file in zip(chosen.steps, made, strict=True) if file == CONFLICT
+    }
+    store.commit(compact_commit(chosen, made))
+    joining.attic.take(ledger.files() - joining.ledger.files())
+    joining.attic.clear(store.let_go)
+
+
+def reconsider(joining: Joining) -> None:
+    """Go on with this plan, or with one whose chains are cut elsewhere."""
+    joining.plan = joining.reconsider(joining.plan)

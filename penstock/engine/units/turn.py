@@ -1,0 +1,34 @@
+"""A turn: the engine on one screen.
+
+Each stage reads the ledger and changes nothing but by commits, so a turn may be cut off anywhere::
+
+    seal                where windows count rows: rows the watermarks have passed get their positions  ──▶ commit
+    join                new queries get their past; the slices whose turn it is advance by a unit      ──▶ commit
+    choose what waits   adaptive queries: the input, or the results                                    ──▶ commit
+    release             where order was asked for: results that nothing can come before any more       ──▶ commit
+    publish             committed output becomes visible in its sinks                                  ──▶ commit
+    expire              rows that no claim keeps go, with their segment or in a rewrite                ──▶ commit
+    compact             small files of results become larger ones                                      ──▶ commit
+    reconsider          chains are cut elsewhere if what was measured says so                          ──▶ commit
+
+In:  what stages share.  Out: commits, and files in sinks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.units.advance import join
+from penstock.engine.units.expiry import expire
+from penstock.engine.units.stages import choose_what_waits, compact, publish, reconsider, release, seal
+
+if TYPE_CHECKING:
+    from penstock.engine.units.joining import Joining
+
+STAGES = (seal, join, choose_what_waits, release, publish, expire, compact, reconsider)
+
+
+def take_turn(joining: Joining) -> None:
+    """Do what there is to do now, a step of each kind."""
+    for stage in STAGES:
+        stage(joining)

@@ -1,0 +1,366 @@
+"""A unit: slices advance their cursor by joining what is new with what is there.
+
+A slice at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) in its ages.  Advancing it to
+(i', j') produces the rest, each pair once::
+
+              B[0, j)        ΔB = B[j, j')
+            +-------------+--------------+
+    A[0, i) |   done      |  A[0,i) ⋈ ΔB |
+            +-------------+--------------+
+    ΔA      |  ΔA ⋈ B[0, j')             |
+            +----------------------------+
+
+Where input waits for its turn, a cursor names a time besides: all rows older than that are joined too, whatever their
+batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`SegmentRange.cut`).
+
+The job is a map over shares of the pairs (`penstock.join.divide`); no row is moved between tasks.  Each task maps the
+segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
+
+In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.out.deliver`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.out.deliver import set_columns, with_arrival
+from penstock.join.column_checks import Check, with_near_columns
+from penstock.join.divide import Division
+from penstock.join.equality import with_equal_keys
+from penstock.join.probe import Wanted, probe
+from penstock.join.sets import query_sets, to_words
+from penstock.join.width import pieces, row_widths
+from penstock.log.segment import SegmentRows, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.engine.units.count_axis import CountAxis, Counting
+    from penstock.join.key_hash import Ints
+    from penstock.join.probe import Pairs, Rows
+    from penstock.log.files import Files
+    from penstock.log.segment import Segment
+    from penstock.log.values import Cursor
+    from penstock.sql.query import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """A segment's file, and the event times that its rows span, or those of its rows that take part."""
+
+    name: str
+    min_t: int
+    max_t: int
+    layout: int = 0
+    rows: int = 0
+    arrived: float = 0.0
+    """When its batch arrived, in seconds since the epoch."""
+    cut: bool = False
+    """Whether only its rows of these times take part."""
+    checksum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputTask:
+    """One stream's part in a unit: segments already joined, segments that are new, and what to read of them.
+
+    `columns` have their Arrow types, for segments that lack one.  `masks` are the predicate bits each query needs, by
+    layout of the segment; None where the query takes nothing from such segments.
+    """
+
+    old: tuple[SegmentRange, ...]
+    new: tuple[SegmentRange, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
+    masks: Mapping[int, tuple[int | None, ...]]
+    excluded_masks: Mapping[int, tuple[int, ...]]
+    """By layout: masks whose bits a row of another group's part has together."""
+
+    def without_arrivals(self) -> InputTask:
+        """Forget when rows arrived."""
+        old, new = (tuple(replace(each, arrived=0.0) for each in which) for which in (self.old, self.new))
+        return replace(self, old=old, new=new)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTask:
+    """What every task of a unit is told about its input."""
+
+    files: Files
+    inputs: tuple[InputTask, ...]
+    """In the order of the group's."""
+    cuts: tuple[int, ...]
+    level_sets: tuple[int, ...]
+    selective: bool
+    parts: int
+    queries: int
+    narrow: bool = True
+    """Whether a row looks no farther than the queries that accept it; not where selections come last."""
+    keyed: bool = True
+    """Whether the rows have a key; if not, the tasks cannot divide them by its hash."""
+    comparisons: tuple[tuple[Comparison, int], ...] = ()
+    """Comparisons of columns, each with the set of queries that want no pair that fails it."""
+    counting: Counting | None = None
+    """Set where windows count rows."""
+    timed: bool = False
+    """Whether pairs carry their rows' event times, because some query wants its results in order."""
+    levels: tuple[tuple[int, int], ...] = ()
+    """The levels that the unit joins, as runs ``[first, last)``; none given: all.  Windows that count rows have all."""
+
+    def without_arrivals(self) -> UnitTask:
+        """Forget when rows arrived: a query that gets the past did not let anyone wait for it."""
+        return replace(self, inputs=tuple(each.without_arrivals() for each in self.inputs))
+
+    @property
+    def new_rows(self) -> int:
+        """Count the rows that are joined anew."""
+        return sum(each.rows for side in self.inputs for each in side.new)
+
+    @property
+    def arrived(self) -> float:
+        """Say when the last of the rows that are joined anew arrived."""
+        return max((each.arrived for side in self.inputs for each in side.new), default=0.0)
+
+    def axes(self) -> list[TimeAxis | CountAxis]:
+        """Give the cuts of each run of the chain, and the queries that read each level, as the probe takes them."""
+        sets = to_words(self.level_sets, self.queries)
+        if self.counting is not None:
+            return [self.counting.axis(self.files, self.cuts, sets)]
+        cuts = np.array(self.cuts, np.int64)
+        runs = self.levels or ((0, len(self.cuts) - 1),)
+        return [
+            TimeAxis(sets[first:last], cuts[first : last + 1], self.narrow, first) for first, last in runs
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """The rows of one segment that are this task's to probe and to probe with, and the queries its patterns satisfy."""
+
+    rows_of: SegmentRange
+    segment: SegmentRows
+    probed: slice | Ints
+    probing: slice | Ints
+    sets: NDArray[np.uint64]
+
+
+def joined_before(segments: Iterable[Segment], index: int, cursor: Cursor) -> list[tuple[Segment, int, int]]:
+    """Choose the segments of one input with rows that a slice at a cursor has joined, and the times of such rows."""
+    ends = [
+        (each, each.max_t if each.last < cursor.batches[index] else cursor.below - 1) for each in segments
+    ]
+    return [(each, each.min_t, min(last, each.max_t)) for each, last in ends if each.min_t <= last]
+
+
+def joined_between(
+    segments: Iterable[Segment], index: int, since: Cursor, until: Cursor
+) -> list[tuple[Segment, int, int]]:
+    """Choose the segments of one input with rows to join on the way from one cursor to another, and their times."""
+    later = [each for each in segments if each.last >= since.batches[index]]
+    times = [
+        (each, max(each.min_t, since.below), last) for each, _, last in joined_before(later, index, until)
+    ]
+    return [(each, first, last) for each, first, last in times if first <= last]
+
+
+def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the pairs of some shares, run of levels by run of levels."""
+    shares = list(parts)
+    for axis in task.axes():
+        yield from _probe_run(task, axis, shares)
+
+
+def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the pairs of one run of levels."""
+    left, right = task.inputs  # the kernel of two; more inputs have one of their own
+    # A segment that can meet nothing new is not even opened.
+    old_left_near = [
+        each for each in left.old if any(axis.can_meet(new, each, batch_is_left=False) for new in right.new)
+    ]
+    old_right_near = [
+        each for each in right.old if any(axis.can_meet(new, each, batch_is_left=True) for new in left.new)
+    ]
+    for part in parts:
+        old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
+        old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))
+        for one in new_left:
+            for other in (*old_right, *new_right):
+                yield from _pairs(task, axis, one, other, batch_is_left=True)
+        for other in new_right:
+            for one in old_left:
+                yield from _pairs(task, axis, one, other, batch_is_left=False)
+
+
+def _portions(task: UnitTask, side: InputTask, ranges: Sequence[SegmentRange], part: int) -> list[_Portion]:
+    """Map segments and find this task's rows in each."""
+    division = Division(part, task.parts, task.keyed)
+    portions = []
+    for number, rows_of in enumerate(ranges):
+        segment = read_segment(task.files, rows_of)
+        probed, probing = division.probed(segment.rows.h), division.probing(segment.rows.h, number)
+        if probed.start >= probed.stop:
+            continue
+        masks, excluded = side.masks[rows_of.layout], side.excluded_masks[rows_of.layout]
+        sets = query_sets(segment.table, masks, excluded) if task.selective else _NO_SETS
+        portion = _Portion(rows_of, segment, probed, probing, sets)
+        if rows_of.cut and task.counting is None:
+            portion = replace(
+                portion,
+                probed=_within(segment.rows.t, probed, rows_of),
+                probing=_within(segment.rows.t, probing, rows_of),
+            )
+        portions.append(portion)
+    return portions
+
+
+def _within(times: Ints, rows: slice, rows_of: SegmentRange) -> Ints:
+    """Find the rows of a part of a segment that take part in a unit, by their times.
+
+    >>> _within(np.array([5, 9, 2, 7]), slice(1, 4), SegmentRange("s", 3, 8, cut=True))
+    array([3])
+    """
+    numbers = np.arange(times.size)[rows]
+    times = times[numbers]
+    return numbers[(times >= rows_of.min_t) & (times <= rows_of.max_t)]
+
+
+_NO_SETS = np.zeros((1, 1), np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """The cuts of a chain whose windows are lengths of time."""
+
+    sets: NDArray[np.uint64]
+    cuts: NDArray[np.int64]
+    narrow: bool = True
+    first: int = 0
+    """The level of the first slice: not 0 where only outer slices are joined."""
+
+    def can_meet(self, batch: SegmentRange, state: SegmentRange, *, batch_is_left: bool) -> bool:
+        """Say whether any pair of two segments can fall in the chain, by the times they span.
+
+        >>> axis = TimeAxis(np.empty((0, 1), np.uint64), np.array([-9, 0, 10]))
+        >>> axis.can_meet(SegmentRange("a", 0, 10), SegmentRange("b", 20, 30), batch_is_left=True)
+        False
+        """
+        left, right = (batch, state) if batch_is_left else (state, batch)
+        least, most = right.min_t - left.max_t, right.max_t - left.min_t
+        return bool(most >= self.cuts[0] and least < self.cuts[-1])
+
+    def probe(
+        self,
+        batch_rows: Rows,
+        state_rows: Rows,
+        _batch: SegmentRange,
+        _state: SegmentRange,
+        *,
+        batch_is_left: bool,
+        wanted: Wanted | None,
+    ) -> Iterator[Pairs]:
+        """Yield the pairs of two segments' rows."""
+        pairs = probe(
+            batch_rows, state_rows, self.cuts, batch_is_left=batch_is_left, wanted=wanted, narrow=self.narrow
+        )
+        return (each.lifted(self.first) for each in pairs) if self.first else pairs
+
+
+def _pairs(
+    task: UnitTask, axis: TimeAxis | CountAxis, left: _Portion, right: _Portion, *, batch_is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Join one new segment with one other, probing with the new one."""
+    batch, state = (left, right) if batch_is_left else (right, left)
+    if not axis.can_meet(batch.rows_of, state.rows_of, batch_is_left=batch_is_left):
+        return
+    wanted = None
+    if task.selective:
+        wanted = Wanted(axis.sets, batch.sets, state.sets)
+    batch_rows, state_rows = batch.segment.rows.part(batch.probing), state.segment.rows.part(state.probed)
+    all_pairs = axis.probe(
+        batch_rows, state_rows, batch.rows_of, state.rows_of, batch_is_left=batch_is_left, wanted=wanted
+    )
+    arrived = max(left.rows_of.arrived, right.rows_of.arrived)
+    for pairs in all_pairs:
+        numbered = pairs.moved(batch.probing, state.probed)
+        for equal in _check_keys(numbered, batch.segment, state.segment):
+            tested = _check_columns(task, equal, left.segment, right.segment, batch_is_left=batch_is_left)
+            for made in _record_batches(
+                task, tested, left.segment, right.segment, batch_is_left=batch_is_left
+            ):
+                yield with_arrival(made, arrived)
+
+
+def _check_keys(pairs: Pairs, batch: SegmentRows, state: SegmentRows) -> Iterator[Pairs]:
+    """Drop pairs whose hashes are equal but whose keys are not, a piece of bounded bytes after the other."""
+    batch_keys, state_keys = batch.keys(), state.keys()
+    if not batch_keys:
+        yield pairs
+        return
+    widths = row_widths(batch_keys, pairs.batch) + row_widths(state_keys, pairs.state)
+    for piece in pieces(len(pairs), widths):
+        yield with_equal_keys(pairs.only(piece), batch_keys, state_keys)
+
+
+def _check_columns(
+    task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
+) -> Pairs:
+    """Drop pairs that no query wants because the columns they compare are too far apart."""
+    checks = [
+        Check(each, left.column(each.left), right.column(each.right), to_words([queries], task.queries)[0])
+        for each, queries in task.comparisons
+        if left.has(each.left) and right.has(each.right)
+    ]
+    return with_near_columns(pairs, checks, batch_is_left=batch_is_left) if checks else pairs
+
+
+def _record_batches(
+    task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Gather the columns of the pairs, a piece of bounded bytes after the other."""
+    rows = (pairs.batch, pairs.state) if batch_is_left else (pairs.state, pairs.batch)
+    widths = _widths(left, rows[0], task.inputs[0].columns) + _widths(right, rows[1], task.inputs[1].columns)
+    for piece in pieces(len(pairs), widths):
+        yield _record_batch(task, pairs.only(piece), left, right, batch_is_left=batch_is_left)
+
+
+def _widths(
+    segment: SegmentRows, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
+) -> int | NDArray[np.int64]:
+    """Say how many bytes some columns of some rows of a segment have."""
+    return row_widths([segment.column(name) for name, _ in columns if segment.has(name)], rows)
+
+
+def _record_batch(
+    task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
+) -> pa.RecordBatch:
+    """Gather the columns of some pairs."""
+    left_rows, right_rows = (pairs.batch, pairs.state) if batch_is_left else (pairs.state, pairs.batch)
+    columns: dict[str, pa.Array] = {
+        "l": _gather(left, left_rows, task.inputs[0].columns),
+        "r": _gather(right, right_rows, task.inputs[1].columns),
+        "level": pa.array(pairs.level),
+    }
+    if pairs.sets is not None:
+        columns |= set_columns(pairs.sets)
+    if task.timed:
+        columns |= {"tl": pa.array(left.rows.t[left_rows]), "tr": pa.array(right.rows.t[right_rows])}
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _gather(
+    segment: SegmentRows, rows: NDArray[np.int64], columns: Sequence[tuple[str, pa.DataType]]
+) -> pa.StructArray:
+    """Collect some columns of some rows of a segment as one struct; one it lacks is null, and nobody reads it."""
+    numbers = pa.array(rows)
+    if not columns:  # Arrow needs a field to know the length of a struct
+        return pa.StructArray.from_arrays([pa.nulls(len(numbers), pa.int8())], ["nothing"])
+    arrays = [
+        segment.column(name).take(numbers) if segment.has(name) else pa.nulls(len(numbers), kind)
+        for name, kind in columns
+    ]
+    return pa.StructArray.from_arrays(arrays, [name for name, _ in columns])

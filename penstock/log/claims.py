@@ -1,0 +1,166 @@
+"""What keeps a row: claims on a log.  Each says of a row whether it is still of use, and of a segment if it has ended.
+
+A row at T that some query accepts is of use until the other stream's watermark passes ``T + reach``, where
+`reach` is the longest window among the queries that accept it (`penstock.plan.group.Member.reach`)::
+
+      T                      T + reach(q1)              T + reach(q2)
+      |--------- q1 ---------|                          |
+      |--------- q2 ------------------------------------|        row accepted by q1 only: goes at the first mark
+                                                                 row accepted by q2 too:  goes at the second
+
+A row goes when no claim on its log keeps it.  Windows claim rows (`WindowClaim`), of time or of rows counted, which are
+looked up in time; so does a stream that retains its rows for queries to come (`RetainClaim`).
+
+In:  what `penstock.engine.readings.needs` reads from the plan and the ledger.  Out: answers, for rows and for segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from penstock.join.sets import query_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.join.key_hash import Ints
+    from penstock.join.sets import Words
+    from penstock.log.segment import PatternCount, Segment, SegmentRows
+
+    Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+class Claim(Protocol):
+    """Somebody's claim on the rows of a log, all of one layout."""
+
+    def live(self, rows: SegmentRows) -> Mask:
+        """Say for each row of a segment whether it is still of use: exact, row by row."""
+
+    def has_ended(self, segment: Segment) -> bool:
+        """Say whether no row of a segment can be of use any more, by its statistics alone."""
+
+    def ends_pattern(self, count: PatternCount) -> bool:
+        """Say whether all rows of one pattern of a segment are of no more use."""
+
+    def oldest_of_use(self, oldest: int) -> int:
+        """Give the event time up to which no row is of use; `oldest` if all are."""
+
+
+def live_rows(rows: SegmentRows, claims: Iterable[Claim]) -> Mask:
+    """Say for each row of a segment whether some claim still keeps it."""
+    live = np.zeros(rows.rows.t.size, np.bool_)
+    for claim in claims:
+        live |= claim.live(rows)
+    return live
+
+
+def is_ended(segment: Segment, claims: Sequence[Claim]) -> bool:
+    """Say whether no claim keeps any row of a segment."""
+    return all(claim.has_ended(segment) for claim in claims)
+
+
+def ended_share(segment: Segment, claims: Sequence[Claim]) -> float:
+    """Give the share of a segment's rows whose pattern has wholly ended.
+
+    Rows that end little by little, as time passes over the segment, do not count: they go with it, soon.
+    """
+    ended = (each.rows for each in segment.patterns if all(claim.ends_pattern(each) for claim in claims))
+    return sum(ended) / segment.rows
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClaim:
+    """One group's claim on a log: the masks and reaches of its queries, and the partner's watermark.
+
+    `watermark` is None while the partner stream has sent nothing: then everything is of use.  A row that has all bits
+    of one of the `excluded` masks is another group's.
+    """
+
+    masks: tuple[int, ...]
+    reaches: tuple[int, ...]
+    watermark: int | None
+    excluded: tuple[int, ...] = ()
+
+    def live(self, rows: SegmentRows) -> Mask:
+        """Say for each row whether a partner that some query wants with it may still come."""
+        reaches, accepted = self.reach_table(rows.table)
+        t, pattern = rows.rows.t, rows.rows.pattern
+        ends = (_BEFORE_ALL_TIMES if self.watermark is None else self.watermark) - reaches
+        if pattern is None:
+            return t > ends[0] if accepted[0] else np.zeros(t.size, np.bool_)
+        return accepted[pattern] & (t > ends[pattern])
+
+    def has_ended(self, segment: Segment) -> bool:
+        """Say whether no partner of any row of a segment may still come."""
+        if segment.patterns:
+            return all(map(self.ends_pattern, segment.patterns))
+        reach = max(self.reaches, default=0)
+        return self.watermark is not None and segment.max_t + reach <= self.watermark
+
+    def ends_pattern(self, count: PatternCount) -> bool:
+        """Say whether no partner of any row of a pattern may still come."""
+        end = self.ended_before(count.bits)
+        return end is None or count.max_t <= end
+
+    def oldest_of_use(self, oldest: int) -> int:
+        """Give the event time up to which every row is out of reach of all partners to come."""
+        return oldest if self.watermark is None else self.watermark - max(self.reaches, default=0)
+
+    def reach(self, bits: int) -> int | None:
+        """Say how long this group needs a row with these predicate bits; None if no query accepts it."""
+        if any(bits & mask == mask for mask in self.excluded):
+            return None
+        accepted = (far for mask, far in zip(self.masks, self.reaches, strict=True) if bits & mask == mask)
+        return max(accepted, default=None)
+
+    def ended_before(self, bits: int) -> int | None:
+        """Give the event time up to which rows with these bits are of no more use; None for all of them."""
+        far = self.reach(bits)
+        if far is None:
+            return None
+        return _BEFORE_ALL_TIMES if self.watermark is None else self.watermark - far
+
+    def reach_table(self, table: Words) -> tuple[Ints, Mask]:
+        """For each pattern of a segment: how long it is needed, and whether any query accepts it."""
+        sets = query_sets(table, self.masks, self.excluded)
+        far = np.zeros(len(table), np.int64)
+        accepted = np.zeros(len(table), np.bool_)
+        for number in np.argsort(np.array(self.reaches)):
+            accepts = (sets[:, number // 64] >> np.uint64(number % 64)) & np.uint64(1) != 0
+            far[accepts] = self.reaches[number]
+            accepted |= accepts
+        return far, accepted
+
+
+@dataclass(frozen=True, slots=True)
+class RetainClaim:
+    """A stream's own claim on its rows: all of them, for so long behind its watermark (None: it has sent nothing)."""
+
+    span: int
+    watermark: int | None
+
+    @property
+    def _end(self) -> int:
+        return _BEFORE_ALL_TIMES if self.watermark is None else self.watermark - self.span
+
+    def live(self, rows: SegmentRows) -> Mask:
+        """Say for each row whether it is younger than the stream retains."""
+        return rows.rows.t > self._end
+
+    def has_ended(self, segment: Segment) -> bool:
+        """Say whether all of a segment is older than the stream retains."""
+        return segment.max_t <= self._end
+
+    def ends_pattern(self, count: PatternCount) -> bool:
+        """Say whether all rows of a pattern are older than the stream retains."""
+        return count.max_t <= self._end
+
+    def oldest_of_use(self, oldest: int) -> int:
+        """Give the event time up to which rows are not retained."""
+        return oldest if self.watermark is None else self._end
+
+
+_BEFORE_ALL_TIMES = -(1 << 62)

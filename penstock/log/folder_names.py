@@ -1,0 +1,65 @@
+"""Names of queries and streams as names of directories: safe on every filesystem, and never two the same.
+
+A name may be anything that SQL can quote: ``a/b``, ``..``, ``é``, three hundred characters.  A directory's name is not
+so free, and some filesystems ignore case::
+
+    fast_2       fast_2                      plain names stay as they are
+    Fast_2       fast_2                      names are unique whatever their case, so this is the same one
+    a/b          a_b-0debd2558bca8fa0        all others: what is readable of them, and a digest of the whole
+    ..           -34f0828231260469
+
+A plain name has no hyphen, so it is never one that was made; made ones differ by their digests.
+
+In:  the name of a query or stream.  Out: one safe path component; `folder_of` also finds directories of before.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.log.files import Files
+
+LONGEST_NAME_CHARACTERS = 200
+"""A longer name is not kept as it is: filesystems take 255 bytes."""
+
+_PLAIN_NAME = re.compile(rf"[a-z0-9_]{{1,{LONGEST_NAME_CHARACTERS}}}")
+_MADE_NAME = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
+_READABLE_CHARACTERS = 40
+
+_CONTENT_PREFIXES = {"checkpoint": "offsets", "late": "batch=", "ordered": "v"}
+"""How the content of a directory named after a stream or query begins, by which one of before is recognised."""
+
+
+def safe_name(name: str) -> str:
+    """Give the name of the directory for a query or stream.
+
+    >>> safe_name("Fast_2"), safe_name("a/b"), safe_name("..")
+    ('fast_2', 'a_b-0debd2558bca8fa0', '-34f0828231260469')
+    """
+    lowered = name.lower()
+    if _PLAIN_NAME.fullmatch(lowered):
+        return lowered
+    readable = re.sub(r"[^a-z0-9]+", "_", lowered).strip("_")[:_READABLE_CHARACTERS]
+    return f"{readable}-{blake2b(lowered.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def folder_of(files: Files, kind: str, name: str) -> str:
+    """Say where a state keeps what belongs to a query or stream; versions before this used any name as it was."""
+    safe, before = safe_name(name), name.lower()
+    if safe != before and _is_there(files, kind, before):
+        return f"{kind}/{before}"
+    return f"{kind}/{safe}"
+
+
+def _is_there(files: Files, kind: str, before: str) -> bool:
+    """Say whether an earlier version has made a directory under the name itself."""
+    parts = before.split("/")
+    if _MADE_NAME.fullmatch(before) or not all(parts) or {".", ".."} & set(parts):
+        return False
+    try:
+        return any(each.startswith(_CONTENT_PREFIXES[kind]) for each in files.list(f"{kind}/{before}"))
+    except (OSError, ValueError):  # it could never have been a directory
+        return False

@@ -1,0 +1,271 @@
+"""The plan, for people and for tools: text, JSON, Mermaid.
+
+In:  a `Plan`.  Out: text.  The text form is EXPLAIN, and the golden files of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.interval import show_duration
+from penstock.sql.query import FOREVER, SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.plan.build import Plan
+    from penstock.plan.chain import Slice
+    from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Query, Side
+
+
+def serving(plan: Plan, query: str) -> Plan:
+    """Give the part of a plan that serves one query: its chains with all their readers, and the logs they read."""
+    plan.find(query)  # or say that there is none
+    groups = tuple(group for group, _, _ in plan.groups_of(query))
+    logs = {group.log(side).id for group in groups for side in SIDES}
+    names = {member.query.name for group in groups for member in group.members}
+    return replace(
+        plan,
+        logs=tuple(log for log in plan.logs if log.id in logs),
+        groups=groups,
+        queries=tuple(each for each in plan.queries if each.name in names),
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """Print the whole plan."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    """Print logs, then chains."""
+    counts = (
+        (plan.queries, "query", "queries"),
+        (plan.groups, "chain", "chains"),
+        (plan.logs, "log", "logs"),
+    )
+    yield ", ".join(f"{len(each)} {one if len(each) == 1 else many}" for each, one, many in counts)
+    for log in plan.logs:
+        yield from _log_lines(log)
+    for group in plan.groups:
+        yield from _group_lines(group)
+
+
+def _log_lines(log: LogPlan) -> Iterator[str]:
+    """Print what is stored of a stream."""
+    kind = "64-bit key" if log.whole_key else "hashed key, compared"
+    owner = f", of query {log.owner}" if log.owner else ""
+    yield ""
+    counted = ", for windows that count rows" if log.counted else ""
+    yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}{counted}){owner}"
+    yield f"  columns     {', '.join(log.columns) or '(none)'}"
+    for bit, predicate in enumerate(log.predicates):
+        yield f"  bit {bit:<7} {predicate}"
+
+
+def _group_lines(group: Group) -> Iterator[str]:
+    """Print a chain: its slices on either side, and who reads each."""
+    keys = " and ".join(f"l.{key.left} = r.{key.right}" for key in group.signature.keys)
+    yield ""
+    named = " ⋈ ".join(f"{each.log.stream} {each.side}" for each in group.inputs)
+    yield f"Chain {named} on {keys or 'the window alone'}"
+    yield from _part_lines(group)
+    for side, log in zip(group.sides, group.logs, strict=True):
+        slices = group.chain.side(side)
+        if slices:
+            yield f"  state of {log.stream} ({side})"
+        for number, piece in slices:
+            readers = ", ".join(_reader(group, name, piece) for name in group.chain.readers[number])
+            yield f"    {show_ages(group, piece):<22} -> {readers or '(nobody)'}"
+    yield "  queries"
+    for member in group.members:
+        query = member.query
+        conditions = [f"l: {each}" for each in query.left_predicates]
+        conditions += [f"r: {each}" for each in query.right_predicates]
+        conditions += list(query.residual)
+        suffix = f"  where {' and '.join(conditions)}" if conditions else ""
+        order = f", in order ({query.order})" if query.ordered else ""
+        yield f"    {query.name:<12} {show_window(group, query.name):<28} -> {query.sink.kind}{order}{suffix}"
+
+
+def _part_lines(group: Group) -> Iterator[str]:
+    """Say which rows a join takes, where it does not take all, and where selections come last."""
+    for side in SIDES:
+        part = group.part(side)
+        words = [*part.all_of, *(f"not ({' and '.join(each)})" for each in part.none_of)]
+        if words:
+            yield f"  rows of {side}   {' and '.join(words)}"
+    if group.filter_last:
+        yield "  every row is held for the longest window, selections come after the join"
+
+
+def _reader(group: Group, name: str, piece: Slice) -> str:
+    """Name a reader of a slice; one whose window ends inside it, with the age up to which it reads."""
+    query = next(member.query for member in group.members if member.query.name == name)
+    window, length = query.window, _lengths(query)[SIDES.index(piece.side)]
+    inside = window.hi < piece.range.hi if piece.side == "l" else window.lo > piece.range.lo
+    upto = show_age(length, rows=True) if group.counts(piece.side) else _age(length)
+    return f"{name} (to {upto})" if inside else name
+
+
+def show_window(group: Group, name: str) -> str:
+    """Print a query's window per side."""
+    query = next(member.query for member in group.members if member.query.name == name)
+    lo, hi = query.window.lo, query.window.hi
+    if query.signature.counted:
+        return _show_counts(query)
+    if hi == 1 - lo:
+        return f"WINDOW {_age(hi)}"
+    since = f"{show_difference(lo - 1)} <" if _just_above(lo) else f"{show_difference(lo)} <="
+    until = f"<= {show_difference(hi - 1)}" if _just_above(hi) else f"< {show_difference(hi)}"
+    return f"{since} r - l {until}"
+
+
+def _show_counts(query: Query) -> str:
+    """Print a window that counts rows on some side: as one where both sides are alike."""
+    left, right = _lengths(query)
+    if query.rows == (True, True) and left == right:
+        return f"WINDOW {left} ROWS"
+    words = ("ROWS" if rows else "RANGE" for rows in query.rows)
+    lengths = (
+        str(each) if rows else _age(each) for rows, each in zip(query.rows, (left, right), strict=True)
+    )
+    return ", ".join(
+        f"{side} [UNBOUNDED]" if length == "for ever" else f"{side} [{word} {length}]"
+        for side, word, length in zip(SIDES, words, lengths, strict=True)
+    )
+
+
+def _lengths(query: Query) -> tuple[int, int]:
+    """Give the length of either side's window, in microseconds or rows."""
+    return query.window.hi, (0 if query.rows[1] else 1) - query.window.lo
+
+
+def show_cut(group: Group, cut: int) -> str:
+    """Print where a chain is cut."""
+    side: Side = "l" if cut > 0 else "r"
+    if cut and group.counts(side):
+        return f"{show_age(abs(cut), rows=True)} of {group.log(side).stream}"
+    return f"r - l = {show_difference(cut)}"
+
+
+def show_difference(difference: int) -> str:
+    """Print a difference with its sign."""
+    return f"-{_age(-difference)}" if difference < 0 else _age(difference)
+
+
+def _just_above(difference: int) -> bool:
+    """Recognise the microsecond by which a bound is strict: ``> 5 s`` is from 5 s and 1 µs on."""
+    return difference % 1000 == 1
+
+
+def show_ages(group: Group, piece: Slice) -> str:
+    """Print the ages of a slice: of time with a square bracket where the end belongs to it, or in rows."""
+    start, end = group.ages(piece)
+    if group.counts(piece.side):
+        return f"[{start:,}, {show_age(end, rows=True)})"
+    since = f"({_age(start - 1)}" if _just_above(start) else f"[{_age(start)}"
+    until = f"{_age(end - 1)}]" if _just_above(end) else f"{_age(end)})"
+    return f"{since}, {until}"
+
+
+def show_age(age: int, *, rows: bool = False) -> str:
+    """Print an age: of time, or a number of rows.
+
+    >>> show_age(10_000_000), show_age(1000, rows=True), show_age(1, rows=True)
+    ('10 s', '1,000 rows', '1 row')
+    """
+    return f"{age:,} {'row' if age == 1 else 'rows'}" if rows else show_duration(age)
+
+
+def _age(age: int) -> str:
+    """Print an age, or say that there is no end to it."""
+    return "for ever" if age >= FOREVER else show_age(age)
+
+
+def plan_json(plan: Plan) -> str:
+    """Write the plan as JSON, for tools."""
+    return json.dumps(
+        {"logs": [_log_json(log) for log in plan.logs], "chains": [_group_json(g) for g in plan.groups]},
+        indent=2,
+    )
+
+
+def _log_json(log: LogPlan) -> dict[str, Any]:
+    return {
+        "id": log.id,
+        "stream": log.stream,
+        "key": [part.expression for part in log.key],
+        "columns": list(log.columns),
+        "predicates": list(log.predicates),
+    }
+
+
+def _group_json(group: Group) -> dict[str, Any]:
+    return {
+        "id": group.id,
+        "left": group.logs[0].id,
+        "right": group.logs[1].id,
+        "slices": [
+            {
+                "side": piece.side,
+                "ages_rows" if group.counts(piece.side) else "ages_us": list(group.ages(piece)),
+                "readers": list(group.chain.readers[number]),
+            }
+            for number, piece in enumerate(group.chain.slices)
+        ],
+        "queries": [
+            {
+                "name": member.query.name,
+                **_window_json(member.query),
+                "levels": list(member.levels),
+                "left_predicates": list(member.query.left_predicates),
+                "right_predicates": list(member.query.right_predicates),
+                "residual": list(member.query.residual),
+                "sink": member.query.sink.kind,
+            }
+            for member in group.members
+        ],
+    }
+
+
+def _window_json(query: Query) -> dict[str, Any]:
+    """Describe a window: the range of differences, or the length of either side where one counts rows."""
+    if not query.signature.counted:
+        return {"window_us": [query.window.lo, query.window.hi]}
+    words = ("rows" if rows else "us" for rows in query.rows)
+    lengths = zip(("left", "right"), words, _lengths(query), strict=True)
+    return {"windows": {name: {word: length} for name, word, length in lengths}}
+
+
+def plan_mermaid(plan: Plan) -> str:
+    """Draw the plan as a Mermaid flow chart: logs, slices, queries."""
+    lines = ["flowchart LR"]
+    for number, log in enumerate(plan.logs):
+        lines.append(f"  L{number}[({_label(f'{log.stream} by {log.order}')})]")
+    logs = {log.id: number for number, log in enumerate(plan.logs)}
+    queries = {query.name: number for number, query in enumerate(plan.queries)}
+    for g, group in enumerate(plan.groups):
+        lines += _group_mermaid(group, g, logs, queries)
+    return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    """Quote a text for Mermaid, to which a bare word such as ``end`` can be syntax."""
+    return f'"{text.replace(chr(34), "#quot;")}"'
+
+
+def _group_mermaid(group: Group, g: int, logs: dict[str, int], queries: dict[str, int]) -> Iterator[str]:
+    """Draw one chain: each side's slices in a row, and an arrow to each reader."""
+    for side, log in zip(group.sides, group.logs, strict=True):
+        before = f"L{logs[log.id]}"
+        for number, piece in group.chain.side(side):
+            node = f"S{g}_{number}"
+            yield f"  {before} --> {node}[{_label(f'{log.stream} {show_ages(group, piece)}')}]"
+            for reader in group.chain.readers[number]:
+                yield f"  {node} -.-> Q{queries[reader]}(({_label(reader)}))"
+            before = node

@@ -1,0 +1,1 @@
+"""Spark SQL expressions evaluated without Spark, exactly or not at all: `evaluate` and `type_of`."""

@@ -1,0 +1,365 @@
+"""A session: a script, rows sent by hand, and the results, step by step and without Spark.
+
+    session = Session(script)
+    session.send("Temperature", rows)        a batch arrives; nothing is joined yet
+    session.turn()                           what is there is joined, published and tidied, as the joiner does
+    session.restart()                        everything but the state directory is forgotten
+    session.script("CREATE QUERY …")         queries come, change and go
+    session.end()                            what is there is all: nothing is waited for any more
+    session.results("damp")
+
+The plan, the journal, the units and the files are the engine's own; only who runs the work is another.
+
+In:  SQL, and rows.  Out: results as lists of dicts, the status, rows that came too late.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.engine.change.transition import Transition
+from penstock.engine.costs.status import take_status
+from penstock.engine.ingest.batch_ingest import BatchIngest
+from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.store import Store
+from penstock.engine.units.joining import Joining
+from penstock.engine.units.turn import take_turn
+from penstock.engine.workload import Workload, find_name
+from penstock.errors import InputError, did_you_mean
+from penstock.log.folder_names import folder_of
+from penstock.plan.spark_settings import SparkSettings
+from penstock.sql.options import scheduler_of
+from penstock.sql.query import SIDES, Sink
+from penstock.sql.spark_types import parse_type
+from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
+from penstock.testing.expression.values import arrow_type, is_supported
+from penstock.testing.input_rows import as_table, in_batches
+from penstock.testing.loop_jobs import LoopJobs
+from penstock.testing.pair_values import outputs_of, pair_types, unpacked, wanted_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from typing import Self
+
+    from penstock.engine.costs.status import Status
+    from penstock.log.tables import StoredTable
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Key, Query, Stream
+
+    Row = dict[str, Any]
+
+
+class _LoopWorkload(Workload):
+    """What a script registers, where the types of computed keys are worked out without Spark."""
+
+    def typed(self, query: Query) -> Query:
+        """Fill in the key types that follow from expressions; all results are kept, to be looked at."""
+        keys = tuple(self._key(key, query) for key in query.keys)
+        return replace(query, keys=tuple(sorted(keys)))
+
+    def _key(self, key: Key, query: Query) -> Key:
+        left, right = (
+            type_of(
+                text,
+                {each.name: each.type for each in self.streams[name].columns},
+                ansi=self.read_under.ansi,
+            )
+            for text, name in ((key.left, query.left), (key.right, query.right))
+        )
+        if key.type or left == right:
+            return key if key.type or _is_plain(key, self, query) else replace(key, type=left)
+        equality = f"{key.left} = {key.right}"
+        raise NeedsSparkError(equality, equality, f"only it knows how {left} and {right} are compared")
+
+
+def _is_plain(key: Key, workload: Workload, query: Query) -> bool:
+    left, right = workload.streams[query.left], workload.streams[query.right]
+    return bool(left.column(key.left.strip("`")) and right.column(key.right.strip("`")))
+
+
+class Session:
+    """One state, in a directory that goes away at the end, and the script that runs on it."""
+
+    def __init__(self, script: str, *, tasks: int = 2) -> None:
+        """Check a script and start it; work is divided among so many tasks, as on so many cores."""
+        if tasks < 1:
+            raise InputError(f"tasks is {tasks}: it must be 1 or more")
+        self._folder = tempfile.mkdtemp(prefix="penstock-testing-")
+        self._tasks, self._closed = tasks, False
+        self.sent: dict[str, list[pa.Table]] = {}
+        """All batches so far, by stream."""
+        self._unread: dict[str, list[pa.Table]] = {}
+        """Those that no query has read yet."""
+        self.altered: set[str] = set()
+        """Queries whose results are by more than one definition."""
+        self._store = Store(self._folder)
+        self._workload = _LoopWorkload()
+        try:
+            self._register(script)
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _register(self, script: str) -> None:
+        self._workload.add_script(script)
+        queries = self._workload.queries
+        self.asked = dict(queries)
+        for name, query in queries.items():
+            queries[name] = replace(query, sink=Sink("table"))
+            self._refuse_unknown(query)
+        self._settings = SparkSettings.of(self._workload.settings)
+
+    def _refuse_unknown(self, query: Query) -> None:
+        """Refuse what only Spark can evaluate, before any row is looked at."""
+        left, right = (self._workload.streams[name] for name in (query.left, query.right))
+        for side, stream in zip(SIDES, (left, right), strict=True):
+            types = {each.name: each.type for each in stream.columns}
+            for expression in query.predicates(side):
+                if self._try(expression, types) != pa.bool_():
+                    raise InputError(f"query {query.name}: {expression} is no condition: it is not BOOLEAN")
+        for expression in (*(each.expression for each in query.outputs), *query.residual):
+            self._try(expression, pair_types(left, right))
+
+    def _try(self, expression: str, types: Mapping[str, str]) -> pa.DataType:
+        """Evaluate an expression of no rows, and give the type of its values."""
+        settings = self._workload.read_under
+        kinds = {name: parse_type(kind) for name, kind in types.items()}
+        none = pa.table(
+            {
+                name: pa.array([], arrow_type(kind, settings.zone) if is_supported(kind) else pa.null())
+                for name, kind in kinds.items()
+            }
+        )
+        return evaluate(expression, none, types, zone=settings.zone, ansi=settings.ansi).type
+
+    def _open(self) -> None:
+        """Go over to what is registered now."""
+        ledger = self._store.ledger
+        jobs = self._jobs = LoopJobs(self._store.files, tasks=self._tasks, settings=self._settings)
+        transition = Transition.to(self._workload.plan(ledger), ledger)
+        transition.refuse_moves()
+        transition.get_in_step(ledger, self._joining_of)
+        self.altered |= set(transition.change.altered)
+        self.plan: Plan = transition.apply(self._store, jobs)
+        self._joining = self._joining_of(self.plan)
+        self._batches = {
+            each.name: BatchIngest(self._store, jobs, self.plan, each) for each in self.plan.streams
+        }
+        for name in list(self._unread):
+            self._read(name)
+
+    def _joining_of(self, plan: Plan) -> Joining:
+        joining = Joining(self._store, self._jobs, plan, lambda _: None)
+        joining.scheduler = scheduler_of(self._workload.settings)
+        return joining
+
+    # --- what happens ---------------------------------------------------------------------------------------------
+
+    def script(self, text: str) -> None:
+        """Add, alter or drop queries, between two units as a running engine does."""
+        self._register(text)
+        self._open()
+
+    def send(self, stream: str, rows: Any) -> None:
+        """Let a batch of rows arrive; they are joined at the next turn."""
+        self._refuse_closed()
+        declared = self.stream(stream)
+        table = as_table(rows, declared, self._settings)
+        self.sent.setdefault(declared.name, []).append(table)
+        self._unread.setdefault(declared.name, []).append(table)
+        self._read(declared.name)
+
+    def _read(self, stream: str) -> None:
+        """Ingest what has arrived of a stream, if some query reads it; if not, it waits in its source."""
+        if stream in self._batches:
+            for table in self._unread.pop(stream, []):
+                number = self._store.ledger.stream(stream).source_batch + 1
+                self._batches[stream].ingest(table, number, None, 0.0)
+
+    def turn(self) -> None:
+        """Join, release and publish all that is there, as far as watermarks let it."""
+        self._refuse_closed()
+        try:
+            take_turn(self._joining)
+            while self._joining.has_work():
+                take_turn(self._joining)
+        except (
+            QueriesFailedError
+        ) as failed:  # as it is, not as a running engine would go on without the query
+            raise failed.__cause__ or failed from None
+
+    def restart(self) -> None:
+        """Stop, and start again on what the state directory holds."""
+        self._store.close()
+        self._store = Store(self._folder)
+        self._open()
+
+    def end(self) -> None:
+        """Take what is there for all there is: nothing is waited for any more."""
+        self._joining.input_ended = True
+        self.turn()
+        self._joining.input_ended = False
+
+    def close(self) -> None:
+        """Give up the state, and remove it."""
+        self._closed = True
+        self._store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise InputError("the session is closed, and its state is gone: ask before the end of the block")
+
+    def __enter__(self) -> Self:
+        """Use the session in a ``with`` block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the state at the end of the block."""
+        self.close()
+
+    # --- what there is --------------------------------------------------------------------------------------------
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """List the queries that run."""
+        return self.plan.queries
+
+    @property
+    def settings(self) -> SparkSettings:
+        """Give the settings of Spark that expressions are read under."""
+        return self._settings
+
+    def stream(self, name: str) -> Stream:
+        """Find a declared stream, whatever the case of its name."""
+        streams = self._workload.streams
+        declared = find_name(name, streams)
+        if declared is None:
+            raise InputError(f"stream {name} does not exist: {did_you_mean(name, streams)}")
+        return streams[declared]
+
+    def results(self, query: str) -> list[Row]:
+        """Give a query's committed results; in order, if it asks for that."""
+        self._refuse_closed()
+        name = self.plan.query(query).name
+        ledger, files = self._store.ledger, self._store.files
+        rows = [
+            row for tables in ledger.tables.values() for table in tables for row in self._view(name, table)
+        ]
+        for file in ledger.kept.get(name, ()):
+            rows += pq.read_table(files.memory_map(file.name)).to_pylist()
+        return rows
+
+    def _view(self, query: str, table: StoredTable) -> Iterator[Row]:
+        """Read a query's results from the pairs that its group keeps."""
+        group = self.plan.find(query)[0]
+        left, right = (self.plan.stream(name) for name in group.streams)
+        for definition in table.members.get(query, ()):
+            for file in table.files or ():
+                pairs = pq.read_table(self._store.files.memory_map(file.name))
+                wanted = wanted_rows(pairs, definition.number, definition.levels, selective=table.selective)
+                rows = unpacked(pairs.filter(pa.array(wanted)))
+                columns = outputs_of(rows, definition.outputs, pair_types(left, right), self._settings)
+                yield from pa.table(columns).to_pylist()
+
+    @property
+    def since(self) -> dict[str, int | None]:
+        """Give for each query the event time (µs) from which on its results are complete; None: the beginning."""
+        return {each.name: self._store.ledger.query(each.name).complete_from for each in self.queries}
+
+    def arrow_types(self, stream: Stream) -> dict[str, pa.DataType]:
+        """Give the Arrow type of each column of a stream."""
+        return self._jobs.arrow_types(stream)
+
+    def late(self, stream: str) -> list[Row]:
+        """Give the rows of a stream that came too late, or had no event time."""
+        self._refuse_closed()
+        name, files = self.stream(stream).name, self._store.files
+        folder = folder_of(files, "late", name)
+        return [
+            row
+            for file in files.find(folder)
+            if file.endswith(".parquet")
+            for row in pq.read_table(files.memory_map(file)).to_pylist()
+        ]
+
+    def status(self) -> Status:
+        """Say how far every stream, slice and query is, and how many rows are held."""
+        return take_status(self.plan, self._store.ledger)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a run: each query's results, and the status at its end."""
+
+    results: Mapping[str, list[Row]]
+    late: Mapping[str, list[Row]]
+    """By stream: the rows that came too late, or had no event time."""
+    status: Status
+    session: Session
+
+    def __getitem__(self, query: str) -> list[Row]:
+        """Give a query's results."""
+        name = find_name(query, self.results)
+        if name is None:
+            raise InputError(f"query {query} does not exist: {did_you_mean(query, self.results)}")
+        return self.results[name]
+
+    @property
+    def state_rows(self) -> int:
+        """Count the rows that are still held for partners to come."""
+        return sum(group.state_rows for group in self.status.groups)
+
+
+def run(
+    script: str,
+    streams: Mapping[str, Any],
+    *,
+    batch: int | str | None = None,
+    restart_after: int | Collection[int] = (),
+    tasks: int = 2,
+    ends: bool = True,
+) -> Run:
+    """Run a script over rows, or over lists of batches, of each stream.
+
+    In every round a batch of each stream arrives, and all that is there is joined.  `batch` cuts rows that are not in
+    batches: after so many rows, or wherever event time passes a multiple of a length (``"10 seconds"``).  After the
+    rounds in `restart_after` (the first is 1) the engine starts again on its state.  Unless it `ends`, what waits for
+    rows to come, waits.
+
+    >>> script = '''
+    ...     CREATE STREAM A (k INT, ts TIMESTAMP) WITH (format = 'parquet', path = 'a', time = 'ts');
+    ...     CREATE STREAM B (k INT, ts TIMESTAMP) WITH (format = 'parquet', path = 'b', time = 'ts');
+    ...     CREATE QUERY q AS SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 1 min;'''
+    >>> row = {"k": 7, "ts": "2026-01-01 10:00:00"}
+    >>> run(script, {"A": [row], "B": [row]})["q"]
+    [{'k': 7}]
+    """
+    with Session(script, tasks=tasks) as session:
+        cut = {
+            name: in_batches(rows, session.stream(name), session.settings, batch)
+            for name, rows in streams.items()
+        }
+        rounds = max(map(len, cut.values()), default=0)
+        restarts = {restart_after} if isinstance(restart_after, int) else set(restart_after)
+        if beyond := sorted(restarts - set(range(1, rounds + 1))):
+            raise InputError(f"restart_after has {beyond[0]}, and there are {rounds} rounds of batches")
+        for number in range(rounds):
+            for name, batches in cut.items():
+                if number < len(batches):
+                    session.send(name, batches[number])
+            session.turn()
+            if number + 1 in restarts:
+                session.restart()
+        if ends:
+            session.end()
+        results = {each.name: session.results(each.name) for each in session.queries}
+        late = {each.name: session.late(each.name) for each in session.plan.streams}
+        return Run(results, late, session.status(), session)

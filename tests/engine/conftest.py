@@ -1,0 +1,14 @@
+"""Statistics that know the time of every row: what the tests hold against them is exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.log import segment
+
+
+@pytest.fixture(autouse=True, scope="module")
+def all_times_known():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment, "ALL_TIMES_ROWS", 1 << 20)
+        yield

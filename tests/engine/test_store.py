@@ -1,0 +1,196 @@
+"""Opening a state: it is claimed before anything in it is touched, and what others left is not taken for one's own."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.engine import control as requests_module
+from penstock.engine.control import Listener, ask
+from penstock.engine.store import Store
+from penstock.errors import InputError, RunError, StateBusyError
+from penstock.log.commits import Opened
+from penstock.log.files import FsspecFiles, LocalFiles, open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHANGES = ("put_if_absent", "put", "writer", "make_dirs", "move", "delete", "delete_tree")
+
+
+@pytest.fixture
+def remote() -> str:
+    return f"memory://{uuid.uuid4().hex}/state"
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Note, in order, whatever changes something in a store."""
+    made: list[tuple[str, str]] = []
+
+    def noting(name: str) -> Any:
+        original = getattr(FsspecFiles, name)
+
+        def call(self: FsspecFiles, *args: Any) -> Any:
+            made.append((name, args[0]))
+            return original(self, *args)
+
+        return call
+
+    for name in CHANGES:
+        monkeypatch.setattr(FsspecFiles, name, noting(name))
+    return made
+
+
+def leave_behind(url: str) -> None:
+    """Leave a state as one that others wrote to: a segment without a commit, a request and an answer."""
+    files = open_files(url)
+    files.put("log/a-k-00000000/0000000000-x.arrow", b"rows")
+    files.put("hold/q/x.arrow", b"results")
+    files.put("requests/r.json", json.dumps({"do": "drop", "query": "q"}).encode())
+    files.put("answers/s.json", b"{}")
+
+
+def test_without_a_lock_the_claim_comes_before_anything_is_touched(
+    remote: str, calls: list[tuple[str, str]]
+) -> None:
+    leave_behind(remote)
+    calls.clear()
+
+    Store(remote)
+
+    assert calls[0] == ("put_if_absent", "journal/000000000001.json")
+    assert ("delete", "log/a-k-00000000/0000000000-x.arrow") in calls[1:]
+
+
+def test_an_engine_that_lost_its_state_touches_nothing_and_commits_nothing(
+    remote: str, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two open at once: both have read the journal, one claims it first."""
+    leave_behind(remote)
+    claim = Store._claim
+
+    def late(self: Store) -> None:
+        monkeypatch.setattr(Store, "_claim", claim)
+        Store(remote)
+        calls.clear()
+        claim(self)
+
+    monkeypatch.setattr(Store, "_claim", late)
+    with pytest.raises(StateBusyError, match="was written by another engine"):
+        Store(remote)
+    assert [name for name, _ in calls] == ["put_if_absent"], "only the claim was tried"
+
+
+def test_the_engine_before_is_shut_out_by_the_one_after(remote: str) -> None:
+    first = Store(remote)
+    second = Store(remote)
+    with pytest.raises(StateBusyError):
+        first.commit(Opened())
+    second.commit(Opened())
+
+
+def test_with_a_lock_a_start_makes_no_commit(tmp_path: Path) -> None:
+    Store(str(tmp_path)).close()
+    assert open_files(str(tmp_path)).list("journal") == []
+
+
+def test_what_no_commit_names_is_removed_however_deep_it_lies(tmp_path: Path) -> None:
+    """A query called ``a/b`` once made a directory in a directory, and no start got over it."""
+    files = open_files(str(tmp_path))
+    for name in ("hold/a/b/x.arrow", "hold/q/x.arrow", "log/l/x.arrow"):
+        files.put(name, b"")
+    Store(str(tmp_path)).close()
+    assert files.find("hold") == files.find("log") == []
+
+
+def test_a_file_that_a_commit_does_without_goes_with_the_next_one(tmp_path: Path) -> None:
+    """Until then one can go back to before that commit, and after it the next one has a copy of it."""
+    store = Store(str(tmp_path))
+    store.files.put("log/l/x.arrow", b"")
+    store.let_go("log/l/x.arrow")
+    assert store.files.exists("log/l/x.arrow")
+    store.commit(Opened())
+    assert not store.files.exists("log/l/x.arrow")
+    store.close()
+
+
+def test_a_start_removes_what_the_last_commit_let_go_only_after_one_of_its_own(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.files.put("log/l/x.arrow", b"")
+    store.commit(Opened())
+    store.let_go("log/l/x.arrow")
+    store.close()
+    again = Store(str(tmp_path))
+    assert again.journal.number == 2
+    assert again.files.find("log") == []
+    again.close()
+
+
+# Requests
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests_module, "_EVERY", 0.01)
+
+
+@pytest.fixture
+def listening(tmp_path: Path, quick: None) -> Iterator[list[Any]]:  # noqa: ARG001 - used for its effect
+    """Let a store listen, and give what it was asked to do."""
+    leave_behind(str(tmp_path))
+    store = Store(str(tmp_path))
+    done: list[Any] = []
+
+    def handle(request: Any) -> str:
+        assert store.files.list("requests") == [], "what was read is gone before it is carried out"
+        if request["do"] == "fail":
+            raise InputError("no")
+        done.append(request)
+        return "done"
+
+    listener = Listener(store.files, handle)
+    listener.start()
+    yield done
+    listener.finish()
+    store.close()
+
+
+def test_what_was_asked_before_the_engine_ran_is_refused_and_not_carried_out(
+    tmp_path: Path, listening: list[Any]
+) -> None:
+    assert ask(str(tmp_path), {"do": "add"}) == "done"
+
+    assert listening == [{"do": "add"}]
+    files = open_files(str(tmp_path))
+    assert files.list("answers") == ["r.json"], "and answers that nobody came for are gone"
+    answer = json.loads(files.read("answers/r.json"))
+    assert not answer["ok"]
+    assert "asked before this engine ran, and was not carried out: ask again" in answer["say"]
+
+
+def test_what_is_wrong_with_a_request_is_said_to_who_asked(tmp_path: Path, listening: list[Any]) -> None:
+    with pytest.raises(InputError, match="no"):
+        ask(str(tmp_path), {"do": "fail"})
+    assert listening == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_request_that_nobody_takes_is_taken_back(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is it running"):
+        ask(str(tmp_path), {"do": "add"}, patience=0.05)
+    assert open_files(str(tmp_path)).list("requests") == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_request_that_was_taken_and_not_answered_is_not_called_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file goes at once, as when an engine has read it and is at work."""
+    monkeypatch.setattr(LocalFiles, "put_if_absent", lambda *_: None)
+    with pytest.raises(RunError, match="it may still carry it out"):
+        ask(str(tmp_path), {"do": "add"}, patience=0.05)
