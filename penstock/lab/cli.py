@@ -1,6 +1,7 @@
 """The lab's part of the command line: ``penstock lab`` and ``penstock bench``.
 
-To add a benchmark: write a module with a function that has the options as arguments, and name it in `BENCHMARKS`.
+To add a paper: write its module, and name its `PAPER` in `PAPERS`.  To add a benchmark: write a module with a function
+that has the options as arguments, and name it in `BENCHMARKS`.
 
 In:  arguments.  Out: tables on the terminal; pictures in files.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,12 +23,9 @@ from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.scale import scale
 from penstock.lab.bench.strategies import strategies
-from penstock.lab.papers.figure import CHECK
-from penstock.lab.papers.registry import PAPERS
+from penstock.lab.papers import paper1, paper2, paper4
+from penstock.lab.papers.figure import CHECK, Figure, Paper
 from penstock.lab.printing import table
-
-if TYPE_CHECKING:
-    from penstock.lab.papers.figure import Figure, Paper
 
 
 class Where(StrEnum):
@@ -37,6 +35,7 @@ class Where(StrEnum):
     spark = "spark"
 
 
+PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper4.PAPER)
 BENCHMARKS = {each.__name__: each for each in (peers, scale, latency, breakdown, strategies, first)}
 
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)
@@ -68,18 +67,18 @@ def figures(
 ) -> int:
     """Reproduce figures of the papers: a table, a picture, and each claim, held or not."""
     console = Console()
-    known = {each.name: (paper, each) for paper in PAPERS for each in paper.figures}
+    by_name = {each.name: (paper, each) for paper in PAPERS for each in paper.figures}
     if names == ["list"]:
         rows = [
-            (name, paper.number, f"{each.seconds} s", each.title) for name, (paper, each) in known.items()
+            (name, paper.number, f"{each.seconds} s", each.title) for name, (paper, each) in by_name.items()
         ]
         console.print(table("", ("name", "paper", "takes about", "what it shows"), rows))
         return 0
     for name in names if names != ["all"] else ():
-        if name not in known:
-            raise InputError(f"the lab has no figure {name}: {did_you_mean(name, known)}")
-    chosen = list(known) if names == ["all"] else names
-    held = [_reproduce(*known[name], out=out, seed=seed, on=on, console=console) for name in chosen]
+        if name not in by_name:
+            raise InputError(f"the lab has no figure {name}: {did_you_mean(name, by_name)}")
+    chosen = list(by_name) if names == ["all"] else names
+    held = [_reproduce(*by_name[name], out=out, seed=seed, on=on, console=console) for name in chosen]
     return int(strict and not all(held))
 
 

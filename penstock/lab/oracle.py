@@ -30,9 +30,9 @@ def true_counts(data: Path, queries: Sequence[WindowQuery]) -> Truth:
     counts = ", ".join(f"count(*) FILTER (WHERE {each})" for each in filters)
     pairs = pairs_of(data, max(each.micros for each in queries))
     connection = duckdb.connect()
-    found = connection.execute(f"SELECT count(*), {counts} FROM ({pairs})").fetchone() or ()
+    counted = connection.execute(f"SELECT count(*), {counts} FROM ({pairs})").fetchone() or ()
     rows = connection.execute(f"SELECT count(*) FROM read_parquet('{data}/[ab]/*.parquet')").fetchall()
-    return Truth(rows[0][0], tuple(found[1:]), found[0])
+    return Truth(rows[0][0], tuple(counted[1:]), counted[0])
 
 
 def pairs_of(data: Path, micros: int) -> str:

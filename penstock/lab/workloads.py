@@ -158,31 +158,6 @@ MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
 """How each workload's streams are made, by its name."""
 
 
-class Feed:
-    """Files that arrive while an engine runs: written once, and linked into the directory of every run."""
-
-    def __init__(self, folder: Path, arrivals: Iterable[Mapping[str, pa.Table]]) -> None:
-        """Write all that will arrive."""
-        self.folder, self.count = folder, 0
-        for rows in arrivals:
-            self.streams = tuple(rows)
-            for name, table in rows.items():
-                (folder / name).mkdir(parents=True, exist_ok=True)
-                pq.write_table(table, folder / name / f"{self.count:03d}.parquet")
-            self.count += 1
-
-    def open(self, directory: Path) -> Path:
-        """Make the directories that an engine will read."""
-        for name in self.streams:
-            (directory / name).mkdir(parents=True)
-        return directory
-
-    def put(self, number: int, directory: Path) -> None:
-        """Let the files of one arrival appear there."""
-        for name in self.streams:
-            os.link(self.folder / name / f"{number:03d}.parquet", directory / name / f"{number:03d}.parquet")
-
-
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
     """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.app.cli import main
+from penstock.lab.cli import PAPERS
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
-from penstock.lab.papers.registry import PAPERS
 
 FIGURES = [each for paper in PAPERS for each in paper.figures]
 

@@ -10,27 +10,36 @@ from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from matplotlib.figure import Figure as Picture
 from rich.console import Console
 from rich.markup import escape
 
 from penstock.errors import InputError, RunError
-from penstock.lab.bench.contest import KEPT, STOPPED, Contest, machine, middle, ratios, read, run_and_keep
-from penstock.lab.bench.options import HOME, LIMIT, ROWS, Document, Home, Limit, Rounds, Rows, made
+from penstock.lab.bench.contest import (
+    KEPT,
+    STOPPED,
+    Contest,
+    Outcome,
+    Series,
+    machine,
+    middle,
+    ratios,
+    read,
+    run_and_keep,
+)
+from penstock.lab.bench.options import HOME, LIMIT, ROWS, Document, Home, Limit, Rounds, RowCount, made
 from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.bench.peers import PEERS
-from penstock.lab.bench.scale import judge
-from penstock.lab.printing import table
+from penstock.lab.bench.scale import Judgement, judge
+from penstock.lab.printing import bars, table
 from penstock.lab.workloads import MAKERS, QUERY_SETS, query_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure as Picture
     from rich.table import Table
 
-    from penstock.lab.bench.contest import Outcome, Series
-    from penstock.lab.bench.scale import Judgement
 
 RATES = ["steady rows/s", "whole run rows/s", "Penstock is faster"]
 HEADINGS = ["engine", *RATES, "CPU s", "peak GiB", "state held", "counts"]
@@ -45,7 +54,7 @@ def peers(
     engines: Annotated[str, typer.Option(help=f"by commas, of {', '.join(PEERS)}; or all")] = "all",
     rounds: Rounds = 3,
     limit_seconds: Limit = LIMIT,
-    rows: Rows = ROWS,
+    rows: RowCount = ROWS,
     directory: Home = HOME,
     document: Document = None,
     targets: Annotated[
@@ -75,7 +84,7 @@ def peers(
     return int(any(not run.has_figures for each in measured for run in each.runs.get("penstock", ())))
 
 
-def first(*, rounds: Rounds = 3, rows: Rows = ROWS, directory: Home = HOME) -> None:
+def first(*, rounds: Rounds = 3, rows: RowCount = ROWS, directory: Home = HOME) -> None:
     """Run one 30 s window on Penstock and on Spark's own join, and twelve windows on Penstock."""
     console, load = Console(), workload_of("w1", rows)
     engines = {"N1": ("penstock", "spark"), "N12": ("penstock",)}
@@ -123,13 +132,13 @@ def _row(engine: str, runs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[
 
 def versions_of(every: Sequence[Series]) -> list[str]:
     """List, for each engine that ran, its versions and settings."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for run in (each for series in every for runs in series.runs.values() for each in runs):
         told = {**run.versions, **run.settings}
         if told:
             listed = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in told.items())
-            found[run.engine] = f"{PEERS[run.engine].title}: {PEERS[run.engine].settings}; {listed}"
-    return list(found.values())
+            lines[run.engine] = f"{PEERS[run.engine].title}: {PEERS[run.engine].settings}; {listed}"
+    return list(lines.values())
 
 
 def targets_table(judgements: Sequence[Judgement]) -> Table:
@@ -143,24 +152,14 @@ def targets_table(judgements: Sequence[Judgement]) -> Table:
 
 def picture_of(every: Sequence[Series]) -> Picture:
     """Draw the steady throughput of each engine as bars on a logarithmic scale, a panel for each query set."""
-    drawing = Picture(figsize=(9, 0.8 + 2.4 * len(every)), layout="constrained", dpi=90)
-    panels = drawing.subplots(len(every), 1, squeeze=False)
-    for axes, series in zip(panels[:, 0], every, strict=True):
-        good = {engine: [each for each in runs if each.has_figures] for engine, runs in series.runs.items()}
-        shown = {engine: runs for engine, runs in good.items() if runs}
-        rates = [median(each.steady_rate for each in runs) for runs in shown.values()]
-        colours = ["tab:blue" if engine == "penstock" else "tab:gray" for engine in shown]
-        bars = axes.barh([PEERS[engine].title for engine in shown], rates, color=colours)
-        marks = ["*" * any(each.verdict == STOPPED for each in runs) for runs in shown.values()]
-        labels = [f"{rate:,.0f}{mark}" for rate, mark in zip(rates, marks, strict=True)]
-        axes.bar_label(bars, labels, fontsize=7, padding=2)
-        axes.set_xscale("log")
-        axes.invert_yaxis()
-        axes.margins(x=0.15)
-        axes.tick_params(labelsize=8)
-        axes.set_title(f"{series.queries}: input rows a second, steady", fontsize=9)
-    drawing.supxlabel("* stopped: the rate it had reached", fontsize=7)
-    return drawing
+    panels: dict[str, dict[str, float]] = {}
+    for series in every:
+        rates = panels[f"{series.queries}: input rows a second, steady"] = {}
+        for engine, runs in series.runs.items():
+            if shown := [each for each in runs if each.has_figures]:
+                mark = "*" if any(each.verdict == STOPPED for each in shown) else ""
+                rates[f"{PEERS[engine].title}{mark}"] = median(each.steady_rate for each in shown)
+    return bars(panels, PEERS["penstock"].title, log=True, caption="* stopped: the rate it had reached")
 
 
 def markdown_of(every: Sequence[Series], machine: str) -> str:
@@ -181,4 +180,6 @@ def fill_in(document: Path, marker: str, text: str) -> None:
     between = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
     if not between.search(before):
         raise InputError(f"{document} has no lines <!-- {marker} --> and <!-- /{marker} --> to write between")
-    document.write_text(between.sub(lambda found: f"{found[1]}{text}{found[2]}", before), encoding="utf-8")
+    document.write_text(
+        between.sub(lambda markers: f"{markers[1]}{text}{markers[2]}", before), encoding="utf-8"
+    )

@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from penstock.lab.bench.options import HOME, Home, Rows, made
+from penstock.errors import RunError
+from penstock.lab.bench.options import HOME, Home, RowCount, made
 from penstock.lab.bench.peers.peer import run_to_end
 from penstock.lab.bench.peers.run import PROC, family_of, stat_fields
 from penstock.lab.printing import table
-from penstock.lab.workloads import NOOP, QUERY_SETS, Workload, as_script, query_sets
+from penstock.lab.workloads import NOOP, QUERY_SETS, WindowQuery, Workload, as_script, query_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from penstock.lab.workloads import WindowQuery
 
 WORKERS = "Python workers: sort, join, deliver"
 DRIVER = "driver: describe jobs, commit"
@@ -43,7 +43,7 @@ BATCH_ROWS = 200_000
 def breakdown(
     *,
     queries: Annotated[str, typer.Option(help=f"a query set, one of {', '.join(QUERY_SETS)}")] = "N1",
-    rows: Rows = 4_000_000,
+    rows: RowCount = 4_000_000,
     directory: Home = HOME,
 ) -> None:
     """Divide the CPU time of a run of Penstock among Python workers, JVM tasks, compilers and the rest."""
@@ -51,11 +51,10 @@ def breakdown(
     (chosen,) = query_sets([queries]).values()
     data = Workload(rows=rows).write(made(directory))
     console.log(f"{queries} over {2 * rows:,} rows")
-    found = measure_breakdown(data, chosen, 2 * rows)
-    spent = found.per(BATCH_ROWS)
+    spent, rate = measure_breakdown(data, chosen, 2 * rows)
     lines = [(kind, f"{each:,.0f}") for kind, each in (spent | {"all": sum(spent.values())}).items()]
     console.print(table("", ("what", f"CPU ms for {BATCH_ROWS:,} rows"), lines))
-    console.print(f"{found.rows / found.seconds:,.0f} input rows/s in the second half", highlight=False)
+    console.print(f"{rate:,.0f} input rows/s in the second half", highlight=False)
 
 
 def kind_of(thread: str) -> str:
@@ -93,26 +92,14 @@ def _ticks(path: Path) -> tuple[int, int]:
     return user + system, ended_user + ended_system
 
 
-class Breakdown(NamedTuple):
-    """What the second half of a run took: rows, seconds, and CPU seconds by kind of work."""
+def measure_breakdown(
+    data: Path, queries: Sequence[WindowQuery], rows: int
+) -> tuple[dict[str, float], float]:
+    """Run Penstock in this process, as `penstock run --once` does, and divide what the second half takes.
 
-    rows: int
-    seconds: float
-    cpu: dict[str, float]
-
-    def per(self, rows: int) -> dict[str, float]:
-        """Give the CPU milliseconds that so many rows take, by kind of work, the most first.
-
-        >>> Breakdown(1000, 1.0, {"a": 0.5, "b": 1.0}).per(100)
-        {'b': 100.0, 'a': 50.0}
-        """
-        order = sorted(self.cpu.items(), key=lambda each: -each[1])
-        return {kind: round(spent * 1000 * rows / self.rows, 1) for kind, spent in order}
-
-
-def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> Breakdown:
-    """Run Penstock in this process, as `penstock run --once` does, and divide what it takes."""
-    from penstock.engine.session import QUICK_START  # noqa: PLC0415 - the other functions do without Spark
+    Gives the CPU milliseconds of `BATCH_ROWS` by kind of work, the most first, and the input rows joined a second.
+    """
+    from penstock.engine.spark.session import QUICK_START  # noqa: PLC0415 - the other functions do without Spark
 
     marks: list[tuple[float, int, Counter[str]]] = []
 
@@ -121,6 +108,9 @@ def measure_breakdown(data: Path, queries: Sequence[WindowQuery], rows: int) -> 
 
     run_to_end(as_script(data, queries, NOOP), mark, QUICK_START)
     began, ended = next(each for each in marks if 2 * each[1] >= rows), marks[-1]
-    tick = os.sysconf("SC_CLK_TCK")
-    cpu = {kind: (count - began[2][kind]) / tick for kind, count in ended[2].items()}
-    return Breakdown(ended[1] - began[1], ended[0] - began[0], cpu)
+    seconds, joined = ended[0] - began[0], ended[1] - began[1]
+    if not joined:
+        raise RunError(f"nothing was joined after the first half of {rows:,} rows: give more with --rows")
+    ended[2].subtract(began[2])
+    to_millis = 1000 / os.sysconf("SC_CLK_TCK") * BATCH_ROWS / joined
+    return {kind: count * to_millis for kind, count in ended[2].most_common()}, joined / seconds

@@ -19,22 +19,20 @@ import subprocess
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, did_you_mean
-from penstock.lab.bench.peers import PEERS, Job
+from penstock.lab.bench.peers import PEERS, Job, Peer
 from penstock.lab.bench.peers.peer import NotHereError
-from penstock.lab.bench.peers.run import run_peer
-from penstock.lab.oracle import true_counts
+from penstock.lab.bench.peers.run import Mark, Report, run_peer
+from penstock.lab.oracle import Truth, true_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from penstock.lab.bench.peers import Peer
-    from penstock.lab.bench.peers.run import Mark, Report
-    from penstock.lab.oracle import Truth
     from penstock.lab.workloads import WindowQuery, Workload
 
 WARM = 0.3  # the share of the input that only warms up: a JVM compiles, Python workers start, windows fill
@@ -171,11 +169,15 @@ def judged(peer: Peer, report: Report, truth: Truth, warm: float = WARM) -> Outc
     )
 
 
+def paired(one: Iterable[Outcome], other: Iterable[Outcome]) -> list[tuple[Outcome, Outcome]]:
+    """Pair the runs of two engines round by round, where both have figures; a series may have ended in mid-round."""
+    rounds = zip(one, other, strict=False)
+    return [both for both in rounds if both[0].has_figures and both[1].has_figures]
+
+
 def ratios(better: Iterable[Outcome], worse: Iterable[Outcome]) -> list[float]:
     """Give, round by round, how many times the steady throughput of one run is that of another."""
-    rounds = zip(better, worse, strict=True)
-    both = [(one, other) for one, other in rounds if one.has_figures and other.has_figures]
-    return [one.steady_rate / other.steady_rate for one, other in both]
+    return [one.steady_rate / other.steady_rate for one, other in paired(better, worse)]
 
 
 def middle(values: Sequence[float], digits: int = 2) -> str:
@@ -198,11 +200,6 @@ class Series:
     runs: Mapping[str, Sequence[Outcome]]
 
 
-def append(path: Path, series: str, workload: str, outcome: Outcome) -> None:
-    """Add one run of a contest."""
-    append_line(path, series=series, workload=workload, **asdict(outcome))
-
-
 def append_line(path: Path, **what: object) -> None:
     """Add one line, with the machine it was measured on."""
     with path.open("a", encoding="utf-8") as lines:
@@ -215,7 +212,8 @@ def run_and_keep(contests: Iterable[Contest], tell: Callable[[str], None], turns
     for turn, contest in product(range(turns), list(contests)):
         for each in contest.run(tell):
             outcomes.append((series, contest.workload.label, replace(each, turn=each.turn + turn)))
-            append(contest.home / KEPT, *outcomes[-1])
+            kept = {"series": series, "workload": contest.workload.label, **asdict(outcomes[-1][-1])}
+            append_line(contest.home / KEPT, **kept)
     return grouped(outcomes)
 
 
@@ -223,20 +221,21 @@ def read(path: Path) -> list[Series]:
     """Read every series, the oldest first."""
     names, runs = {each.name for each in fields(Outcome)}, []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        found = json.loads(line)
-        outcome = Outcome(**{name: value for name, value in found.items() if name in names})
-        runs.append((found["series"], found["workload"], outcome))
+        kept = json.loads(line)
+        outcome = Outcome(**{name: value for name, value in kept.items() if name in names})
+        runs.append((kept["series"], kept["workload"], outcome))
     return grouped(runs)
 
 
 def grouped(outcomes: Iterable[tuple[str, str, Outcome]]) -> list[Series]:
     """Group runs by series, workload, query set and engine."""
-    found: dict[tuple[str, str, str], dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, str, str], dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     for series, workload, each in outcomes:
-        found[series, workload, each.queries][each.engine].append(each)
-    return [Series(*key, runs) for key, runs in found.items()]
+        groups[series, workload, each.queries][each.engine].append(each)
+    return [Series(*key, runs) for key, runs in groups.items()]
 
 
+@cache
 def machine() -> dict[str, Any]:
     """Say what all this ran on: processor, cores, memory, and which code (nothing outside a checkout)."""
     about = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

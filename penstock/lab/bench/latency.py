@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -30,9 +29,9 @@ from rich.console import Console
 
 from penstock.errors import RunError
 from penstock.lab.bench.contest import Contest, append_line, run_and_keep
-from penstock.lab.bench.options import HOME, ROWS, Home, Rows, made, workload
+from penstock.lab.bench.options import HOME, ROWS, Home, RowCount, made, workload
 from penstock.lab.bench.peers import PEERS
-from penstock.lab.bench.peers.peer import Launch
+from penstock.lab.bench.peers.peer import contestant
 from penstock.lab.bench.peers.run import close_input, conversation
 from penstock.lab.oracle import true_counts
 from penstock.lab.printing import table
@@ -54,7 +53,7 @@ UTC_MICROS = pa.timestamp("us", tz="UTC")
 def latency(
     *,
     seconds: Annotated[float, typer.Option(help="how long each engine is fed at each rate")] = 90.0,
-    rows: Rows = ROWS,
+    rows: RowCount = ROWS,
     rate: Annotated[
         float, typer.Option(help="the sustainable rate, input rows a second; if 0, measured first")
     ] = 0.0,
@@ -68,9 +67,14 @@ def latency(
         for engine, sustainable in rates.items():
             title = PEERS[engine].title
             console.log(f"{title} at {share:.0%} of {sustainable:,.0f} rows/s")
-            found = measure(engine, share, sustainable, seconds)
-            append_line(directory / "latency.jsonl", **found._asdict())
-            figures = (f"{found.rate:,.0f}", f"{found.results:,}", f"{found.median:.2f}", f"{found.p99:.2f}")
+            delays = measure(engine, share, sustainable, seconds)
+            append_line(directory / "latency.jsonl", **delays._asdict())
+            figures = (
+                f"{delays.rate:,.0f}",
+                f"{delays.results:,}",
+                f"{delays.median:.2f}",
+                f"{delays.p99:.2f}",
+            )
             lines.append((title, f"{share:.0%}", *figures))
     headings = ("engine", "load", "input rows/s", "results", "median s", "99 % within s")
     console.print(table("", headings, lines))
@@ -118,9 +122,7 @@ def measure(engine: str, share: float, sustainable: float, seconds: float) -> De
 
 def _serve(engine: str, home: Path, rate: float, seconds: float) -> int:
     """Start an engine, feed it, and let it finish; give when the warm-up was over, microseconds since the epoch."""
-    module = "penstock.lab.bench.peers.contestant"
-    launch = Launch((sys.executable, "-m", module, f"serve-{engine}", str(home)))
-    with conversation(launch, subprocess.DEVNULL) as run:
+    with conversation(contestant(f"serve-{engine}", str(home)), subprocess.DEVNULL) as run:
         run.patience = 20.0
         said = run.until(time.monotonic() + READY_SECONDS + seconds + DRAIN_SECONDS)
         if "mark" not in next(said, {}):
@@ -174,10 +176,10 @@ def _moved_into_place(out: Path) -> dict[Path, int]:
 
 def _named_by_log(out: Path) -> dict[Path, int]:
     """Find when Spark's log of committed files first named each file."""
-    found: dict[Path, int] = {}
+    first_named: dict[Path, int] = {}
     logs = {path.name.removesuffix(".compact"): path for path in (out / "_spark_metadata").iterdir()}
     for _, log in sorted((int(number), log) for number, log in logs.items() if number.isdigit()):
         for line in log.read_text(encoding="utf-8").splitlines()[1:]:
             path = Path(json.loads(line)["path"].removeprefix("file://"))
-            found.setdefault(path, log.stat().st_mtime_ns)
-    return found
+            first_named.setdefault(path, log.stat().st_mtime_ns)
+    return first_named

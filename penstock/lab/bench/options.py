@@ -11,10 +11,14 @@ from penstock.lab.workloads import Workload
 
 Rounds = Annotated[int, typer.Option(help="how often each run is made")]
 Home = Annotated[Path, typer.Option(metavar="DIR", help="where data, peers, results and pictures are kept")]
-Rows = Annotated[int, typer.Option(help="rows of each stream; fewer are for trying out")]
+RowCount = Annotated[int, typer.Option(help="rows of each stream; fewer are for trying out")]
 Document = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="put the tables between the markers <!-- peers --> of this file"),
+]
+Script = Annotated[
+    Path | None,
+    typer.Argument(metavar="[SCRIPT]", help="queries of your own; else w1 with N12f", show_default=False),
 ]
 Limit = Annotated[float, typer.Option(help="seconds that a run may take before it is stopped")]
 

@@ -18,22 +18,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from penstock.errors import RunError
-from penstock.lab.bench.contest import STOPPED, WARM, Contest, middle, ratios, run_and_keep
-from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, Rows, made
+from penstock.lab.bench.contest import STOPPED, Contest, Outcome, Series, middle, paired, ratios, run_and_keep
+from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, RowCount, made
 from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.bench.peers import PEERS
-from penstock.lab.workloads import QUERY_SETS, WindowQuery, Workload
+from penstock.lab.workloads import WindowQuery, Workload, query_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from penstock.lab.bench.contest import Outcome, Series
 
 STATE_OF_ONE, STATE_OF_TEN = "state", "state x 10"
 """What the two runs are called that differ in the size of their state only."""
@@ -48,15 +47,16 @@ FULL = 0.75  # the share of the input after which the larger window is full
 
 
 def scale(
-    *, rounds: Rounds = 3, limit_seconds: Limit = LIMIT, rows: Rows = ROWS, directory: Home = HOME
+    *, rounds: Rounds = 3, limit_seconds: Limit = LIMIT, rows: RowCount = ROWS, directory: Home = HOME
 ) -> None:
     """Hold 200 queries against one, and ten times the state against one, on Penstock."""
-    console = Console()
-    for title, bound, comparison in (
-        ("200 queries against one, time taken", MORE_QUERIES, more_queries(workload_of("w1", rows))),
-        ("ten times the state, time of a batch", MORE_STATE, more_state(rows)),
+    console, home = Console(), made(directory)
+    load, sets = workload_of("w1", rows), [query_sets([name]) for name in ("N1", "N200")]
+    queries = [Contest(load, ("penstock",), each, 1, home, limit_seconds) for each in sets]
+    for title, bound, contests in (
+        ("200 queries against one, time taken", MORE_QUERIES, queries),
+        ("ten times the state, time of a batch", MORE_STATE, more_state(rows, home, limit_seconds)),
     ):
-        contests = comparison.contests(made(directory), limit_seconds)
         less, more = (each.runs["penstock"] for each in run_and_keep(contests, console.log, rounds))
         times = ratios(less, more)
         if not times:
@@ -64,46 +64,16 @@ def scale(
         console.print(f"{title}: {middle(times)} times, at most {bound:g} wanted", highlight=False)
 
 
-class Load(NamedTuple):
-    """One of two runs: what it is called, its input and its queries."""
-
-    name: str
-    workload: Workload
-    queries: tuple[WindowQuery, ...]
-
-
-class Comparison(NamedTuple):
-    """Two runs of Penstock that are to take nearly the same time; `warm` is the share of the input not counted."""
-
-    less: Load
-    more: Load
-    warm: float = WARM
-
-    @property
-    def labels(self) -> set[str]:
-        """Name the input of both runs."""
-        return {self.less.workload.label, self.more.workload.label}
-
-    def contests(self, home: Path, limit: float) -> Iterator[Contest]:
-        """Give both runs, to be made in turn."""
-        for name, workload, queries in (self.less, self.more):
-            yield Contest(workload, ("penstock",), {name: queries}, 1, home, limit, self.warm)
-
-
-def more_queries(load: Workload) -> Comparison:
-    """Set 200 queries against one."""
-    return Comparison(Load("N1", load, QUERY_SETS["N1"]), Load("N200", load, QUERY_SETS["N200"]))
-
-
-def more_state(rows: int) -> Comparison:
+def more_state(rows: int, home: Path = HOME, limit: float = LIMIT) -> list[Contest]:
     """Set ten times the state against one; the streams of both have four times `rows`, of `w1`'s rate."""
     seconds = 3 * rows / Workload().rate  # until the larger window is full
-    loads = []
+    contests = []
     for name, times in ((STATE_OF_ONE, 1), (STATE_OF_TEN, TIMES)):
         keys = round(50_000 * times * seconds / 300)
         workload = Workload(rows=4 * rows, keys=keys, rows_per_file=rows // 10)
-        loads.append(Load(name, workload, (WindowQuery(round(seconds * times / TIMES, 3)),)))
-    return Comparison(loads[0], loads[1], FULL)
+        queries = {name: (WindowQuery(round(seconds * times / TIMES, 3)),)}
+        contests.append(Contest(workload, ("penstock",), queries, 1, home, limit, FULL))
+    return contests
 
 
 SPEED: dict[str, dict[str, tuple[float, float]]] = {
@@ -153,45 +123,33 @@ class Judgement:
 def judge(series: Sequence[Series], workload: Workload) -> list[Judgement]:
     """Hold the latest measurements on a workload, and on streams of its size, against every target."""
     ours = [each for each in series if each.workload == workload.label]
-    sized = [each for each in series if each.workload in more_state(workload.rows).labels]
-    limit = [1 / each for each in ratios(*_latest(ours, "duckdb", "N1"))]
-    state = _between(sized, STATE_OF_ONE, STATE_OF_TEN)
+    sizes = {each.workload.label for each in more_state(workload.rows)}
+    state = _between([each for each in series if each.workload in sizes], STATE_OF_ONE, STATE_OF_TEN)
+    limit = _median([theirs.steady_rate / own.steady_rate for own, theirs in _latest(ours, "duckdb", "N1")])
+    speeds, memories = [], []
+    for peer, queries in ((peer, queries) for peer, sets in SPEED.items() for queries in sets):
+        (bound, goal), pairs = SPEED[peer][queries], _latest(ours, peer, queries)
+        faster = _median([own.steady_rate / theirs.steady_rate for own, theirs in pairs])
+        share = _median([own.peak_bytes / theirs.peak_bytes for own, theirs in pairs])
+        stopped = any(theirs.verdict == STOPPED for _, theirs in pairs)
+        note = "the peer was stopped: against the rate it had reached" if stopped else ""
+        against = f"against {PEERS[peer].title}, {queries}"
+        speeds.append(Judgement(f"throughput {against}", bound, faster, goal, note=note))
+        memories.append(Judgement(f"peak memory {against}", 1, share, at_most=True))
     return [
-        *_speeds(ours),
-        *_memories(ours),
-        Judgement("DuckDB's batch join against us, N1", OF_THE_LIMIT, _median(limit), at_most=True),
+        *speeds,
+        *memories,
+        Judgement("DuckDB's batch join against us, N1", OF_THE_LIMIT, limit, at_most=True),
         Judgement("time of N200 against N1", MORE_QUERIES, _between(ours, "N1", "N200"), at_most=True),
         Judgement("time of a batch with ten times the state", MORE_STATE, state, at_most=True),
     ]
 
 
-def _speeds(series: Sequence[Series]) -> Iterator[Judgement]:
-    for peer, sets in SPEED.items():
-        for queries, (bound, goal) in sets.items():
-            both = _latest(series, peer, queries)
-            stopped = any(each.verdict == STOPPED for each in both[1])
-            note = "the peer was stopped: against the rate it had reached" if stopped else ""
-            name = f"throughput against {PEERS[peer].title}, {queries}"
-            yield Judgement(name, bound, _median(ratios(*both)), goal, note=note)
-
-
-def _memories(series: Sequence[Series]) -> Iterator[Judgement]:
-    for peer, sets in SPEED.items():
-        for queries in sets:
-            pairs = zip(*_latest(series, peer, queries), strict=True)
-            share = _median([one.peak_bytes / other.peak_bytes for one, other in pairs])
-            yield Judgement(f"peak memory against {PEERS[peer].title}, {queries}", 1, share, at_most=True)
-
-
-def _latest(series: Sequence[Series], peer: str, queries: str) -> tuple[list[Outcome], list[Outcome]]:
+def _latest(series: Sequence[Series], peer: str, queries: str) -> list[tuple[Outcome, Outcome]]:
     """Find Penstock's and a peer's runs, round by round, in the latest series that has both; else nothing."""
-    for each in reversed(series):
-        if each.queries == queries and {"penstock", peer} <= each.runs.keys():
-            rounds = zip(each.runs["penstock"], each.runs[peer], strict=True)
-            both = [(one, other) for one, other in rounds if one.has_figures and other.has_figures]
-            if both:
-                return [one for one, _ in both], [other for _, other in both]
-    return [], []
+    wanted = [each.runs for each in reversed(series) if each.queries == queries]
+    pairs = (paired(runs.get("penstock", ()), runs.get(peer, ())) for runs in wanted)
+    return next(filter(None, pairs), [])
 
 
 def _between(series: Sequence[Series], less: str, more: str) -> float | None:

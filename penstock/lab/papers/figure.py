@@ -6,6 +6,7 @@ A figure is a function from that sweep to an `Outcome`, printed and saved by `pe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +15,9 @@ from matplotlib.figure import Figure as Picture
 from penstock.lab.printing import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from rich.table import Table
 
-    Series = Mapping[str, Sequence[float]]
+Series = Mapping[str, Sequence[float]]
 
 CALIBRATED, CHECK = "calibrated", "self-check"
 """Kinds of claims that prove less: held by the choice of something the paper leaves open; true by construction here."""
@@ -164,8 +163,8 @@ class Paper:
         seconds: Mapping[Any, int],
         **on_spark: Any,
     ) -> None:
-        self.number, self.sweep, found = number, sweep, []
+        self.number, self.sweep, figures = number, sweep, []
         for figure, each in seconds.items():
             title, name = figure.__doc__.partition("\n")[0].rstrip("."), figure.__name__
-            found.append(Figure(f"{prefix}{name}", title, each, figure, on_spark.get(name)))
-        self.figures = tuple(found)
+            figures.append(Figure(f"{prefix}{name}", title, each, figure, on_spark.get(name)))
+        self.figures = tuple(figures)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstock.lab.papers import paper1_sweep as p1
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
+from penstock.lab.papers.on_spark import fig17_on_spark
 from penstock.lab.papers.paper1_analysis import fig11, table2
-from penstock.lab.papers.paper1_spark import fig17_on_spark
 from penstock.lab.printing import percent, percents, span
 from penstock.plan.cost import Coefficients, saving
 from penstock.plan.facts import Independent, Statistics
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WEIGH = Coefficients(overhead=p1.C_SYS)
-BY_WINDOWS = tuple(p1.Setting(windows, 0.5, 0.1) for windows in ("Mostly-Small", "Uniform", "Mostly-Large"))
-MEMORY_PANELS = (*BY_WINDOWS, *(p1.Setting("Uniform", select, 0.025) for select in (0.2, 0.5, 0.8)))
-RATE_PANELS = (*BY_WINDOWS, *(p1.Setting("Uniform", 0.8, join) for join in p1.JOINS))
+MEMORY_PANELS = (*p1.BY_WINDOWS, *(p1.Setting("Uniform", select, 0.025) for select in (0.2, 0.5, 0.8)))
+RATE_PANELS = (*p1.BY_WINDOWS, *(p1.Setting("Uniform", 0.8, join) for join in p1.JOINS))
 SETS, QUERIES = ("Uniform", "Mostly-Small", "Small-Large"), (12, 24, 36)
 CHAIN_PANELS = (("Uniform", 12), ("Mostly-Small", 12), *(("Small-Large", queries) for queries in QUERIES))
 TRIED = ((0.0, 0.0), (2.0, 1.0), (p1.C_SYS, p1.RESULT), (100.0, 20.0))
@@ -41,8 +40,8 @@ RATE = "stream rate (rows/s)"
 NOTE = f"Calibrated: C_sys = {p1.C_SYS:g} and {p1.RESULT:g} comparison per result, in both figures."
 
 
-def _by_name(found: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {name: [each[name] for each in found] for name in found[0]}
+def _by_name(points: list[dict[str, float]]) -> dict[str, list[float]]:
+    return {name: [each[name] for each in points] for name in points[0]}
 
 
 def _named(setting: p1.Setting, shown: dict[str, float]) -> tuple[object, ...]:
@@ -60,8 +59,8 @@ def fig17(sweep: p1.Sweep) -> Outcome:
     least = [min(each, key=lambda name: each[name]) == p1.OURS for each in chain(*held.values())]
     out.every("state-slice holds the least state in every setting, at every rate", least)
     saved = {
-        s: [mean(saving(e[p1.OURS], e[rival]) for e in found) for rival in (p1.UP, p1.DOWN)]
-        for s, found in held.items()
+        s: [mean(saving(e[p1.OURS], e[rival]) for e in by_rate) for rival in (p1.UP, p1.DOWN)]
+        for s, by_rate in held.items()
     }
     up, down = zip(*saved.values(), strict=True)
     number = f"; over pull-up {span(up)}, mean {percent(mean(up))}, push-down {span(down)}, mean {percent(mean(down))}"
@@ -70,7 +69,7 @@ def fig17(sweep: p1.Sweep) -> Outcome:
     joins = [held[p1.Setting("Uniform", 0.5, join)] for join in p1.JOINS]
     same = joins[0] == joins[1] == joins[2]
     out.claim("the join's selectivity does not affect memory", same, "no key is looked at", CHECK)
-    rows = [_named(setting, found[-1]) for setting, found in held.items()]
+    rows = [_named(setting, by_rate[-1]) for setting, by_rate in held.items()]
     out.table(f"rows held at {sweep.rates[-1]} rows/s", HEADINGS, rows)
     out.draw({str(each): _by_name(held[each]) for each in MEMORY_PANELS}, sweep.rates, RATE, "rows held")
     return out
@@ -84,9 +83,9 @@ def service_rates(
     return {name: run.service_rate(weigh, result) for name, run in p1.sharing(sweep, setting, rate).items()}
 
 
-def gain(found: dict[str, float]) -> float:
+def gain(rates: dict[str, float]) -> float:
     """Give how much more state-slice delivers than the better rival."""
-    return found[p1.OURS] / max(found[p1.UP], found[p1.DOWN]) - 1
+    return rates[p1.OURS] / max(rates[p1.UP], rates[p1.DOWN]) - 1
 
 
 def bearable_overhead(sweep: p1.Sweep) -> float:
@@ -105,8 +104,8 @@ def fig18(sweep: p1.Sweep) -> Outcome:
     out, runs = Outcome(), [p1.sharing(sweep, *point) for point in product(p1.SETTINGS, sweep.rates)]
     same = [len({run.delivered for run in each.values()}) == 1 for each in runs]
     out.every("every strategy delivers the same results", same, kind=CHECK)
-    found = {s: [service_rates(sweep, s, rate) for rate in sweep.rates] for s in p1.SETTINGS}
-    gains = {s: [gain(each) for each in rates] for s, rates in found.items()}
+    by_setting = {s: [service_rates(sweep, s, rate) for rate in sweep.rates] for s in p1.SETTINGS}
+    gains = {s: [gain(each) for each in rates] for s, rates in by_setting.items()}
     number = f"; in all with C_sys up to {bearable_overhead(sweep):.1f}"
     text = "state-slice has the highest service rate in every setting, at every rate"
     out.every(text, (each > 0 for each in chain(*gains.values())), number)
@@ -115,11 +114,11 @@ def fig18(sweep: p1.Sweep) -> Outcome:
     high = [each[-1] for setting, each in gains.items() if setting.join == p1.JOINS[-1]]
     number = f"{span(high)} over the better rival at S⋈ = 0.4 and {sweep.rates[-1]} rows/s"
     out.claim("it reaches 40 % at high S⋈ and rate", 0.35 <= max(high) <= 0.45, number, CALIBRATED)
-    rows = [(*_named(s, rates[-1]), percent(gains[s][-1])) for s, rates in found.items()]
+    rows = [(*_named(s, rates[-1]), percent(gains[s][-1])) for s, rates in by_setting.items()]
     out.table(f"service rate at {sweep.rates[-1]} rows/s", (*HEADINGS, "gain"), rows)
     headings = ("C_sys", "result", *(f"18: {each}" for each in ("best", "up to")), "19: skewed", *CHAINS)
     out.table("Figures 18 and 19 by C_sys and the cost of a result", headings, _calibration(sweep))
-    panels = {str(each): _by_name(found[each]) for each in RATE_PANELS}
+    panels = {str(each): _by_name(by_setting[each]) for each in RATE_PANELS}
     out.draw(panels, sweep.rates, RATE, "service rate (results/s)")
     out.note(NOTE)
     return out
@@ -138,10 +137,10 @@ def _calibration(sweep: p1.Sweep) -> Iterator[tuple[str, ...]]:
 
 def model_gain(windows: str, queries: int, rate: int, overhead: float, result: float) -> float:
     """Give what CPU-Opt gains over Mem-Opt by the cost model."""
-    readers, known = p1.readers_of(p1.table_4(windows, queries)), Statistics(rate, rate, p1.FEW_JOIN)
+    readers, statistics = p1.readers_of(p1.table_4(windows, queries)), Statistics(rate, rate, p1.FEW_JOIN)
     delivered = result * sum(2 * rate**2 * p1.FEW_JOIN * each for each in p1.table_4(windows, queries))
     both = (mem_opt(readers), p1.cpu_opt_cuts(windows, queries, rate, overhead))
-    mem, cpu = (p1.cut_cost(each, readers, known).cpu(Coefficients(overhead=overhead)) for each in both)
+    mem, cpu = (p1.cut_cost(each, readers, statistics).cpu(Coefficients(overhead=overhead)) for each in both)
     return (mem + delivered) / (cpu + delivered) - 1
 
 
@@ -154,15 +153,15 @@ def as_the_paper_has_them(overhead: float) -> tuple[list[bool], list[bool], list
 
 def chain_rates(sweep: p1.Sweep, windows: str, queries: int, rate: int) -> dict[str, float]:
     """Give the service rate of both chains."""
-    found = p1.chains(sweep, windows, queries, rate)
-    return {name: run.service_rate(WEIGH, p1.RESULT) for name, run in found.items()}
+    runs = p1.chains(sweep, windows, queries, rate)
+    return {name: run.service_rate(WEIGH, p1.RESULT) for name, run in runs.items()}
 
 
 def fig19(sweep: p1.Sweep) -> Outcome:
     """Compare service rates of the CPU-Opt and the Mem-Opt chain."""
     out, keys = Outcome(), list(product(SETS, QUERIES))
-    found = {key: [chain_rates(sweep, *key, rate) for rate in sweep.rates] for key in keys}
-    gains = {key: [each["CPU-Opt"] / each["Mem-Opt"] - 1 for each in rates] for key, rates in found.items()}
+    by_key = {key: [chain_rates(sweep, *key, rate) for rate in sweep.rates] for key in keys}
+    gains = {key: [each["CPU-Opt"] / each["Mem-Opt"] - 1 for each in rates] for key, rates in by_key.items()}
     least = min(chain(*gains.values()))
     number = f"at least {percent(least)} faster"
     out.claim("CPU-Opt is never slower than Mem-Opt", least > -0.005, number, CHECK)
@@ -183,12 +182,12 @@ def fig19(sweep: p1.Sweep) -> Outcome:
     rows = []
     for key, (n, rate) in product(keys, enumerate(sweep.rates)):
         if rate in {20, 50, 80}:
-            shown = [f"{each:,.0f}" for each in found[key][n].values()]
+            shown = [f"{each:,.0f}" for each in by_key[key][n].values()]
             slices_of = len(p1.cpu_opt_cuts(*key, rate).left) - 1
             rows.append((*key, rate, slices_of, *shown, percent(gains[key][n])))
     headings = ("windows", "queries", "rate", "slices", "Mem-Opt", "CPU-Opt", "gain")
     out.table("service rate, results/s", headings, rows)
-    panels = {f"{windows}, {n} queries": _by_name(found[windows, n]) for windows, n in CHAIN_PANELS}
+    panels = {f"{windows}, {n} queries": _by_name(by_key[windows, n]) for windows, n in CHAIN_PANELS}
     out.draw(panels, sweep.rates, RATE, "service rate (results/s)")
     out.note(NOTE)
     return out
@@ -201,10 +200,10 @@ def _memory(out: Outcome, sweep: p1.Sweep) -> None:
     out.every("5.2: without selections CPU-Opt holds what Mem-Opt holds", same, " sets of windows")
     extra = []
     for windows, selected, select, rate in product(SETS, SELECTED, p1.SELECTS, (20, 50, 80)):
-        known = Statistics(rate, rate, p1.FEW_JOIN, Independent({"σ": select}))
+        statistics = Statistics(rate, rate, p1.FEW_JOIN, Independent({"σ": select}))
         readers = p1.readers_of(p1.table_4(windows, 12), selected)
-        cuts = (cpu_opt(readers, known, WEIGH).cuts, mem_opt(readers))
-        merged, fine = (p1.cut_cost(each, readers, known).rows for each in cuts)
+        cuts = (cpu_opt(readers, statistics, WEIGH).cuts, mem_opt(readers))
+        merged, fine = (p1.cut_cost(each, readers, statistics).rows for each in cuts)
         extra.append(merged / fine - 1)
     more = [each for each in extra if each > 1e-9]
     number = f"it does in {len(more)} of {len(extra)} settings, by {percents([max(extra)], 1)} at most"

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure as Picture
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome
 from penstock.lab.papers.paper1_sweep import DOWN, JOINS, OURS, UP, modelled, readers_of
 from penstock.lab.printing import percent, percents, span
-from penstock.plan.chain import Chain
+from penstock.plan.chain import Chain, Slice
 from penstock.plan.cost import isolated_cost, saving
 from penstock.plan.facts import Independent, Statistics
 from penstock.sql.query import SECOND, Range
@@ -33,7 +33,6 @@ from penstock.sql.query import SECOND, Range
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.plan.chain import Slice
 
 ARRIVALS = {1: "a1", 2: "a2", 3: "a3", 4: "b1", 5: "b2", 8: "a4"}  # what arrives, by second
 OPERATORS = "1111122122"  # which join runs in each second
@@ -124,9 +123,9 @@ class Savings(NamedTuple):
 def savings(ratio: float, select: float, join: float, rate: float = HIGH_RATE) -> Savings:
     """Price the three plans of the two queries and compare them."""
     readers = readers_of((ratio * LONG, LONG), ("", "σ"))
-    found = modelled(readers, Statistics(rate, rate, join, Independent({"σ": select})))
-    rows = (saving(found[OURS].rows, found[rival].rows) for rival in (UP, DOWN))
-    return Savings(*rows, *(saving(found[OURS].cpu(), found[rival].cpu()) for rival in (UP, DOWN)))
+    costs = modelled(readers, Statistics(rate, rate, join, Independent({"σ": select})))
+    rows = (saving(costs[OURS].rows, costs[rival].rows) for rival in (UP, DOWN))
+    return Savings(*rows, *(saving(costs[OURS].cpu(), costs[rival].cpu()) for rival in (UP, DOWN)))
 
 
 def equation_4(ratio: float, select: float, join: float) -> Savings:
@@ -144,19 +143,19 @@ def cpu_savings(queries: int, join: float, rate: float, select: float = 1.0) -> 
     """Give what a Mem-Opt chain saves over pull-up: windows up to 30 s, all queries but the first with a selection."""
     conditions = [""] + ["σ" if select < 1 else ""] * (queries - 1)
     readers = readers_of((30 * (n + 1) / queries for n in range(queries)), conditions)
-    found = modelled(readers, Statistics(rate, rate, join, Independent({"σ": select})))
-    return saving(found[OURS].cpu(), found[UP].cpu())
+    costs = modelled(readers, Statistics(rate, rate, join, Independent({"σ": select})))
+    return saving(costs[OURS].cpu(), costs[UP].cpu())
 
 
 def fig11(_sweep: object) -> Outcome:
     """Draw the savings of state-slice over its rivals, by the cost model."""
     out, points = Outcome(), list(product(GRID, GRID, JOINS))
-    found = [savings(*point) for point in points]
-    both = zip(points, found, strict=True)
+    saved = [savings(*point) for point in points]
+    both = zip(points, saved, strict=True)
     off = max(abs(a - b) for point, each in both for a, b in zip(each, equation_4(*point), strict=True))
     out.claim("Eq. 4 follows from Eq. 1, 2 and 3", off < 1e-6, f"largest difference {off:.0e}")
-    out.every("all savings are positive", (min(each) > 0 for each in found))
-    columns = list(zip(*found, strict=True))
+    out.every("all savings are positive", (min(each) > 0 for each in saved))
+    columns = list(zip(*saved, strict=True))
     for what, (up, down), low, high in (("memory", columns[:2], 0.2, 0.3), ("CPU", columns[2:], 0.1, 0.4)):
         worse, each_rival = mean(map(max, up, down)), (mean(up), mean(down))
         number = f"{percent(worse)} over the worse rival at each point; over pull-up, push-down {percents(each_rival)}"
@@ -170,9 +169,9 @@ def fig11(_sweep: object) -> Outcome:
     held = max(abs(each.memory_up) for each in least) < 1e-9 and max(factor) - min(factor) < 1e-6
     text = "without a selection: pull-up's memory, and CPU saved in proportion to S⋈ / (1 + 2 S⋈)"
     out.claim(text, held, f"factor {factor[0]:.2f} at ρ = 0.5")
-    _sentences(out, found)
+    _sentences(out, saved)
     means = [
-        [percent(mean(each)) for each in zip(*found[n :: len(JOINS)], strict=True)] for n in range(len(JOINS))
+        [percent(mean(each)) for each in zip(*saved[n :: len(JOINS)], strict=True)] for n in range(len(JOINS))
     ]
     headings = ("S⋈", "memory / pull-up", "memory / push-down", "CPU / pull-up", "CPU / push-down")
     out.table("mean savings", headings, ((join, *each) for join, each in zip(JOINS, means, strict=True)))
@@ -181,15 +180,15 @@ def fig11(_sweep: object) -> Outcome:
     return out
 
 
-def _sentences(out: Outcome, found: list[Savings]) -> None:
+def _sentences(out: Outcome, saved: list[Savings]) -> None:
     """Check what sections 1, 3.2, 4.3 and 5.1 say of costs."""
-    readers, known = readers_of((60, 3600), ("", "σ")), Statistics(1, 1, 0.1, Independent({"σ": 0.01}))
-    shared = modelled(readers, known)[UP].rows
-    times = [shared / isolated_cost([each], known).rows for each in readers]
+    readers, statistics = readers_of((60, 3600), ("", "σ")), Statistics(1, 1, 0.1, Independent({"σ": 0.01}))
+    shared = modelled(readers, statistics)[UP].rows
+    times = [shared / isolated_cost([each], statistics).rows for each in readers]
     out.claim("1: the shared state is 60 times that of Q1", round(times[0]) == 60, f"{times[0]:.0f} times")
     number = f"{times[1]:.2f} times: a selection on A leaves all of B"
     out.claim("and 100 times that of Q2", round(times[1]) == 100, number)
-    cheaper = [(each.cpu_up - each.cpu_down) / (1 - each.cpu_down) for each in found]
+    cheaper = [(each.cpu_up - each.cpu_down) / (1 - each.cpu_down) for each in saved]
     number = f"by {span(cheaper)}, mean {percent(mean(cheaper))}"
     out.claim("3.2: push-down costs much less CPU than pull-up", min(cheaper) > 0, number)
     grown = {n: [cpu_savings(n, 0.1, rate, 0.5) for rate in (20, 80)] for n in (2, 3, 12, 36)}

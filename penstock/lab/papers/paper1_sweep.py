@@ -13,8 +13,15 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from penstock.lab.papers.paper1_joins import Run, poisson_streams, run
-from penstock.lab.papers.paper1_plans import pull_up, push_down, state_slice
+from penstock.lab.papers.paper1_joins import (
+    Run,
+    Streams,
+    poisson_streams,
+    pull_up,
+    push_down,
+    run,
+    state_slice,
+)
 from penstock.plan.cost import Coefficients, Cost, chain_cost, pull_up_cost, push_down_cost, total
 from penstock.plan.facts import Independent, Reader, Statistics
 from penstock.plan.optimize import Cuts, cpu_opt, mem_opt
@@ -23,7 +30,6 @@ from penstock.sql.query import SECOND, Range
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.lab.papers.paper1_joins import Streams
     from penstock.plan.chain import Chain
 
 RATES = (20, 30, 40, 50, 60, 70, 80)  # rows a second, of either stream
@@ -56,7 +62,7 @@ class Setting:
         """Give Q1, and Q2 and Q3 with the selection."""
         return readers_of(TABLE_3[self.windows], ("", "σ", "σ"))
 
-    def known(self, rate: float) -> Statistics:
+    def statistics(self, rate: float) -> Statistics:
         """Say what the cost model may know of the streams."""
         return Statistics(rate, rate, self.join, Independent({"σ": self.select}))
 
@@ -65,6 +71,7 @@ class Setting:
 
 
 SETTINGS = tuple(Setting(*each) for each in product(TABLE_3, SELECTS, JOINS))  # all 27 combinations
+BY_WINDOWS = tuple(Setting(windows, 0.5, 0.1) for windows in TABLE_3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +100,17 @@ def chain_of(cuts: Cuts, readers: Sequence[Reader]) -> Chain:
     return cuts.chain({f"Q{number + 1}": each.window for number, each in enumerate(readers)})
 
 
-def cut_cost(cuts: Cuts, readers: Sequence[Reader], known: Statistics) -> Cost:
+def cut_cost(cuts: Cuts, readers: Sequence[Reader], statistics: Statistics) -> Cost:
     """Price a chain with these cuts."""
-    return chain_cost(readers, known, {"l": cuts.left, "r": cuts.right})
+    return chain_cost(readers, statistics, {"l": cuts.left, "r": cuts.right})
 
 
-def modelled(readers: Sequence[Reader], known: Statistics) -> dict[str, Cost]:
+def modelled(readers: Sequence[Reader], statistics: Statistics) -> dict[str, Cost]:
     """Price every strategy of section 7.2."""
     return {
-        UP: pull_up_cost(readers, known),
-        OURS: cut_cost(mem_opt(readers), readers, known),
-        DOWN: push_down_cost(readers, known),
+        UP: pull_up_cost(readers, statistics),
+        OURS: cut_cost(mem_opt(readers), readers, statistics),
+        DOWN: push_down_cost(readers, statistics),
     }
 
 
@@ -125,18 +132,18 @@ def chains(sweep: Sweep, windows: str, queries: int, rate: int) -> dict[str, Run
     """Run the Mem-Opt and the CPU-Opt chain of section 7.3."""
     readers = readers_of(table_4(windows, queries))
     both = {"Mem-Opt": mem_opt(readers), "CPU-Opt": cpu_opt_cuts(windows, queries, rate)}
-    made, found = list(sweep.streams(rate, FEW_JOIN)), {}
+    made, runs = list(sweep.streams(rate, FEW_JOIN)), {}
     for name, cuts in both.items():
         chain = chain_of(cuts, readers)
-        found[name] = _together(run(state_slice(each, readers, chain), each, readers) for each in made)
-    return found
+        runs[name] = _together(run(state_slice(each, readers, chain), each, readers) for each in made)
+    return runs
 
 
 @cache
 def cpu_opt_cuts(windows: str, queries: int, rate: int, overhead: float = C_SYS) -> Cuts:
     """Find where the CPU-Opt chain is cut."""
-    known = Statistics(rate, rate, FEW_JOIN)
-    return cpu_opt(readers_of(table_4(windows, queries)), known, Coefficients(overhead=overhead)).cuts
+    statistics = Statistics(rate, rate, FEW_JOIN)
+    return cpu_opt(readers_of(table_4(windows, queries)), statistics, Coefficients(overhead=overhead)).cuts
 
 
 def ages_of(windows: str, rate: int, overhead: float = C_SYS) -> tuple[float, ...]:

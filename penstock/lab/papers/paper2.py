@@ -14,16 +14,13 @@ import numpy as np
 
 from penstock.lab.papers import paper2_sweep as p2
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
+from penstock.lab.papers.on_spark import fig6_on_spark
 from penstock.lab.papers.paper2_analysis import fig2, fig3, one_burst
-from penstock.lab.papers.paper2_scans import DRAWN, LARGEST
-from penstock.lab.papers.paper2_spark import fig6_on_spark
+from penstock.lab.papers.paper2_scans import DRAWN, LARGEST, Floats
 from penstock.lab.printing import ms, percent, percents, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from penstock.lab.papers.paper2_scans import Floats
-    from penstock.lab.papers.paper2_sweep import Method
 
 WINDOWS = "Small-Large"
 SECONDS = [str(each) for each in p2.TABLE_1[WINDOWS]]
@@ -77,43 +74,43 @@ def begun(sweep: p2.Sweep) -> Outcome:
 def best(out: Outcome, text: str, sweep: p2.Sweep, first: str, named: dict[str, p2.Setting]) -> Averages:
     """Check that MQT is best everywhere, say how it stands with other readings, and lay the averages out."""
     settings = list(named.values())
-    found, by_result = Averages(sweep, settings), Averages(sweep, settings, by_result=True)
-    out.series("average response (ms)", first, named, found.middle, ms)
+    averages, by_result = Averages(sweep, settings), Averages(sweep, settings, by_result=True)
+    out.series("average response (ms)", first, named, averages.middle, ms)
     out.series("the same averaged over results (ms)", first, named, by_result.middle, ms)
     number = f"; {sum(Averages(sweep, settings, mqt=LARGEST).best())} if only the largest window is released early; "
     number += f"averaged over results {sum(by_result.best())}, up to {percent(-min(by_result.gain('LWO')))} above LWO"
-    out.every(text, found.best(), number)
-    return found
+    out.every(text, averages.best(), number)
+    return averages
 
 
 def fig5(sweep: p2.Sweep) -> Outcome:
     """Compare average responses of LWO, SWF and MQT on four sets of windows, by hash and by nested loops."""
     out, names = begun(sweep), list(p2.TABLE_1)
     text = "MQT has the best average in every distribution"
-    found = best(out, text, sweep, "windows", dict(zip(names, DISTRIBUTIONS, strict=True)))
+    averages = best(out, text, sweep, "windows", dict(zip(names, DISTRIBUTIONS, strict=True)))
     loops = Averages(sweep, [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1])
     drawn = Averages(sweep, DISTRIBUTIONS, swf=DRAWN)
-    before = (found.times["LWO"] < found.times["SWF"]).T
+    before = (averages.times["LWO"] < averages.times["SWF"]).T
     as_said = before != np.array([windows == "Mostly-Small" for windows in names])
     out.every("LWO is second but for Mostly-Small", as_said.ravel(), kind=CALIBRATED)
-    gained = np.array([[each.gain("LWO", name) for name in ("SWF", "MQT")] for each in (loops, found)])
+    gained = np.array([[each.gain("LWO", name) for name in ("SWF", "MQT")] for each in (loops, averages)])
     unlike = np.abs(gained[0] - gained[1]).max()
     number = f": MQT is best, and relative to LWO the times differ by {percent(unlike)} at most"
     out.every("nested loops look alike", [*loops.best(), unlike < 0.1], number)
-    slower = np.array(list(loops.middle.values())) / list(found.middle.values())
+    slower = np.array(list(loops.middle.values())) / list(averages.middle.values())
     number = f"{slower.min():.1f} to {slower.max():.1f} times: the load is the same, so 100 / 15 it must be"
     held = 3 < slower.min() <= slower.max() < 30
     out.claim("about ten times as slow with nested loops", held, number, CHECK)
     for title, each in (("SWF as drawn in Figure 3", drawn), ("nested loops at 15/s", loops)):
         out.series(f"average response, {title} (ms)", "windows", names, each.middle, ms)
-    _gains_table(out, "windows", names, found)
-    panels = {"hash join": found.middle, "nested loops": loops.middle}
+    _gains_table(out, "windows", names, averages)
+    panels = {"hash join": averages.middle, "nested loops": loops.middle}
     out.draw(panels, names, "windows", TIME, columns=2, log="y")
     return out
 
 
-def _gains_table(out: Outcome, first: str, names: Sequence[str], found: Averages) -> None:
-    below = [found.below(rival) for rival in ("LWO", "SWF")]
+def _gains_table(out: Outcome, first: str, names: Sequence[str], averages: Averages) -> None:
+    below = [averages.below(rival) for rival in ("LWO", "SWF")]
     columns = [[f"{percent(np.median(each))} ({span(each)})" for each in rival] for rival in below]
     title = "MQT is below: the middle of the streams (and their range)"
     out.table(title, (first, "LWO", "SWF"), zip(names, *columns, strict=True))
@@ -121,11 +118,11 @@ def _gains_table(out: Outcome, first: str, names: Sequence[str], found: Averages
 
 def by_window(sweep: p2.Sweep, setting: p2.Setting, kind: str = "mean") -> dict[str, list[float]]:
     """Give the response times of each window, the middle of the streams, under every policy and alone."""
-    found = {}
+    series = {}
     for name, policy in (p2.POLICIES | {"isolated": "alone"}).items():
         times = [getattr(each, kind) for each in p2.measure(sweep, setting, policy)]
-        found[name] = np.median(times, axis=0).tolist()
-    return found
+        series[name] = np.median(times, axis=0).tolist()
+    return series
 
 
 def spread(times: Sequence[float]) -> float:
@@ -154,36 +151,38 @@ def fig6(sweep: p2.Sweep) -> Outcome:
     out.claim(text, strict == "1.00 to 1.00", number, CALIBRATED)
     for kind, title in (("mean", "average"), ("longest", "longest")):
         for windows in ("Uniform", "Mostly-Small"):
-            found = panels[f"{title} response, {windows}"] = by_window(sweep, p2.Setting(windows), kind)
-            out.series(f"{title} response, {windows} (ms)", "window (s)", p2.TABLE_1[windows], found, ms)
+            times = panels[f"{title} response, {windows}"] = by_window(sweep, p2.Setting(windows), kind)
+            out.series(f"{title} response, {windows} (ms)", "window (s)", p2.TABLE_1[windows], times, ms)
     out.draw(panels, NUMBERED, "window", TIME, columns=2, log="y")
     return out
 
 
-def window_claims(out: Outcome, sweep: p2.Sweep, method: Method) -> None:
+def window_claims(out: Outcome, sweep: p2.Sweep, method: p2.Method) -> None:
     """Check what section 5.1 says of Figure 6."""
     settings = {windows: p2.Setting(windows, method=method) for windows in ("Uniform", "Mostly-Small")}
-    found, longest = ([by_window(sweep, s, kind) for s in settings.values()] for kind in ("mean", "longest"))
-    flat, flat_longest = ([spread(each["LWO"]) for each in kind] for kind in (found, longest))
+    average, longest = (
+        [by_window(sweep, s, kind) for s in settings.values()] for kind in ("mean", "longest")
+    )
+    flat, flat_longest = ([spread(each["LWO"]) for each in kind] for kind in (average, longest))
     number = f"the fastest {percents(flat)} below the slowest"
     out.claim("LWO is stable over the windows", max(flat) < 0.25, number)
-    rise = [each["LWO"][-1] / each["LWO"][0] - 1 for each in found]
+    rise = [each["LWO"][-1] / each["LWO"][0] - 1 for each in average]
     out.claim("with a slight increase towards large ones", 0 < min(rise) <= max(rise) < 0.35, percents(rise))
     out.claim("its longest times are uniform", max(flat_longest) < 0.25, percents(flat_longest))
-    ways = [each[name][:upto] for each in found for name, upto in (("SWF", 7), ("MQT", 6))]
+    ways = [each[name][:upto] for each in average for name, upto in (("SWF", 7), ("MQT", 6))]
     rising = [a < b for way in ways for a, b in pairwise(way)]
     out.every("SWF and MQT respond faster for smaller windows", rising, " steps from one to the next")
-    half = found[1]["SWF"][-1] / found[0]["SWF"][-1]
+    half = average[1]["SWF"][-1] / average[0]["SWF"][-1]
     text = "SWF's largest window takes half as long on Mostly-Small as on Uniform"
     out.claim(text, 0.35 < half < 0.65, f"{half:.2f} of it")
-    pairs = [(each["MQT"][-1], each["SWF"][-1]) for each in found]
+    pairs = [(each["MQT"][-1], each["SWF"][-1]) for each in average]
     number = "; " + ", ".join(f"{ms(mqt)} ms for {ms(swf)} ms" for mqt, swf in pairs)
     out.every("for the largest window MQT is faster than SWF on average", (a < b for a, b in pairs), number)
     runs = {(w, p): p2.measure(sweep, s, p) for w, s in settings.items() for p in p2.POLICIES.values()}
     both = [zip(runs[w, "mqt"], runs[w, "swf"], strict=True) for w in settings]
     below = [mqt.longest[-1] <= swf.longest[-1] + 1e-9 for mqt, swf in chain(*both)]
     out.every("and its longest time is not above SWF's", below)
-    orders = [np.argsort([[each[p] for p in ("SWF", "MQT")] for each in way]) for way in (found, longest)]
+    orders = [np.argsort([[each[p] for p in ("SWF", "MQT")] for each in way]) for way in (average, longest)]
     follow = (orders[0] == orders[1]).all(axis=2).ravel()
     out.every("longest times follow the averages, window by window", follow)
     times = max(b / a for one in chain(*runs.values()) for a, b in zip(one.mean, one.longest, strict=True))
@@ -195,22 +194,22 @@ def fig7(sweep: p2.Sweep) -> Outcome:
     """Compare average responses over the size of bursts."""
     out, names = begun(sweep), [str(burst) for burst in p2.BURSTS]
     named = dict(zip(names, BY_BURST, strict=True))
-    found = best(out, "MQT is best for every size of burst", sweep, "mean burst", named)
-    apart = [max(each) - min(each) for each in zip(*found.middle.values(), strict=True)]
+    averages = best(out, "MQT is best for every size of burst", sweep, "mean burst", named)
+    apart = [max(each) - min(each) for each in zip(*averages.middle.values(), strict=True)]
     grows = apart[-1] > apart[THREE] > apart[0]
     number = f"from slowest to fastest policy {', '.join(map(ms, apart))} ms"
     out.claim("scheduling matters more as bursts grow", grows, number)
-    lwo, swf = found.gain("LWO"), found.gain("SWF")
+    lwo, swf = averages.gain("LWO"), averages.gain("SWF")
     out.claim("what MQT gains grows with bursts", min(lwo[THREE:]) > lwo[0], f"below LWO by {percents(lwo)}")
     share = [sum(each.mean[:3]) / sum(each.mean) for each in p2.measure(sweep, BY_BURST[THREE], "lwo")]
-    number = f"{span(found.below('LWO')[THREE])}; it gains from the small windows only, {span(share)} of LWO's time"
+    number = f"{span(averages.below('LWO')[THREE])}; it gains from the small windows only, {span(share)} of LWO's time"
     out.claim("at bursts of three MQT is 60 % under LWO", 0.5 <= lwo[THREE] <= 0.7, number)
-    number = f"{span(found.below('SWF')[THREE])}; of a burst by itself {percent(one_burst(WINDOWS)[1])}"
+    number = f"{span(averages.below('SWF')[THREE])}; of a burst by itself {percent(one_burst(WINDOWS)[1])}"
     out.claim("and 30 % under SWF", 0.2 <= swf[THREE] <= 0.4, number)
-    _gains_table(out, "mean burst", names, found)
+    _gains_table(out, "mean burst", names, averages)
     loads = Averages(sweep, [p2.Setting(WINDOWS, 3, method=p2.HASH.at(load)) for load in LOADS])
     _gains_table(out, "load, at bursts of 3", [f"{load:g}" for load in LOADS], loads)
-    out.draw({f"{WINDOWS}, hash join": found.middle}, names, "mean burst", TIME, log="y")
+    out.draw({f"{WINDOWS}, hash join": averages.middle}, names, "mean burst", TIME, log="y")
     return out
 
 
@@ -238,17 +237,17 @@ def fig9(sweep: p2.Sweep) -> Outcome:
     }
     out, own = begun(sweep), settings.pop(WINDOWS)
     named = dict(zip(SECONDS, own, strict=True))
-    found = best(out, "MQT is lowest wherever the queries are", sweep, "80 % have (s)", named)
+    averages = best(out, "MQT is lowest wherever the queries are", sweep, "80 % have (s)", named)
     others = [Averages(sweep, each).best() for each in settings.values()]
     out.every("and on the other distributions", chain(*others))
-    lwo, swf = found.middle["LWO"], found.middle["SWF"]
+    lwo, swf = averages.middle["LWO"], averages.middle["SWF"]
     faster = [b < a for a, b in zip(lwo, swf, strict=True)]
     out.every("SWF is better than LWO with most queries on small windows", faster[:3], ": w1 to w3")
     number = f": w7 {ms(lwo[6])} ms for {ms(swf[6])} ms"
     out.every("LWO is better than SWF with most on large ones", (not each for each in faster[5:]), number)
-    gained = found.gain("LWO")
+    gained = averages.gain("LWO")
     out.claim("MQT adapts: it gains over LWO throughout", min(gained) > 0, percents(gained))
-    out.draw({"30 queries, 80 % on one window": found.middle}, NUMBERED, "80 % have", TIME, log="y")
+    out.draw({"30 queries, 80 % on one window": averages.middle}, NUMBERED, "80 % have", TIME, log="y")
     return out
 
 
@@ -283,14 +282,6 @@ def memory(sweep: p2.Sweep) -> Outcome:
     return out
 
 
-FIGURES = {
-    fig2: 2,
-    fig3: 2,
-    fig5: 30,
-    fig6: 20,
-    fig7: 30,
-    fig8: 10,
-    fig9: 30,
-    memory: 50,
-}  # about how many seconds each takes
+# about how many seconds each takes
+FIGURES = {fig2: 2, fig3: 2, fig5: 30, fig6: 20, fig7: 30, fig8: 10, fig9: 30, memory: 50}
 PAPER = Paper(2, p2.Sweep, "p2-", FIGURES, fig6=fig6_on_spark)

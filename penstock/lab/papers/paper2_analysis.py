@@ -71,8 +71,8 @@ def equation_2(inner: int, size: int, together: int = TOGETHER) -> float:
 def simulated(policy: str, windows: str = WINDOWS) -> list[float]:
     """Give the average response time of each window when the burst is run; `alone` runs each query by itself."""
     widths = [RATE * (outer - inner) for inner, outer in pairwise((0, *TABLE_1[windows]))]
-    found = np.tile(np.array(widths, np.int64), (TOGETHER, 1))
-    burst = Work(np.zeros(TOGETHER), found.astype(np.float64) * SCAN, found)
+    results = np.tile(np.array(widths, np.int64), (TOGETHER, 1))
+    burst = Work(np.zeros(TOGETHER), results.astype(np.float64) * SCAN, results)
     rings, alone = Rings((1,) * len(widths), tuple(map(float, widths))), policy == "alone"
     run = shared(burst, Scheduler("lwo" if alone else policy, rings))
     ways = [isolated(burst, query) if alone else run for query in range(len(widths))]
@@ -117,14 +117,16 @@ def _compared(
     out: Outcome, policy: str, which: str, series: dict[str, list[float]], formulas: dict[str, str]
 ) -> None:
     """Set formulas beside the simulated burst, and the example's steps beside the paper's."""
-    found = steps(policy)
-    out.claim(f"queries are given what Figure {which} says, when it says", found == STEPS[policy], "6 scans")
+    given_when = steps(policy)
+    out.claim(
+        f"queries are given what Figure {which} says, when it says", given_when == STEPS[policy], "6 scans"
+    )
     for name, formula in formulas.items():
         both = zip(series[name], series[f"{name}, simulated"], strict=True)
         off = max(abs(run / said - 1) for said, run in both)
         out.claim(f"{formula} is what the simulated burst gives", off < 1e-6, f"largest difference {off:.0e}")
     scans = range(1, 7)
-    rows = [(f"Q{query}", *(given.get(n, "") for n in scans)) for query, given in enumerate(found, 1)]
+    rows = [(f"Q{query}", *(given.get(n, "") for n in scans)) for query, given in enumerate(given_when, 1)]
     out.table(f"Figure {which}: what a query is given after each scan", ("", *map(str, scans)), rows)
     names = [str(each) for each in TABLE_1[WINDOWS]]
     out.series("50 tuples at once (ms)", "window (s)", names, series, ms)

@@ -33,17 +33,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from penstock.plan.schedule import Scheduler
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 IN_TURN, HELD, LARGEST, DRAWN = "in turn", "held", "largest", "drawn"
 RELEASE = {"lwo": IN_TURN, "swf": HELD, "mqt": IN_TURN}
 """How the router of each policy releases results (sections 3.1 to 3.3)."""

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.lab.papers.paper2_scans import Work, isolated, shared
+from penstock.lab.papers.paper2_scans import Floats, Ints, Run, Work, isolated, shared
 from penstock.plan.schedule import Rings, Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.lab.papers.paper2_scans import Floats, Ints, Run
 
 TABLE_1 = {
     "Uniform": (1, 100, 200, 300, 400, 500, 600),
@@ -123,9 +122,9 @@ def work_of(sides: Sequence[Stream], windows: Sequence[float], method: Method) -
     for outer, inner in (sides, sides[::-1]):
         new = outer.at >= 0
         at, key = outer.at[new], outer.key[new]
-        found = _in_rings(np.sort(inner.key * KEY_STEP + inner.at), key * KEY_STEP + at, windows)
-        looked = found if method.by_key else _in_rings(inner.at, at, windows)
-        parts.append((at, looked * method.look + found * method.produce, found))
+        results = _in_rings(np.sort(inner.key * KEY_STEP + inner.at), key * KEY_STEP + at, windows)
+        looked = results if method.by_key else _in_rings(inner.at, at, windows)
+        parts.append((at, looked * method.look + results * method.produce, results))
     columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return Work(*(each[order] for each in columns))
@@ -135,9 +134,9 @@ def _in_rings(sorted_times: Floats, at: Floats, windows: Sequence[float]) -> Int
     """Count the times in each ring before a moment: of ages from one window, 0 at first, to the next."""
     order = np.argsort(at)  # those that look in order look faster
     ends = np.stack([np.searchsorted(sorted_times, at[order] - window) for window in (0, *windows)], axis=1)
-    found = np.empty((at.size, len(windows)), np.int64)
-    found[order] = -np.diff(ends, axis=1)
-    return found
+    counts = np.empty((at.size, len(windows)), np.int64)
+    counts[order] = -np.diff(ends, axis=1)
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +210,12 @@ def measure(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> t
     same = Setting(setting.windows, setting.burst, method=setting.method)
     if policy != "mqt" and setting != same:  # the others do not look at queries, and have no ties
         return measure(sweep, same, policy, release)
-    found = []
+    measured = []
     for run in runs(sweep, setting, "lwo" if policy == "alone" else policy, release):
         ways = [isolated(run.work, query) if policy == "alone" else run for query in range(7)]
         times = [each.responses(query) for query, each in enumerate(ways)]
-        found.append(WindowTimes(*zip(*times, strict=True)))
-    return tuple(found)
+        measured.append(WindowTimes(*zip(*times, strict=True)))
+    return tuple(measured)
 
 
 @cache

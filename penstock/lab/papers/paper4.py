@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.lab.papers import paper4_sweep as p4
-from penstock.lab.papers.figure import CALIBRATED, Outcome, Paper
+from penstock.lab.papers.figure import CALIBRATED, Outcome, Paper, Series
 from penstock.lab.papers.paper4_analysis import equation_8, fig5, fig6, gains
 from penstock.lab.printing import percent, percents, seconds
-from penstock.plan.order import gain
+from penstock.plan.order_policy import gain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.lab.papers.figure import Series
     from penstock.lab.papers.paper4_operator import Size
 
 STEPS = (1e-6, 1e-5, 1e-4, 5e-4, 7.5e-4, 1e-3)
@@ -139,9 +138,9 @@ def fig8(sweep: p4.Sweep) -> Outcome:
     runs.lay_out_gains(out, "c (ms)", names)
     rows = []
     for each, times in edge.items():
-        found = p4.measure(sweep, each, "Adaptive")
-        shares = (found.holding, *gains(times, "Adaptive"), *gains(times), gain(each.share))
-        about = (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{found.switches:.1f}")
+        adaptively = p4.measure(sweep, each, "Adaptive")
+        shares = (adaptively.holding, *gains(times, "Adaptive"), *gains(times), gain(each.share))
+        about = (f"{1e3 * each.step:g}", f"{each.share:.3g}", f"{adaptively.switches:.1f}")
         rows.append((*about, *map(percent, shares)))
     below = ("Adaptive below", "Filter-Order below", "Eq. 7")
     headings = ("c (ms)", "c·w·λ1·λ2", "switches", "time held", *below)

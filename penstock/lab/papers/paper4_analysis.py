@@ -13,7 +13,7 @@ the fast stream less::
 On average they wait 1 / λ1 - (n - 1) / 2 λ2, which is (n + 1) / 2 λ2: Eq. 5, all there is under filter-order, for the
 joining is done meanwhile.  Under sync-filter it begins only then: each fast row takes c·w·λ1, and the k-th is joined
 after k of these, on average (n + 1) / 2: Eq. 3.  The waits are a share of 1 and the joining one of c·w·λ1·λ2 in the
-same unit, (n + 1) / 2 λ2; hence Eq. 7, which is `penstock.plan.order.gain`.  Of the slow stream's rows, and of what
+same unit, (n + 1) / 2 λ2; hence Eq. 7, which is `penstock.plan.order_policy.gain`.  Of the slow rows, and of what
 joining them takes, the analysis says nothing but that it must be less than 1 / λ1 each.
 """
 
@@ -24,16 +24,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.lab.papers.figure import CHECK, Outcome
-from penstock.lab.papers.paper4_join import Join, Stream
+from penstock.lab.papers.figure import CHECK, Outcome, Series
 from penstock.lab.papers.paper4_operator import run
+from penstock.lab.papers.paper4_sweep import Join, Stream
 from penstock.lab.printing import percents, seconds
-from penstock.plan.order import HOLD, SYNC, Load, gain
+from penstock.plan.order_policy import HOLD, SYNC, Load, gain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.lab.papers.figure import Series
 
 POLICIES = {"Sync-Filter": SYNC, "Filter-Order": HOLD}
 DAY = 86_400.0
@@ -119,11 +118,11 @@ def gains(series: Series, name: str = "Filter-Order") -> list[float]:
 def fig5(_sweep: object) -> Outcome:
     """Draw Eq. 3 and 5 over the cost of a step, and put simulated points on them."""
     points = [Point(1.0, 10.0, step) for step in STEPS]
-    out, found = _analysed(points, "c (µs)", [1e6 * step for step in STEPS])
-    flat = found["Filter-Order"]
+    out, simulated = _analysed(points, "c (µs)", [1e6 * step for step in STEPS])
+    flat = simulated["Filter-Order"]
     same = max(flat) / min(flat) < 1 + 1e-9
     out.claim("Filter-Order's response does not depend on c", same, f"{flat[0]:.3f} s")
-    text, gained = "the gain tends to 50 % where the join can hardly keep up (Eq. 8)", gains(found)
+    text, gained = "the gain tends to 50 % where the join can hardly keep up (Eq. 8)", gains(simulated)
     out.claim(text, abs(gained[-1] - equation_8()) < 0.005, percents(gained))
     late = {each.share: each.simulated(SYNC, 1.0) / each.reckoned(SYNC) - 1 > CLOSE for each in points}
     keeps = max(load for load, lags in late.items() if not lags)
@@ -136,12 +135,12 @@ def fig5(_sweep: object) -> Outcome:
 def fig6(_sweep: object) -> Outcome:
     """Draw Eq. 3 and 5 over the rate of the slow stream, and put simulated points on them."""
     points = [Point(slow, 1.0, 1e-4, 20 if slow > 0.0001 else 2) for slow in SLOWS]
-    out, found = _analysed(points, "λ1 (rows/s)", SLOWS)
-    sync, hold = (found[name][-1] for name in POLICIES)
+    out, simulated = _analysed(points, "λ1 (rows/s)", SLOWS)
+    sync, hold = (simulated[name][-1] for name in POLICIES)
     held = 9.5 < sync < 10.5 and 4.5 < hold <= 5.5
     out.claim("at the highest rate from 10 s to 5 s", held, f"{seconds(sync)} s to {seconds(hold)} s")
-    grows = gains(found) == sorted(gains(found))
-    out.claim("the gain grows with the slow stream's rate", grows, percents(gains(found), 1))
+    grows = gains(simulated) == sorted(gains(simulated))
+    out.claim("the gain grows with the slow stream's rate", grows, percents(gains(simulated), 1))
     out.note("The paper does not name λ2: 1 row/s, its upper bound, gives the 10 s and 5 s of its text.")
     return out
 
@@ -152,19 +151,19 @@ def _analysed(
     """Set what the equations say beside what the streams of the analysis give."""
     out = Outcome()
     said = {name: [each.reckoned(policy) for each in points] for name, policy in POLICIES.items()}
-    found = {name: [each.simulated(policy) for each in points] for name, policy in POLICIES.items()}
+    simulated = {name: [each.simulated(policy) for each in points] for name, policy in POLICIES.items()}
     for equation, name in (("Eq. 3", "Sync-Filter"), ("Eq. 5", "Filter-Order")):
-        off = max(abs(run / each - 1) for each, run in zip(said[name], found[name], strict=True))
+        off = max(abs(run / each - 1) for each, run in zip(said[name], simulated[name], strict=True))
         number = f"largest difference {off:.0e}"
         out.claim(f"{equation} is what the simulated streams give", off < CLOSE, number)
     off = max(abs(each - gain(point.share)) for each, point in zip(gains(said), points, strict=True))
     out.claim("Eq. 7 follows from Eq. 3 and 5", off < 1e-9, f"largest difference {off:.0e}", CHECK)
-    series = {**said, **{f"{name}, simulated": each for name, each in found.items()}}
+    series = {**said, **{f"{name}, simulated": each for name, each in simulated.items()}}
     charged = {**series, "Sync-Filter, all rows charged": [each.simulated(SYNC, 1.0) for each in points]}
     names = [f"{each:.3g}" for each in x]
     out.series("response of the fast stream's rows (s)", x_name, names, charged, seconds)
-    gained = {"Filter-Order": gains(said), "Filter-Order, simulated": gains(found)}
+    gained = {"Filter-Order": gains(said), "Filter-Order, simulated": gains(simulated)}
     panels = {"average response time (s)": series, "part by which Filter-Order is below Sync-Filter": gained}
     out.draw(panels, x, x_name, "", columns=2, log="x")
     out.note("w = 1 day, rows evenly spaced; the processor is charged for fast rows only, as in Eq. 2 to 5.")
-    return out, found
+    return out, simulated

@@ -1,8 +1,8 @@
 """Paper 4 in virtual time: a join whose streams arrive out of step, under each order policy.
 
 Rows of one stream come in the order of their times; across streams they do not.  What may be done when is decided by
-the engine's own code (`penstock.plan.order`): its `trigger`, and its `Adaptive`, which is asked again and again with
-the load as measured so far::
+the engine's own code (`penstock.plan.order_policy`): its `trigger`, and its `Adaptive`, which is asked again and again
+with the load as measured so far::
 
     stream 0     a1 ---------------- a6 |                  a1: a row of time 1; arrivals from left to right
     stream 1     ---------- b4 ---------|----- b9 -- c10
@@ -20,7 +20,7 @@ charged less (`Join.slow_charge`): the paper's Eq. 2 to 5 charge the fast stream
 Back from filter-order to sync-filter, rows wait again, and nothing is asked until all that was held has left (steps E
 to K of section 6).
 
-In:  a `Join` (`penstock.lab.papers.paper4_join`) and a policy.
+In:  a `Join` (`penstock.lab.papers.paper4_sweep`) and a policy.
 Out: a `Run`: when each row began, was joined and was released; changes of mind; buffers.
 True always: rows are released in the order of their times, ties by the number of the stream.  Times are seconds.
 """
@@ -32,17 +32,21 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from penstock.log.tally import Effort
-from penstock.plan.order import HOLD, SYNC, Adaptive, Load, Switch
+from penstock.log.recent import Effort
+from penstock.plan.order_policy import HOLD, SYNC, Adaptive, Load, Switch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.lab.papers.paper4_join import Floats, Ints, Join, Stream
+    from penstock.lab.papers.paper4_sweep import Join, Stream
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 OBSERVATIONS = 10
-"""How often the load is looked at in the time of a window: what is remembered (`FADE`) is then about a window."""
+"""How often the load is looked at in a window's time: what is remembered (`FADE_FACTOR`) is then about a window."""
 
 ONE, EACH = "one processor", "a processor for each stream"
 

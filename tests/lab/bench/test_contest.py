@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import asdict
+from functools import cache
 
 import pytest
 
@@ -19,7 +21,7 @@ from penstock.lab.bench.contest import (
     STOPPED,
     Contest,
     Outcome,
-    append,
+    append_line,
     grouped,
     judged,
     ratios,
@@ -184,6 +186,7 @@ def pretended(monkeypatch, tmp_path):
         return Report({}, ((1.0, rows // 2), (2.0, rows)), {**counts, **(answer or {})}, None, 1.0, MEBIBYTE)
 
     monkeypatch.setattr(contests, "run_peer", pretend)
+    monkeypatch.setattr(contests, "true_counts", cache(contests.true_counts))
 
     def run(peers, queries=("N1",), rounds=2):
         load = Workload(rows=500, keys=20, rows_per_file=100)
@@ -269,7 +272,7 @@ def run_of(engine: str, rate: float, queries: str = "N1", turn: int = 0, **more:
 
 def kept(path, series, *outcomes, workload=None):
     for each in outcomes:
-        append(path, series, workload or Workload().label, each)
+        append_line(path, series=series, workload=workload or Workload().label, **asdict(each))
     return read(path)
 
 
@@ -303,6 +306,12 @@ def test_targets_compare_the_latest_runs_made_together(tmp_path):
     assert verdicts(series[:1])[name] == "not met"
     assert verdicts(series)[name] == "met", "the third series has no Spark"
     assert verdicts(kept(path, "4", run_of("penstock", 1000), run_of("spark", 100)))[name] == "goal met"
+
+
+def test_a_series_that_was_interrupted_counts_as_far_as_it_got(tmp_path):
+    rounds = [run_of("penstock", 600), run_of("spark", 100), run_of("penstock", 9000, turn=1)]
+    found = {each.name: each for each in judge(kept(tmp_path / "lines", "1", *rounds), Workload())}
+    assert found[f"throughput against {PEERS['spark'].title}, N1"].measured == 6
 
 
 def test_targets_take_the_median_of_the_rounds(tmp_path):
@@ -344,9 +353,9 @@ def test_memory_limit_and_scale_are_judged_the_other_way_round(tmp_path):
     assert found["DuckDB's batch join against us, N1"] == "met"
     assert found["time of N200 against N1"] == "met"
     assert found["time of a batch with ten times the state"] == "not measured"
-    sizes = more_state(Workload().rows)
-    for load, rate in ((sizes.less, 150), (sizes.more, 100)):
-        series = kept(path, "2", run_of("penstock", rate, load.name), workload=load.workload.label)
+    for contest, rate in zip(more_state(Workload().rows), (150, 100), strict=True):
+        (name,) = contest.queries
+        series = kept(path, "2", run_of("penstock", rate, name), workload=contest.workload.label)
     assert verdicts(series)["time of a batch with ten times the state"] == "not met"
 
 
@@ -358,15 +367,13 @@ def test_small_trials_are_no_evidence(tmp_path):
 def test_ten_times_the_state_gives_as_many_results():
     """Partners of a row: rate x window x 2 / keys."""
     for rows in (1_000_000, 20_000):
-        pair = more_state(rows)
-        less, more = (
-            load.workload.rate * load.queries[0].window / load.workload.keys
-            for load in (pair.less, pair.more)
-        )
+        contests = more_state(rows)
+        windows = [query.window for contest in contests for (query,) in contest.queries.values()]
+        held = [each.workload.rate * window for each, window in zip(contests, windows, strict=True)]
+        less, more = (rows_held / each.workload.keys for each, rows_held in zip(contests, held, strict=True))
         assert less == pytest.approx(more, rel=0.01)
-        held = [load.workload.rate * load.queries[0].window for load in (pair.less, pair.more)]
         assert held[1] == pytest.approx(10 * held[0], rel=0.01)
-        assert held[1] <= pair.warm * pair.more.workload.rows + 1
+        assert held[1] <= contests[1].warm * contests[1].workload.rows + 1
 
 
 def test_a_table_shows_no_time_of_a_run_without_figures():

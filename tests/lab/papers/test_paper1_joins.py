@@ -12,8 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.join.reference import Event, nested_loop_join
-from penstock.lab.papers.paper1_joins import Strategy, Streams, TimedRows, key_shares, poisson_streams, run
-from penstock.lab.papers.paper1_plans import _regular, pull_up, push_down, state_slice
+from penstock.lab.papers.paper1_joins import (
+    Strategy,
+    Streams,
+    TimedRows,
+    _regular,
+    key_shares,
+    poisson_streams,
+    pull_up,
+    push_down,
+    run,
+    state_slice,
+)
 from penstock.lab.papers.paper1_sweep import chain_of
 from penstock.plan.cost import chain_cost, isolated_cost, pull_up_cost, push_down_cost
 from penstock.plan.facts import Independent, Reader, Statistics

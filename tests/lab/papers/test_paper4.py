@@ -15,22 +15,23 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.lab.papers import paper4
 from penstock.lab.papers.paper4_analysis import Point, equation_8, evenly, fig5, fig6, gains
-from penstock.lab.papers.paper4_join import Join, Stream
 from penstock.lab.papers.paper4_operator import EACH, ONE, measured, run
 from penstock.lab.papers.paper4_sweep import (
     FEW_KEYS,
     FITTED,
     MODELS,
     POLICIES,
+    Join,
     Setting,
+    Stream,
     Sweep,
     at_random,
     by_policy,
     measure,
     responses,
 )
-from penstock.log.tally import Effort
-from penstock.plan.order import HOLD, SYNC, Adaptive, gain
+from penstock.log.recent import Effort
+from penstock.plan.order_policy import HOLD, SYNC, Adaptive, gain
 from tests.join.drawn import examples
 
 # --- the example of Figures 1 (C), 3 and 4 ----------------------------------------------------------------
@@ -108,7 +109,7 @@ def test_streams_that_go_back_in_time_are_refused():
 
 
 def nested_loops(join):
-    """List every result that a new row completes: the order of release, then the places of its rows."""
+    """List every result that a new row completes: the order of release, then the positions of its rows."""
     sides = [
         [(each.ts[n], number, n, each.key[n], each.at[n] >= 0) for n in range(each.ts.size)]
         for number, each in enumerate(join.streams)
@@ -380,8 +381,8 @@ def test_buffers_and_averages_are_of_the_time_that_counts():
 
 
 @pytest.mark.parametrize("figure", [fig5, fig6])
-def test_the_analysis_holds(figure):
-    assert all(claim.held for claim in figure(None).claims)
+def test_the_analysis_holds(figure, reproduced):
+    assert all(claim.held for claim in reproduced(figure).claims)
 
 
 def test_one_processor_that_is_charged_for_slow_rows_too_gains_a_third_at_most():

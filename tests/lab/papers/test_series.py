@@ -18,7 +18,7 @@ from penstock.lab.papers import paper4_sweep as p4
 from penstock.lab.papers.paper2_scans import isolated, shared
 from penstock.lab.papers.paper4_operator import run
 from penstock.plan.cost import Coefficients
-from penstock.plan.order import HOLD, SYNC, Adaptive
+from penstock.plan.order_policy import HOLD, SYNC, Adaptive
 from penstock.plan.schedule import Scheduler
 
 FIRST = p1.Sweep(5, samples=1, rates=(20, 80))
@@ -40,14 +40,14 @@ def drawn(out):
 # --- paper 1: against the cost model, which no run goes through ---------------------------------------------
 
 
-def test_figure_17_draws_rows_held_in_the_proportions_of_the_cost_model():
+def test_figure_17_draws_rows_held_in_the_proportions_of_the_cost_model(reproduced):
     """A run begins empty and so holds less than the model says, but all strategies alike."""
-    panels = drawn(paper1.fig17(FIRST))
+    panels = drawn(reproduced(paper1.fig17, FIRST))
     assert list(panels) == [str(each) for each in paper1.MEMORY_PANELS]
     for setting in paper1.MEMORY_PANELS:
         series = panels[str(setting)]
         for n, rate in enumerate(FIRST.rates):
-            model = p1.modelled(setting.readers, setting.known(rate))
+            model = p1.modelled(setting.readers, setting.statistics(rate))
             for name in (p1.UP, p1.DOWN):
                 ours = series[p1.OURS][n] / series[name][n]
                 assert ours == pytest.approx(model[p1.OURS].rows / model[name].rows, rel=0.08), (
@@ -57,23 +57,23 @@ def test_figure_17_draws_rows_held_in_the_proportions_of_the_cost_model():
         assert series[p1.UP][1] == pytest.approx(4 * series[p1.UP][0], rel=0.1), "four times the rate"
 
 
-def test_figure_18_draws_service_rates_in_the_proportions_of_the_cost_model():
+def test_figure_18_draws_service_rates_in_the_proportions_of_the_cost_model(reproduced):
     weigh = Coefficients(overhead=p1.C_SYS)
-    panels = drawn(paper1.fig18(FIRST))
+    panels = drawn(reproduced(paper1.fig18, FIRST))
     assert list(panels) == [str(each) for each in paper1.RATE_PANELS]
     for setting in paper1.RATE_PANELS:
         rate, series, windows = FIRST.rates[-1], panels[str(setting)], p1.TABLE_3[setting.windows]
         wanted = windows[0] + setting.select * (windows[1] + windows[2])
         delivered = p1.RESULT * 2 * rate**2 * setting.join * wanted
-        model = p1.modelled(setting.readers, setting.known(rate))
+        model = p1.modelled(setting.readers, setting.statistics(rate))
         cost = {name: each.cpu(weigh) + delivered for name, each in model.items()}
         for name in (p1.UP, p1.DOWN):
             ours = series[p1.OURS][-1] / series[name][-1]
             assert ours == pytest.approx(cost[name] / cost[p1.OURS], rel=0.08), (setting, name)
 
 
-def test_figure_19_draws_gains_near_those_of_the_cost_model():
-    panels = drawn(paper1.fig19(FIRST))
+def test_figure_19_draws_gains_near_those_of_the_cost_model(reproduced):
+    panels = drawn(reproduced(paper1.fig19, FIRST))
     assert len(panels) == len(paper1.CHAIN_PANELS)
     for windows, queries in paper1.CHAIN_PANELS:
         series = panels[f"{windows}, {queries} queries"]
@@ -83,8 +83,8 @@ def test_figure_19_draws_gains_near_those_of_the_cost_model():
             assert gained == pytest.approx(model, abs=0.02 + 0.35 * model), (windows, queries, rate)
 
 
-def test_figure_11_draws_equation_4():
-    picture = paper1_analysis.fig11(None).pictures[0]
+def test_figure_11_draws_equation_4(reproduced):
+    picture = reproduced(paper1_analysis.fig11).pictures[0]
     for axes, kinds in zip(picture.axes, ((0, 1), (2, 2, 2), (3, 3, 3)), strict=True):
         for kind, surface in zip(kinds, axes.collections, strict=True):
             label = surface.get_label()
@@ -98,12 +98,12 @@ def test_figure_11_draws_equation_4():
 # --- paper 2: against the formulas, and runs made one by one -------------------------------------------------
 
 
-def test_figures_2_and_3_draw_the_formulas_and_the_burst():
+def test_figures_2_and_3_draw_the_formulas_and_the_burst(reproduced):
     sizes, equation = paper2_analysis.SIZES, paper2_analysis.equation_1
     lwo, alone = [equation(size) for size in sizes], [equation(size, size) for size in sizes]
     swf = [paper2_analysis.equation_2(inner, size) for inner, size in pairwise((0, *sizes))]
-    (second,) = drawn(paper2_analysis.fig2(None)).values()
-    (third,) = drawn(paper2_analysis.fig3(None)).values()
+    (second,) = drawn(reproduced(paper2_analysis.fig2)).values()
+    (third,) = drawn(reproduced(paper2_analysis.fig3)).values()
     expected = {"LWO": lwo, "LWO, simulated": lwo, "isolated": alone, "isolated, simulated": alone}
     assert second == {name: pytest.approx(each) for name, each in expected.items()}
     mqt = third.pop("MQT")
@@ -136,8 +136,8 @@ def averages(settings):
     }
 
 
-def test_figure_5_draws_each_policys_average_by_hash_and_by_nested_loops():
-    panels = drawn(paper2.fig5(SECOND))
+def test_figure_5_draws_each_policys_average_by_hash_and_by_nested_loops(reproduced):
+    panels = drawn(reproduced(paper2.fig5, SECOND))
     assert panels["hash join"] == averages([p2.Setting(windows) for windows in p2.TABLE_1])
     loops = [p2.Setting(windows, method=p2.NESTED_LOOP) for windows in p2.TABLE_1]
     assert panels["nested loops"] == averages(loops)
@@ -145,27 +145,27 @@ def test_figure_5_draws_each_policys_average_by_hash_and_by_nested_loops():
 
 @pytest.mark.parametrize("windows", ["Uniform", "Mostly-Small"])
 @pytest.mark.parametrize(("title", "kind"), [("average", "mean"), ("longest", "longest")])
-def test_figure_6_draws_each_policys_responses_by_window(windows, title, kind):
-    series = drawn(paper2.fig6(SECOND))[f"{title} response, {windows}"]
+def test_figure_6_draws_each_policys_responses_by_window(reproduced, windows, title, kind):
+    series = drawn(reproduced(paper2.fig6, SECOND))[f"{title} response, {windows}"]
     policies = {"LWO": "lwo", "SWF": "swf", "MQT": "mqt", "isolated": "alone"}
     assert series == {
         name: pytest.approx(responses(p2.Setting(windows), policy, kind)) for name, policy in policies.items()
     }
 
 
-def test_figures_7_8_and_9_draw_bursts_windows_and_thirty_queries():
-    (seventh,) = drawn(paper2.fig7(SECOND)).values()
+def test_figures_7_8_and_9_draw_bursts_windows_and_thirty_queries(reproduced):
+    (seventh,) = drawn(reproduced(paper2.fig7, SECOND)).values()
     assert seventh == averages([p2.Setting("Small-Large", burst) for burst in (1, 2, 3, 4, 5)])
-    (eighth,) = drawn(paper2.fig8(SECOND)).values()
+    (eighth,) = drawn(reproduced(paper2.fig8, SECOND)).values()
     assert eighth["MQT"] == pytest.approx(responses(p2.Setting("Small-Large", 5), "mqt"))
     assert eighth["SWF"] == pytest.approx(responses(p2.Setting("Small-Large", 5), "swf"))
-    (ninth,) = drawn(paper2.fig9(SECOND)).values()
+    (ninth,) = drawn(reproduced(paper2.fig9, SECOND)).values()
     queries = [tuple(24 if each == window else 1 for each in range(7)) for window in range(7)]
     assert ninth == averages([p2.Setting("Small-Large", queries=each) for each in queries])
 
 
-def test_section_5_4_draws_shares_of_a_join_buffer_of_60_000_tuples():
-    panels = drawn(paper2.memory(SECOND))
+def test_section_5_4_draws_shares_of_a_join_buffer_of_60_000_tuples(reproduced):
+    panels = drawn(reproduced(paper2.memory, SECOND))
     settings = [p2.Setting(each) for each in p2.TABLE_1] + [
         p2.Setting("Small-Large", n) for n in (2, 3, 4, 5)
     ]
@@ -188,8 +188,8 @@ def test_section_5_4_draws_shares_of_a_join_buffer_of_60_000_tuples():
         (paper4_analysis.fig6, [(slow, 1.0, 1e-4) for slow in paper4_analysis.SLOWS]),
     ],
 )
-def test_figures_5_and_6_draw_equations_3_5_and_7(figure, points):
-    times, gained = drawn(figure(None)).values()
+def test_figures_5_and_6_draw_equations_3_5_and_7(reproduced, figure, points):
+    times, gained = drawn(reproduced(figure)).values()
     sync = [paper4_analysis.equation_3(step, 86_400, slow, fast) for slow, fast, step in points]
     hold = [paper4_analysis.equation_5(slow, fast) for slow, fast, _ in points]
     shares = [step * 86_400 * slow * fast for slow, fast, step in points]
@@ -219,8 +219,8 @@ def answered(settings, model):
         (paper4.fig9, paper4.fig10, [p4.Setting(slow) for slow in paper4.SLOWS]),
     ],
 )
-def test_figures_7_to_10_draw_each_policys_responses_by_each_model(absolute, relative, settings):
-    times, shares = drawn(absolute(FOURTH)), drawn(relative(FOURTH))
+def test_figures_7_to_10_draw_each_policys_responses_by_each_model(reproduced, absolute, relative, settings):
+    times, shares = drawn(reproduced(absolute, FOURTH)), drawn(reproduced(relative, FOURTH))
     assert list(times) == list(shares) == [model.title for model in p4.MODELS]
     for model in p4.MODELS:
         expected = answered(settings, model)

@@ -6,7 +6,7 @@ were.
 """
 
 from penstock.lab.bench.peers.flink import FLINK, FLINK_WIDEST
-from penstock.lab.bench.peers.peer import Job, Peer, contestant
+from penstock.lab.bench.peers.peer import Job, Peer
 
 OWN = "one shared plan; results counted by the noop sink; its own default settings"
 PLAIN = (
@@ -17,13 +17,13 @@ WIDEST = "a join at the widest window with the default store; each query's filte
 BATCH = "a join of the whole input at the widest window, read as Arrow batches"
 
 _ALL = (
-    Peer("penstock", "Penstock", OWN, contestant("penstock")),
-    Peer("spark", "Spark, one query each", PLAIN, contestant("spark")),
-    Peer("spark-best", "Spark at its best, one query each", BEST, contestant("spark-best")),
-    Peer("spark-widest", "one Spark join, filters behind", WIDEST, contestant("spark-widest")),
+    Peer("penstock", "Penstock", OWN),
+    Peer("spark", "Spark, one query each", PLAIN),
+    Peer("spark-best", "Spark at its best, one query each", BEST),
+    Peer("spark-widest", "one Spark join, filters behind", WIDEST),
     FLINK,
     FLINK_WIDEST,
-    Peer("duckdb", "DuckDB, one batch (the limit)", BATCH, contestant("duckdb"), counts="pairs"),
+    Peer("duckdb", "DuckDB, one batch (the limit)", BATCH, counts="pairs"),
 )
 PEERS = {peer.name: peer for peer in _ALL}
 

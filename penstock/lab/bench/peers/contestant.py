@@ -1,52 +1,212 @@
 """One engine, one job, one fresh process: the unit of a fair comparison.
 
     python -m penstock.lab.bench.peers.contestant ENGINE JOB
+    python -m penstock.lab.bench.peers.contestant STRATEGY SCRIPT
     python -m penstock.lab.bench.peers.contestant serve-ENGINE HOME
 
-The job is JSON (see `penstock.lab.bench.peers.peer`).  What serves joins the files that appear in HOME/data until its
-standard input is closed, and puts results into HOME/out: for `penstock.lab.bench.latency`.
+The job is JSON (see `penstock.lab.bench.peers.peer`); a script is anybody's, run by Penstock under a strategy.  What
+serves joins the files that appear in HOME/data until its standard input is closed, and puts results into HOME/out: for
+`penstock.lab.bench.latency`.
+
+Spark's own stream-stream join is used in the three ways its users have: plain, at its best, and one wide join for all.
+Each reads a file of each stream per micro-batch, joins on the key and the interval, writes every column to the ``noop``
+sink, and counts results with ``observe``, in the same pass.  A run's progress is the average of its queries': each of
+them has to read all of the input.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+import threading
 import time
+from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.engine.engine import Engine
-from penstock.engine.session import QUICK_START, embedded_session
+from penstock.engine.out.sinks import noop
+from penstock.engine.spark.session import QUICK_START, embedded_session
 from penstock.lab.bench.latency import WINDOW
-from penstock.lab.bench.peers import spark_joins
-from penstock.lab.bench.peers.peer import Job, run_to_end, tell_about, tell_done, tell_mark
+from penstock.lab.bench.peers.peer import Job, run_to_end, tell, tell_done
 from penstock.lab.oracle import pairs_of
-from penstock.lab.workloads import NOOP, as_script
+from penstock.lab.workloads import NOOP, STREAMS, WindowQuery, as_script
+from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+
+    Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
+    """Joins, each with the queries it serves."""
+
+STATE = "org.apache.spark.sql.execution.streaming.state"
+
+AT_ITS_BEST = {
+    "spark.sql.streaming.stateStore.providerClass": f"{STATE}.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # a lookup less per write
+}
+"""What a user who reads Spark's tuning guide sets, but for the state format: see `newest_state_format`."""
+
+SHUFFLE = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
+STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 
 def run_penstock(job: Job) -> None:
     """Run the queries as one shared plan."""
-    tell_about({"penstock": version("penstock"), "pyspark": version("pyspark")}, QUICK_START)
+    versions = {name: version(name) for name in ("penstock", "pyspark")}
+    tell("about", versions=versions, settings=QUICK_START)
     embedded_session(QUICK_START)  # as `penstock run --once` has it; no peer's start of a JVM counts
-    done = run_to_end(as_script(job.data, job.queries, NOOP), tell_mark)
+    done = run_to_end(as_script(job.data, job.queries, NOOP))
     tell_done(seconds=done.seconds, results=list(done.results.values()), state_rows=done.state_rows)
 
 
 def run_duckdb(job: Job) -> None:
     """Join the whole input at the widest window as one batch, and read every column of it as Arrow."""
-    tell_about({"duckdb": version("duckdb")}, {})
+    tell("about", versions={"duckdb": version("duckdb")}, settings={})
     connection = duckdb.connect(config={"threads": job.cores})
     started = time.monotonic()
     reader = connection.sql(pairs_of(job.data, job.widest.micros)).to_arrow_reader(1 << 17)
     pairs = sum(batch.num_rows for batch in reader)
     seconds = time.monotonic() - started
-    tell_mark(seconds, job.rows)
+    tell("mark", seconds, job.rows)
     tell_done(seconds=seconds, pairs=pairs)
+
+
+def run_script(strategy: str, path: Path) -> None:
+    """Run a script of anybody's under one strategy, its results counted only."""
+    text = path.read_text(encoding="utf-8")
+
+    def count_only(engine: Engine) -> None:
+        for query in parse_script(text).queries:
+            engine.drop(query.name)
+            engine.query(query.name, query.text, sink=noop())
+
+    done = run_to_end(f"{text}\n;SET strategy = '{strategy}';", prepare=count_only)
+    rows = sum(stream.rows for stream in done.status.streams)
+    pairs = sum(group.pairs for group in done.status.groups)
+    tell_done(rows=rows, results=done.results, state_rows=done.state_rows, pairs=pairs)
+
+
+def run_spark(job: Job, joins: Served, *, best: bool = False) -> None:
+    """Run Spark's own joins: start every one, wait for all, and report."""
+    heap, settings = job.heap(len(joins)), AT_ITS_BEST if best else {}
+    wanted = {"spark.driver.memory": f"{heap}m", **SHUFFLE, **settings}
+    spark = embedded_session(wanted) if best else plain_session(wanted)
+    formats = {STATE_FORMAT: newest_state_format(spark)} if best else {}
+    told = {**settings, "heap": f"{heap} MiB", **formats}
+    tell("about", versions={"pyspark": version("pyspark")}, settings=told)
+    progress = Progress(len(joins))
+    spark.streams.addListener(progress)
+    with tempfile.TemporaryDirectory(prefix="spark-bench-", ignore_cleanup_errors=True) as checkpoints:
+        running = []
+        for number, (served, join) in enumerate(joins):
+            pool = f"pool-{number}" if best else "default"
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+            writer = counted(joined(spark, job.data, join, number), served).writeStream.format("noop")
+            writer = writer.option("checkpointLocation", f"{checkpoints}/{number}").queryName(str(number))
+            running.append(writer.trigger(availableNow=True).start())
+        for query in running:
+            query.awaitTermination()
+        progress.ended.wait(60)
+        tell_done(
+            seconds=progress.seconds,
+            results=progress.results([len(served) for served, _ in joins]),
+            state_rows=None if best else progress.held("numRowsTotal"),
+            state_bytes=progress.held("memoryUsedBytes"),
+        )
+
+
+def plain_session(settings: Mapping[str, str]) -> SparkSession:
+    """Start the session that a Spark user has: Spark's own defaults, all cores, without a web page or a log."""
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
+    builder = SparkSession.builder.appName("bench").master("local[*]")
+    return builder.config(map={**quiet, **settings}).getOrCreate()
+
+
+def newest_state_format(spark: SparkSession) -> str:
+    """Set the newest format of a join's state that this Spark accepts, and say which it is."""
+    for each in "432":
+        try:
+            spark.conf.set(STATE_FORMAT, each)
+        except Exception:  # noqa: BLE001, S112 - py4j raises what it likes; the next older one is tried
+            continue
+        return each
+    return "1"
+
+
+def joined(
+    spark: SparkSession, data: Path, query: WindowQuery, number: int, files: int | None = 1
+) -> DataFrame:
+    """Write a join as a Spark user does, its predicate before the join; `files` of a stream are a micro-batch."""
+    pace = {} if files is None else {"maxFilesPerTrigger": str(files)}
+    for name in STREAMS:
+        reader = spark.readStream.schema("k bigint, v double, ts timestamp").options(**pace)
+        stream = reader.parquet(str(data / name)).withWatermark("ts", "0 seconds")
+        stream.createOrReplaceTempView(f"{name}{number}")
+    span = f"INTERVAL {query.micros} MICROSECONDS"
+    return spark.sql(
+        f"SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts FROM a{number} a JOIN b{number} b ON a.k = b.k "
+        f"AND b.ts > a.ts - {span} AND b.ts < a.ts + {span} WHERE {query.condition('a.v')}"
+    )
+
+
+def counted(pairs: DataFrame, served: Sequence[WindowQuery]) -> DataFrame:
+    """Count what each query gets of a join's pairs, on their way to the sink."""
+    apart = "abs(unix_micros(bts) - unix_micros(ats))"
+    counts = [f"count_if({apart} < {each.micros} AND {each.condition('av')})" for each in served]
+    counts = counts if len(served) > 1 else ["count(1)"]
+    return pairs.observe("results", *(F.expr(each).alias(f"n{number}") for number, each in enumerate(counts)))
+
+
+class Progress(StreamingQueryListener):
+    """Listens to the queries of a run, so many, and passes on how far they are; `ended` is set when all have."""
+
+    def __init__(self, queries: int) -> None:
+        self.started, self.seconds = time.monotonic(), 0.0
+        self.ended = threading.Event()
+        self._queries, self._running, self._rows = queries, queries, 0
+        self._counts: dict[tuple[int, int], int] = defaultdict(int)
+        self._state: dict[Any, Any] = {}
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Add up what a micro-batch did."""
+        progress = event.progress
+        if not progress.numInputRows:
+            return
+        self._rows += progress.numInputRows
+        self._state[progress.id] = progress.stateOperators[0]
+        for name, count in progress.observedMetrics["results"].asDict().items():
+            self._counts[int(progress.name), int(name[1:])] += count
+        tell("mark", time.monotonic() - self.started, self._rows / self._queries)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
+        """Take the time when the last query ends."""
+        self._running -= 1
+        if not self._running:
+            self.seconds = time.monotonic() - self.started
+            self.ended.set()
+
+    def results(self, served: Sequence[int]) -> list[int]:
+        """Give the results of each query, in order of the joins and the queries they serve."""
+        return [self._counts[join, number] for join, count in enumerate(served) for number in range(count)]
+
+    def held(self, name: str) -> int:
+        """Add up over the queries what their state is at the end."""
+        return sum(getattr(each, name) for each in self._state.values())
 
 
 def serve_penstock(home: Path) -> None:
@@ -55,7 +215,7 @@ def serve_penstock(home: Path) -> None:
     with Engine(state=home / "state") as engine:
         engine.script(as_script(home / "data", (WINDOW,), sink, files=None))
         engine.start()
-        tell_mark(0, 0)
+        tell("mark", 0, 0)
         sys.stdin.read()
         engine.process_available()
     tell_done()
@@ -63,19 +223,27 @@ def serve_penstock(home: Path) -> None:
 
 def serve_spark_best(home: Path) -> None:
     """Run Spark's join at its best with the same kind of sink."""
-    spark = embedded_session({**spark_joins.SHUFFLE, **spark_joins.AT_ITS_BEST})
-    spark_joins.newest_state_format(spark)
-    pairs = spark_joins.joined(spark, home / "data", WINDOW, 0, files=None)
+    spark = embedded_session({**SHUFFLE, **AT_ITS_BEST})
+    newest_state_format(spark)
+    pairs = joined(spark, home / "data", WINDOW, 0, files=None)
     writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(home / "state"))
     query = writer.start(str(home / "out"))
-    tell_mark(0, 0)
+    tell("mark", 0, 0)
     sys.stdin.read()
     query.processAllAvailable()
     query.stop()
     tell_done()
 
 
-RUNS: dict[str, Callable[[Job], None]] = {"penstock": run_penstock, "duckdb": run_duckdb, **spark_joins.RUNS}
+RUNS: dict[str, Callable[[Job], None]] = {
+    "penstock": run_penstock,
+    "duckdb": run_duckdb,
+    "spark": lambda job: run_spark(job, [([each], each) for each in job.queries]),
+    "spark-best": lambda job: run_spark(job, [([each], each) for each in job.queries], best=True),
+    "spark-widest": lambda job: run_spark(job, [(job.queries, job.widest)]),
+}
+"""Of Spark: a streaming query per query; the same at its best, in their own pools; one join, every query a filter."""
+
 SERVES = {"serve-penstock": serve_penstock, "serve-spark-best": serve_spark_best}
 
 
@@ -83,5 +251,7 @@ if __name__ == "__main__":
     name, what = sys.argv[1:]
     if name in RUNS:
         RUNS[name](Job.from_json(what))
-    else:
+    elif name in SERVES:
         SERVES[name](Path(what))
+    else:
+        run_script(name, Path(what))

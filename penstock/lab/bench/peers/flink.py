@@ -1,7 +1,7 @@
 """Flink SQL as a peer: installed on demand into an environment of its own, never with the product.
 
 `pip` brings Flink, Maven the reader of Parquet, and the two Hadoop jars which that needs are those that PySpark brings
-anyway.  If one of them cannot be had, `NotHereError` says which, and the table says so in directory of a time.
+anyway.  If one of them cannot be had, `NotHereError` says which, and the table says so instead of a time.
 
 Flink gets the rows in files made for it, one for each core and stream, every file in order of time: its file source
 hands out files in no order, and rows behind the watermark would be lost.  So it would read a topic with as many
@@ -23,12 +23,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyspark
 
-from penstock.lab.bench.peers.peer import Launch, NotHereError, Peer
+from penstock.lab.bench.peers.peer import Job, Launch, NotHereError, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.lab.bench.peers.peer import Job
 
 VERSION = "2.3.0"
 
@@ -100,7 +99,12 @@ EACH = (
     "by Flink's own metrics"
 )
 WIDEST = "an interval join at the widest window with the level of each pair as a column; settings as above"
-FLINK = Peer("flink", "Flink SQL, one join each", EACH, flink("each"))
+FLINK = Peer("flink", "Flink SQL, one join each", EACH, command=flink("each"))
 FLINK_WIDEST = Peer(
-    "flink-widest", "one Flink join, level column", WIDEST, flink("widest"), "pairs", has_checking_run=True
+    "flink-widest",
+    "one Flink join, level column",
+    WIDEST,
+    "pairs",
+    has_checking_run=True,
+    command=flink("widest"),
 )

@@ -142,13 +142,13 @@ class Watch:
 
     def _counters(self) -> dict[str, float]:
         """Give every vertex' counters, added up over its subtasks."""
-        found: dict[str, float] = {}
+        counters: dict[str, float] = {}
         for vertex in self._get("")["vertices"]:
             path = f"/vertices/{vertex['id']}/subtasks/metrics"
             names = [each["id"] for each in self._get(path) if each["id"].endswith(".numRecordsIn")]
             sums = self._get(f"{path}?get={','.join(names)}&agg=sum") if names else []
-            found |= {each["id"]: each["sum"] for each in sums}
-        return found
+            counters |= {each["id"]: each["sum"] for each in sums}
+        return counters
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(self._job + path) as answer:  # noqa: S310 - our own address

@@ -66,9 +66,11 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Job:
         """Read what `to_json` wrote."""
-        found = json.loads(text)
-        queries = tuple(WindowQuery(**each) for each in found["queries"])
-        return cls(**{**found, "data": Path(found["data"]), "home": Path(found["home"]), "queries": queries})
+        fields = json.loads(text)
+        queries = tuple(WindowQuery(**each) for each in fields["queries"])
+        return cls(
+            **{**fields, "data": Path(fields["data"]), "home": Path(fields["home"]), "queries": queries}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +92,29 @@ class Peer:
     name: str
     title: str
     settings: str
-    launch: Callable[[Job], Launch]
     counts: Literal["results", "pairs"] = "results"
     has_checking_run: bool = False
+    command: Callable[[Job], Launch] | None = None
+    """How it is started if it is no contestant of this interpreter's environment."""
+
+    def launch(self, job: Job) -> Launch:
+        """Say how it is started."""
+        return self.command(job) if self.command else contestant(self.name, job.to_json())
 
 
-def contestant(name: str) -> Callable[[Job], Launch]:
-    """Give the launch of a peer that runs in this very interpreter's environment."""
-    module = "penstock.lab.bench.peers.contestant"
-    return lambda job: Launch((sys.executable, "-m", module, name, job.to_json()))
+def contestant(engine: str, what: str) -> Launch:
+    """Launch `penstock.lab.bench.peers.contestant` in a fresh process of this very interpreter."""
+    return Launch((sys.executable, "-m", "penstock.lab.bench.peers.contestant", engine, what))
 
 
-def tell_about(versions: Mapping[str, str], settings: Mapping[str, str]) -> None:
-    """Say what is being run."""
-    print(json.dumps({"about": {"versions": versions, "settings": settings}}), flush=True)
-
-
-def tell_mark(seconds: float, rows: float) -> None:
-    """Say how far the run is."""
-    print(json.dumps({"mark": [seconds, rows]}), flush=True)
+def tell(kind: str, *values: float, **what: Any) -> None:
+    """Print one line of a run: `about` what runs, or a `mark` of how far it is."""
+    print(json.dumps({kind: what or values}), flush=True)
 
 
 def tell_done(**what: Any) -> None:
     """Say what the run gave, and wait until it has been looked at."""
-    print(json.dumps({"done": what}), flush=True)
+    tell("done", **what)
     sys.stdin.read()
 
 
@@ -128,7 +129,7 @@ class OwnRun(NamedTuple):
 
 def run_to_end(
     script: str,
-    watch: Callable[[float, int], None],
+    watch: Callable[[float, int], None] = lambda seconds, rows: tell("mark", seconds, rows),
     settings: Mapping[str, str] | None = None,
     prepare: Callable[[Engine], None] = lambda _: None,
 ) -> OwnRun:

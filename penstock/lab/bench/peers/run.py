@@ -20,17 +20,15 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO, Self
 
     from penstock.lab.bench.peers.peer import Job, Launch, Peer
 
 PROC = Path("/proc")
-Mark = tuple[float, float]
-"""Seconds since the start of a run, and input rows joined by then."""
+Mark = tuple[float, float]  # seconds since the start of a run, and input rows joined by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +152,15 @@ def family_of(root: int) -> dict[int, int]:
 
     A process' ticks include those of children that ended and were waited for.
     """
-    found: dict[int, list[str]] = {}
+    stats: dict[int, list[str]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):  # it has ended meanwhile
-                found[int(entry.name)] = stat_fields(entry)
-    family = {root} & found.keys()
-    while more := {child for child, fields in found.items() if int(fields[1]) in family} - family:
+                stats[int(entry.name)] = stat_fields(entry)
+    family = {root} & stats.keys()
+    while more := {child for child, fields in stats.items() if int(fields[1]) in family} - family:
         family |= more
-    return {each: sum(map(int, found[each][11:15])) for each in family}
+    return {each: sum(map(int, stats[each][11:15])) for each in family}
 
 
 def family_cpu_seconds(root: int) -> float:

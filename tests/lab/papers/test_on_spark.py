@@ -9,18 +9,19 @@ import pyarrow as pa
 import pytest
 
 from penstock.lab.oracle import true_counts
-from penstock.lab.papers.paper2_spark import (
+from penstock.lab.papers.on_spark import (
     QUERIES,
     ROUNDS,
     SECONDS_OF_WORK,
     WARM_UP,
     Bursts,
+    Feed,
     Response,
     shown,
     sized,
 )
 from penstock.lab.papers.paper2_sweep import POLICIES
-from penstock.lab.workloads import STREAMS, Feed
+from penstock.lab.workloads import STREAMS
 
 FEW = Bursts(rate=5, keys=3, rows=40, count=4, gap=3.0)
 
@@ -70,8 +71,8 @@ def test_a_row_of_a_burst_finds_partners_in_proportion_to_the_window(tmp_path):
     counts = [
         sum(
             bisect_left(b.get(key, []), at + query.micros) - bisect_right(b.get(key, []), at - query.micros)
-            for key, mine in a.items()
-            for at in mine
+            for key, times in a.items()
+            for at in times
         )
         for query in QUERIES
     ]
@@ -85,7 +86,9 @@ def test_a_row_of_a_burst_finds_partners_in_proportion_to_the_window(tmp_path):
 
 def test_files_appear_one_arrival_at_a_time(tmp_path):
     feed = Feed(tmp_path / "data", (rows for _, rows in FEW.arrivals(3)))
-    home = feed.open(tmp_path / "run")
+    home = tmp_path / "run"
+    for name in STREAMS:
+        (home / name).mkdir(parents=True)
     feed.put(0, home)
     assert feed.count == 2 + FEW.count
     assert sorted(path.name for path in home.rglob("*.parquet")) == ["000.parquet", "000.parquet"]
