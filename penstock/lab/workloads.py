@@ -171,11 +171,7 @@ class WindowQuery:
         return round(self.window * 1_000_000)
 
     def condition(self, column: str) -> str:
-        """Write the predicate on a column as SQL that every engine reads; true if there is none.
-
-        >>> WindowQuery(2.5, above=80).condition("a.v")
-        'a.v > 80'
-        """
+        """Write the predicate on a column as SQL that every engine reads; true if there is none."""
         return "TRUE" if self.above is None else f"{column} > {self.above}"
 
 

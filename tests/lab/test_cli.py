@@ -6,7 +6,7 @@ import pytest
 
 from penstock.app.cli import main
 from penstock.lab.cli import PAPERS
-from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
+from penstock.lab.papers.figure import CALIBRATED, CHECK, Claim, Outcome, Paper
 
 FIGURES = [each for paper in PAPERS for each in paper.figures]
 
@@ -105,3 +105,11 @@ def test_bench_lists_every_benchmark(capsys):
         name in shown.out + shown.err
         for name in ("breakdown", "first", "latency", "peers", "scale", "strategies")
     )
+
+
+def test_a_claim_says_whether_it_held_and_by_which_number():
+    assert str(Claim("it is so", False, "3 of 4")) == "it is so: did not hold (3 of 4)"
+    assert str(Claim("it is so", True, "4 of 4", CALIBRATED)) == "it is so: held, calibrated (4 of 4)"
+    assert str(Claim("it must be so", True, "1 = 1", CHECK)) == "it must be so: self-check (1 = 1)"
+    (out := Outcome()).every("all are", [True, False], "; the last is not")
+    assert str(out.claims[0]) == "all are: did not hold (1 of 2; the last is not)"

@@ -121,3 +121,8 @@ def test_a_pair_exactly_one_window_apart_is_no_result(tmp_path):
 def test_every_query_set_is_a_script_that_penstock_reads(name, tmp_path):
     queries = parse_script(as_script(tmp_path, QUERY_SETS[name], NOOP)).queries
     assert [each.name for each in queries] == [f"q{number}" for number in range(len(QUERY_SETS[name]))]
+
+
+def test_a_predicate_is_sql_that_every_engine_reads():
+    assert WindowQuery(2.5, above=80).condition("a.v") == "a.v > 80"
+    assert WindowQuery(2.5).condition("a.v") == "TRUE"

@@ -58,11 +58,7 @@ def breakdown(
 
 
 def kind_of(thread: str) -> str:
-    """Tell from a JVM thread's name, of which the kernel keeps fifteen letters, what it does.
-
-    >>> kind_of("Executor task l"), kind_of("dag-scheduler-e")
-    ('JVM tasks: read the source, evaluate, hand to Python', 'JVM: plan, schedule, follow the source')
-    """
+    """Tell from a JVM thread's name, of which the kernel keeps fifteen letters, what it does."""
     return next((kind for starts, kind in KINDS.items() if thread.startswith(starts)), REST)
 
 

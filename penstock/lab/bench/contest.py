@@ -77,11 +77,7 @@ class Outcome:
 
 
 def steady_part(marks: Sequence[Mark], rows: int, warm: float = WARM) -> Mark:
-    """Give seconds and rows of a run after its warm-up; nothing if there is no such part.
-
-    >>> steady_part([(5.0, 200), (6.0, 400), (8.0, 1000)], rows=1000)
-    (2.0, 600)
-    """
+    """Give seconds and rows of a run after its warm-up; nothing if there is no such part."""
     begin = next((each for each in marks if each[1] >= warm * rows), None)
     if begin is None or marks[-1][0] <= begin[0]:
         return 0.0, 0
@@ -181,11 +177,7 @@ def ratios(better: Iterable[Outcome], worse: Iterable[Outcome]) -> list[float]:
 
 
 def middle(values: Sequence[float], digits: int = 2) -> str:
-    """Print a median and the spread around it.
-
-    >>> middle([1.0, 3.0, 2.0]), middle([12_345.6], 0)
-    ('2.00 (1.00 to 3.00)', '12,346')
-    """
+    """Print a median and the spread around it."""
     low, mid, high = (f"{pick(values):,.{digits}f}" for pick in (min, statistics.median, max))
     return mid if len(values) == 1 else f"{mid} ({low} to {high})"
 

@@ -89,12 +89,7 @@ OF_THE_LIMIT = 6.0  # DuckDB's batch join of the whole input may be at most so m
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One target: what was measured, the bound, and which side of it is good; `measured` is None if nothing was.
-
-    >>> speed, time = Judgement("speed", 5, 7.25, goal=10), Judgement("time", 2, 2.5, at_most=True)
-    >>> speed.verdict, speed.wanted, time.verdict, time.wanted
-    ('met', 'at least 5 (10)', 'not met', 'at most 2')
-    """
+    """One target: what was measured, the bound, and which side of it is good; `measured` is None if nothing was."""
 
     name: str
     bound: float

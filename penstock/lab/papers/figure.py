@@ -33,13 +33,7 @@ STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of a paper, whether it held here, and the number that says so.
-
-    >>> print(Claim("it is so", False, "3 of 4"))
-    it is so: did not hold (3 of 4)
-    >>> print(Claim("it is so", True, "4 of 4", CALIBRATED), Claim("it must be so", True, "1 = 1", CHECK), sep="; ")
-    it is so: held, calibrated (4 of 4); it must be so: self-check (1 = 1)
-    """
+    """A sentence of a paper, whether it held here, and the number that says so."""
 
     text: str
     held: bool
@@ -67,12 +61,7 @@ class Outcome:
         self.claims.append(Claim(text, bool(held), number, kind))
 
     def every(self, text: str, cases: Iterable[object], more: str = "", kind: str = "") -> None:
-        """Claim something of every case.
-
-        >>> (out := Outcome()).every("all are", [True, False], "; the last is not")
-        >>> print(out.claims[0])
-        all are: did not hold (1 of 2; the last is not)
-        """
+        """Claim something of every case."""
         told = [bool(each) for each in cases]
         self.claim(text, all(told), f"{sum(told)} of {len(told)}{more}", kind)
 

@@ -226,11 +226,7 @@ class Bursts:
     """A burst of so many times fewer rows comes before the run: the engine knows then what a row finds."""
 
     def moments(self, random: np.random.Generator) -> list[float]:
-        """Draw when bursts come: so many Pareto-distributed gaps, stretched to be `gap` seconds on average.
-
-        >>> Bursts(count=3, gap=2.0).moments(np.random.default_rng(1))[-1]
-        6.0
-        """
+        """Draw when bursts come: so many Pareto-distributed gaps, stretched to be `gap` seconds on average."""
         gaps = random.pareto(self.shape, self.count) + 1
         return [float(each) for each in np.cumsum(gaps) / gaps.sum() * self.count * self.gap]
 

@@ -96,9 +96,6 @@ def key_shares(join: float) -> list[float]:
     """Distribute rows over keys so that two rows match with probability `join`: Σ share² = join.
 
     One key is more frequent than the rest where 1/join is no whole number.
-
-    >>> [round(share, 3) for share in key_shares(0.4)], key_shares(0.25)
-    ([0.544, 0.228, 0.228], [0.25, 0.25, 0.25, 0.25])
     """
     keys = int(np.ceil(1 / join - 1e-9))
     if keys == 1:

@@ -159,13 +159,7 @@ def _together(each: Iterable[Run]) -> Run:
 
 
 def table_4(name: str, queries: int) -> list[float]:
-    """Give the windows of Table 4, seconds; for more than 12 queries the same ranges are divided more finely.
-
-    >>> table_4("Small-Large", 12)
-    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 25.0, 26.0, 27.0, 28.0, 29.0, 30.0]
-    >>> table_4("Mostly-Small", 12)
-    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 20.0, 30.0]
-    """
+    """Give the windows of Table 4, seconds; for more than 12 queries the same ranges are divided more finely."""
     half, step = queries // 2, 12 / queries
     if name == "Uniform":
         return [30 / queries * number for number in range(1, queries + 1)]

@@ -51,20 +51,12 @@ def steps(policy: str) -> tuple[dict[int, str], ...]:
 
 
 def equation_1(size: int, largest: int = SIZES[-1], together: int = TOGETHER) -> float:
-    """Give the average response time under LWO; of a query by itself, if its own window is the largest.
-
-    >>> f"{equation_1(100):.4f}, {equation_1(60_000):.4f}, {equation_1(100, 100):.4f}"
-    '1.4701, 1.5000, 0.0025'
-    """
+    """Give the average response time under LWO; of a query by itself, if its own window is the largest."""
     return SCAN / 2 * ((size + 1) + (together - 1) * largest)
 
 
 def equation_2(inner: int, size: int, together: int = TOGETHER) -> float:
-    """Give the average response time under SWF of a window, and `inner` the next smaller one.
-
-    >>> f"{equation_2(0, 100):.5f}, {equation_2(30_000, 60_000):.3f}"
-    '0.00255, 2.265'
-    """
+    """Give the average response time under SWF of a window, and `inner` the next smaller one."""
     return (together * inner + (together + 1) / 2 * (size - inner)) * SCAN
 
 

@@ -78,11 +78,6 @@ def burst_sizes(random: np.random.Generator, mean: float, tuples: int) -> Ints:
     """Draw bursts that make up so many tuples: Pareto from 1 upwards, shape α with α / (α - 1) = mean.
 
     A size is rounded up or down by chance, so that its mean stays what it is; the last burst is cut.
-
-    >>> burst_sizes(np.random.default_rng(1), 1, 3)
-    array([1, 1, 1])
-    >>> burst_sizes(np.random.default_rng(1), 5, 1000).sum()
-    np.int64(1000)
     """
     if mean == 1:
         return np.ones(tuples, np.int64)
@@ -159,11 +154,7 @@ class Setting:
 
 
 def skewed(window: int) -> tuple[int, ...]:
-    """Spread 30 queries: 80 % on one window, one on each of the others.
-
-    >>> skewed(0)
-    (24, 1, 1, 1, 1, 1, 1)
-    """
+    """Spread 30 queries: 80 % on one window, one on each of the others."""
     return tuple(24 if each == window else 1 for each in range(7))
 
 

@@ -44,20 +44,12 @@ CLOSE = 1e-3  # simulated and reckoned agree if they differ by less
 
 
 def equation_3(step: float, window: float, slow: float, fast: float) -> float:
-    """Give the average response time of the fast stream's rows under sync-filter.
-
-    >>> round(equation_3(0.0005, 60, 1, 10), 3), round(equation_3(0.0001, 86_400, 0.1, 1), 2)
-    (0.715, 10.25)
-    """
+    """Give the average response time of the fast stream's rows under sync-filter."""
     return equation_5(slow, fast) + (fast / slow + 1) / 2 * step * window * slow
 
 
 def equation_5(slow: float, fast: float) -> float:
-    """Give the same under filter-order: what a row takes to be joined is no part of it.
-
-    >>> equation_5(1, 10), round(equation_5(0.1, 1), 2)
-    (0.55, 5.5)
-    """
+    """Give the same under filter-order: what a row takes to be joined is no part of it."""
     return 1 / slow - (fast / slow - 1) / (2 * fast)
 
 
@@ -66,9 +58,6 @@ def equation_8(work: int = 1) -> float:
 
     Eq. 1 reckons with the fast rows' work, c·w·λ1·λ2 of the time, which tends to 1.  The slow rows' is as much: C_S·λ2
     + C_T·λ1 = 2·c·w·λ1·λ2, and one processor that is charged both keeps up until 1/2.
-
-    >>> equation_8(), round(equation_8(work=2), 3)
-    (0.5, 0.333)
     """
     return gain(1 / work)
 

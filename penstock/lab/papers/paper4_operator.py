@@ -253,11 +253,7 @@ def _before(stream: Stream, window: float) -> Effort:
 
 
 def measured(efforts: Sequence[Effort], window: float) -> Load | None:
-    """Give the load of streams as measured lately; None while no join step has been.
-
-    >>> print(measured([Effort().then(1e6, 1, 600, 0.3), Effort().then(1e6, 10, 600, 0.3)], 60))
-    c·w·λ = 0.0005 s · 60 s · 1/s · 10/s = 0.3
-    """
+    """Give the load of streams as measured lately; None while no join step has been."""
     steps = sum(each.pairs for each in efforts)
     if not steps:
         return None

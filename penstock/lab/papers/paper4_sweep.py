@@ -178,12 +178,7 @@ class Join:
 def at_random(
     rates: Sequence[float], window: float, seconds: float, seed: Sequence[int]
 ) -> tuple[Stream, ...]:
-    """Make streams with exponential gaps: a window of older rows, a run, and the first row after it of each.
-
-    >>> slow, fast = at_random((1, 10), 60, 1200, [1])
-    >>> [round(each.at.size / 1260, 1) for each in (slow, fast)], slow.at[-2] < 1200 < slow.at[-1]
-    ([1.0, 10.0], np.True_)
-    """
+    """Make streams with exponential gaps: a window of older rows, a run, and the first row after it of each."""
     random, made = np.random.default_rng(seed), []
     for rate in rates:
         at = np.array([-window])

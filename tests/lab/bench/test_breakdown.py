@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import RunError
 from penstock.lab.bench import breakdown
-from penstock.lab.bench.breakdown import DRIVER, ENDED, WORKERS, measure_breakdown
+from penstock.lab.bench.breakdown import DRIVER, ENDED, REST, WORKERS, kind_of, measure_breakdown
 from penstock.lab.workloads import QUERY_SETS
 
 TREE = """
@@ -55,3 +55,8 @@ def test_a_run_without_a_second_half_says_so(monkeypatch, tmp_path):
     pretended(monkeypatch, (1.0, 80_000))
     with pytest.raises(RunError, match=r"after the first half of 80,000 rows.*--rows"):
         measure_breakdown(tmp_path, QUERY_SETS["N1"], 80_000)
+
+
+def test_threads_of_a_jvm_are_told_apart_by_their_names():
+    assert kind_of("Executor task l") == "JVM tasks: read the source, evaluate, hand to Python"
+    assert kind_of("dag-scheduler-e") == REST

@@ -24,6 +24,7 @@ from penstock.lab.bench.contest import (
     append_line,
     grouped,
     judged,
+    middle,
     ratios,
     read,
     steady_part,
@@ -38,7 +39,7 @@ from penstock.lab.bench.peers.run import (
     family_of,
     watched,
 )
-from penstock.lab.bench.scale import judge, more_state
+from penstock.lab.bench.scale import Judgement, judge, more_state
 from penstock.lab.oracle import Truth
 from penstock.lab.workloads import WindowQuery, Workload, query_sets
 
@@ -140,6 +141,7 @@ def test_warm_up_is_told_apart():
     assert outcome.steady_rate == 350
     assert outcome.total_rate == pytest.approx(1000 / 14)
     assert steady_part(marks[:1], 1000) == (0.0, 0)
+    assert steady_part([(5.0, 200), (6.0, 400), (8.0, 1000)], 1000) == (2.0, 600)
 
 
 def test_wrong_counts_have_no_time():
@@ -291,6 +293,16 @@ def test_what_is_kept_is_read_again(tmp_path):
     line = json.loads((tmp_path / "lines").read_text().splitlines()[0])
     assert {"series", "workload", "machine"} <= line.keys()
     assert read(tmp_path / "nothing") == []
+
+
+def test_a_median_is_printed_with_its_spread():
+    assert (middle([1.0, 3.0, 2.0]), middle([12_345.6], 0)) == ("2.00 (1.00 to 3.00)", "12,346")
+
+
+def test_a_target_is_at_least_or_at_most():
+    speed, time = Judgement("speed", 5, 7.25, goal=10), Judgement("time", 2, 2.5, at_most=True)
+    assert (speed.verdict, speed.wanted) == ("met", "at least 5 (10)")
+    assert (time.verdict, time.wanted) == ("not met", "at most 2")
 
 
 def test_nothing_measured_is_no_verdict():

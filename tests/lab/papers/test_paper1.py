@@ -97,6 +97,11 @@ def test_pull_up_is_cheaper_below_two_results_for_each_row():
     assert cpu_savings(3, 0.0033, 20) < 0 < cpu_savings(3, 0.0034, 20)
 
 
+def test_table_4_has_the_windows_of_the_paper():
+    assert table_4("Small-Large", 12) == [1, 2, 3, 4, 5, 6, 25, 26, 27, 28, 29, 30]
+    assert table_4("Mostly-Small", 12) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30]
+
+
 def test_table_4_for_more_queries_keeps_its_ends():
     for name in ("Uniform", "Mostly-Small", "Small-Large"):
         for queries in (12, 24, 36):

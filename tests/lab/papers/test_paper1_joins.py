@@ -243,3 +243,8 @@ def test_the_same_seed_gives_the_same_streams():
     assert (one.left.t == again.left.t).all()
     assert (one.right.key == again.right.key).all()
     assert one.left.t.size != another.left.t.size or (one.left.t != another.left.t).any()
+
+
+def test_one_key_is_more_frequent_where_the_rest_does_not_come_out_even():
+    assert [round(share, 3) for share in key_shares(0.4)] == [0.544, 0.228, 0.228]
+    assert key_shares(0.25) == [0.25] * 4

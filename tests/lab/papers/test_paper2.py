@@ -272,6 +272,12 @@ def test_equation_2_is_what_a_burst_gives_under_swf():
     assert paper2_analysis.simulated("swf") == pytest.approx(expected)
 
 
+def test_the_equations_have_the_values_of_the_paper():
+    lwo, swf = paper2_analysis.equation_1, paper2_analysis.equation_2
+    assert (round(lwo(100), 4), round(lwo(60_000), 4), round(lwo(100, 100), 4)) == (1.4701, 1.5, 0.0025)
+    assert (round(swf(0, 100), 5), round(swf(30_000, 60_000), 3)) == (0.00255, 2.265)
+
+
 def test_of_one_burst_mqt_gains_what_the_small_windows_take():
     """By Eq. 1 and 2, with m large: LWO 300 m, SWF 243 m, MQT 178 m, all per tuple and second of the windows."""
     under_lwo, under_swf = paper2_analysis.one_burst("Small-Large")
@@ -287,6 +293,15 @@ def test_bursts_keep_the_rate_and_have_the_mean_asked_for():
         assert at[-1] == pytest.approx(500, abs=1)
         assert 50_000 / len(set(at)) == pytest.approx(burst, rel=0.1)
     assert burst_sizes(np.random.default_rng(5), 5, 50_000).max() > 500  # a heavy tail
+
+
+def test_bursts_make_up_exactly_the_tuples_asked_for():
+    assert burst_sizes(np.random.default_rng(1), 1, 3).tolist() == [1, 1, 1]
+    assert burst_sizes(np.random.default_rng(1), 5, 1000).sum() == 1000
+
+
+def test_of_30_queries_24_have_one_window():
+    assert skewed(0) == (24, 1, 1, 1, 1, 1, 1)
 
 
 def test_without_bursts_arrivals_are_exponential():

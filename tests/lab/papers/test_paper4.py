@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.lab.papers import paper4
-from penstock.lab.papers.paper4_analysis import Point, equation_8, evenly, fig5, fig6, gains
+from penstock.lab.papers.paper4_analysis import (
+    Point,
+    equation_3,
+    equation_5,
+    equation_8,
+    evenly,
+    fig5,
+    fig6,
+    gains,
+)
 from penstock.lab.papers.paper4_operator import EACH, ONE, measured, run
 from penstock.lab.papers.paper4_sweep import (
     FEW_KEYS,
@@ -362,6 +371,11 @@ def test_without_a_join_step_nothing_is_known():
     assert measured([Effort().then(1e6, 1, 0, 0.0), Effort().then(1e6, 10, 0, 0.0)], 60) is None
 
 
+def test_a_load_is_printed_with_what_it_is_made_of():
+    load = measured([Effort().then(1e6, 1, 600, 0.3), Effort().then(1e6, 10, 600, 0.3)], 60)
+    assert str(load) == "c·w·λ = 0.0005 s · 60 s · 1/s · 10/s = 0.3"
+
+
 def test_rates_and_cost_are_averages_in_which_the_past_fades():
     slow, fast = Effort().then(1e6, 4, 100, 0.2), Effort().then(1e6, 10, 100, 0.2)
     load = measured([slow.then(1e6, 1, 100, 0.1), fast.then(1e6, 10, 100, 0.1)], 60)
@@ -383,6 +397,12 @@ def test_buffers_and_averages_are_of_the_time_that_counts():
 @pytest.mark.parametrize("figure", [fig5, fig6])
 def test_the_analysis_holds(figure, reproduced):
     assert all(claim.held for claim in reproduced(figure).claims)
+
+
+def test_the_equations_have_the_values_of_the_paper():
+    assert (round(equation_3(0.0005, 60, 1, 10), 3), equation_5(1, 10)) == (0.715, 0.55)
+    assert (round(equation_3(0.0001, 86_400, 0.1, 1), 2), round(equation_5(0.1, 1), 2)) == (10.25, 5.5)
+    assert (equation_8(), round(equation_8(work=2), 3)) == (0.5, 0.333)
 
 
 def test_one_processor_that_is_charged_for_slow_rows_too_gains_a_third_at_most():
@@ -417,6 +437,8 @@ def test_even_streams_have_a_fast_row_right_behind_each_slow_one():
 
 def test_random_streams_have_their_rates_and_end_behind_the_run():
     for seed in range(3):
+        slow, fast = at_random((1, 10), 60, 1200, [seed])
+        assert slow.at.size / 1260 == pytest.approx(1, rel=0.15)
         slow, fast = at_random((0.01, 10), 60, 1200, [seed])
         assert all(np.sum(each.at >= 1200) == 1 for each in (slow, fast))
         gaps = np.diff(fast.at)
