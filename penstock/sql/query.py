@@ -160,6 +160,69 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """One aggregate of a query, over the pair outputs with the numbers `arguments`; ``COUNT(*)`` has none.
+
+    `function` is ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev_samp``, ``stddev_pop``, ``var_samp`` or
+    ``var_pop``; every other way to write one of them is gone by now, and so is FILTER (it is part of the argument).
+    """
+
+    function: str
+    arguments: tuple[int, ...] = ()
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One column of an aggregate query's result: Spark SQL over ``g0 g1 …`` (group keys) and ``a0 a1 …`` (measures).
+
+    `plain` is set when it is just one of those, so that no expression needs to be evaluated for it.
+    """
+
+    name: str
+    expression: str
+    plain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A group key that is a bucket of one side's event time: the pair output that says when it ends.
+
+    That output is a BIGINT: the first microsecond since 1970 that is no longer in the bucket.
+    """
+
+    side: Side
+    end: int
+
+
+Emit = Literal["sliding", "final", "changes"]
+"""When an aggregate answers: at instants, once per group, or whenever a group has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What a query makes of its pairs: one row for each group, not one for each pair.
+
+    The query's own `outputs` are then what is needed of each pair: the group keys first, then what the measures take,
+    then the end of the bucket.
+    """
+
+    emit: Emit
+    groups: int
+    """How many of the pair outputs are the group's key."""
+    measures: tuple[Measure, ...]
+    answers: tuple[Answer, ...]
+    """The SELECT list; `window_end`, which comes first where answers are sliding, is not in it."""
+    having: str = ""
+    """Spark SQL over the same columns as the answers; empty: every group."""
+    every: int = 0
+    """Sliding: microseconds from one instant to the next."""
+    reach: tuple[int, int] = (0, 0)
+    """Sliding: at instant E, left rows count that are younger than E minus the first, right ones minus the second."""
+    bucket: Bucket | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """``least <= l.left - r.right <= most``; None where there is no bound.
 
@@ -238,6 +301,8 @@ class Query:
     """Options of the query itself, such as ``order``."""
     text: str = ""
     """The SELECT as the user wrote it, for showing only."""
+    aggregation: Aggregation | None = None
+    """Set where the query answers with aggregates: `outputs` are then what these need of each pair."""
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates on one side."""
@@ -255,12 +320,12 @@ class Query:
     @property
     def in_table(self) -> bool:
         """Say whether its results are read from its group's table; those in order have files of their own."""
-        return self.sink.kind == "table" and not self.ordered
+        return self.sink.kind == "table" and not self.ordered and self.aggregation is None
 
     @property
     def ordered(self) -> bool:
-        """Say whether this query wants its results in the order of their times."""
-        return self.order != "none"
+        """Say whether this query wants its results in the order of their times; answers come in theirs anyway."""
+        return self.order != "none" and self.aggregation is None
 
     @property
     def order(self) -> str:
