@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.lab.papers import paper2, paper2_analysis
+from penstock.lab.papers import paper2
 from penstock.lab.papers.paper2_scans import DRAWN, HELD, IN_TURN, LARGEST, Run, Work, isolated, shared
 from penstock.lab.papers.paper2_sweep import (
     HASH,
@@ -250,37 +250,37 @@ def test_asking_after_every_ring_changes_nothing_unless_tuples_arrive(work, data
 
 
 def test_the_examples_of_figures_2_and_3_are_played_as_drawn():
-    for policy, steps in paper2_analysis.STEPS.items():
-        assert paper2_analysis.steps(policy) == steps
+    for policy, steps in paper2.STEPS.items():
+        assert paper2.steps(policy) == steps
 
 
 def test_section_3_2_gives_less_away_than_figure_3_draws():
     """Held until a11 has scanned w3, its first result is not given to Q3 in step 2."""
-    held = shared(paper2_analysis.EXAMPLE, Scheduler("swf", Rings((1,) * 3, (1.0,) * 3)))
+    held = shared(paper2.EXAMPLE, Scheduler("swf", Rings((1,) * 3, (1.0,) * 3)))
     assert [time for time, *_ in held.released(2)] == [5, 5, 5, 6, 6, 6]
 
 
 def test_equation_1_is_what_a_burst_gives_under_lwo():
-    equation, sizes = paper2_analysis.equation_1, paper2_analysis.SIZES
-    assert paper2_analysis.simulated("lwo") == pytest.approx([equation(size) for size in sizes])
-    assert paper2_analysis.simulated("alone") == pytest.approx([equation(size, size) for size in sizes])
+    equation, sizes = paper2.equation_1, paper2.SIZES
+    assert paper2.simulated("lwo") == pytest.approx([equation(size) for size in sizes])
+    assert paper2.simulated("alone") == pytest.approx([equation(size, size) for size in sizes])
 
 
 def test_equation_2_is_what_a_burst_gives_under_swf():
-    pairs = pairwise((0, *paper2_analysis.SIZES))
-    expected = [paper2_analysis.equation_2(inner, size) for inner, size in pairs]
-    assert paper2_analysis.simulated("swf") == pytest.approx(expected)
+    pairs = pairwise((0, *paper2.SIZES))
+    expected = [paper2.equation_2(inner, size) for inner, size in pairs]
+    assert paper2.simulated("swf") == pytest.approx(expected)
 
 
 def test_the_equations_have_the_values_of_the_paper():
-    lwo, swf = paper2_analysis.equation_1, paper2_analysis.equation_2
+    lwo, swf = paper2.equation_1, paper2.equation_2
     assert (round(lwo(100), 4), round(lwo(60_000), 4), round(lwo(100, 100), 4)) == (1.4701, 1.5, 0.0025)
     assert (round(swf(0, 100), 5), round(swf(30_000, 60_000), 3)) == (0.00255, 2.265)
 
 
 def test_of_one_burst_mqt_gains_what_the_small_windows_take():
     """By Eq. 1 and 2, with m large: LWO 300 m, SWF 243 m, MQT 178 m, all per tuple and second of the windows."""
-    under_lwo, under_swf = paper2_analysis.one_burst("Small-Large")
+    under_lwo, under_swf = paper2.one_burst("Small-Large")
     assert under_lwo == pytest.approx(1 - 178 / 300, abs=0.02)
     assert under_swf == pytest.approx(1 - 178 / 243, abs=0.02)
     assert under_lwo < 3 / 7
@@ -344,7 +344,7 @@ def test_scans_look_at_and_find_what_nested_loops_do(seed):
 # --- claims ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("figure", [paper2_analysis.fig2, paper2_analysis.fig3])
+@pytest.mark.parametrize("figure", [paper2.fig2, paper2.fig3])
 def test_the_analysis_holds(figure, reproduced):
     assert all(claim.held for claim in reproduced(figure).claims)
 
@@ -362,7 +362,7 @@ def test_the_processor_is_as_busy_as_calibrated(method):
 
 @pytest.mark.parametrize("method", [HASH, NESTED_LOOP])
 def test_mqt_has_the_best_average_on_every_set_of_windows(method):
-    assert all(paper2.Averages(FEW, [Setting(windows, method=method) for windows in TABLE_1]).best())
+    assert all(paper2.Averages(FEW, {windows: Setting(windows, method=method) for windows in TABLE_1}).best())
 
 
 @pytest.mark.parametrize("rule", ["", LARGEST])
@@ -372,7 +372,7 @@ def test_mqt_is_best_for_every_size_of_burst_by_both_readings(rule):
 
 def test_mqt_is_lowest_wherever_the_queries_are():
     for windows in TABLE_1:
-        settings = [Setting(windows, queries=skewed(window)) for window in range(7)]
+        settings = {str(window): Setting(windows, queries=skewed(window)) for window in range(7)}
         assert all(paper2.Averages(FEW, settings).best()), windows
 
 

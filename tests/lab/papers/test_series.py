@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from penstock.lab.papers import paper1, paper1_analysis, paper2, paper2_analysis, paper4, paper4_analysis
+from penstock.lab.papers import paper1, paper1_analysis, paper2, paper4, paper4_analysis
 from penstock.lab.papers import paper1_sweep as p1
 from penstock.lab.papers import paper2_sweep as p2
 from penstock.lab.papers import paper4_sweep as p4
@@ -99,11 +99,11 @@ def test_figure_11_draws_equation_4(reproduced):
 
 
 def test_figures_2_and_3_draw_the_formulas_and_the_burst(reproduced):
-    sizes, equation = paper2_analysis.SIZES, paper2_analysis.equation_1
+    sizes, equation = paper2.SIZES, paper2.equation_1
     lwo, alone = [equation(size) for size in sizes], [equation(size, size) for size in sizes]
-    swf = [paper2_analysis.equation_2(inner, size) for inner, size in pairwise((0, *sizes))]
-    (second,) = drawn(reproduced(paper2_analysis.fig2)).values()
-    (third,) = drawn(reproduced(paper2_analysis.fig3)).values()
+    swf = [paper2.equation_2(inner, size) for inner, size in pairwise((0, *sizes))]
+    (second,) = drawn(reproduced(paper2.fig2)).values()
+    (third,) = drawn(reproduced(paper2.fig3)).values()
     expected = {"LWO": lwo, "LWO, simulated": lwo, "isolated": alone, "isolated, simulated": alone}
     assert second == {name: pytest.approx(each) for name, each in expected.items()}
     mqt = third.pop("MQT")
