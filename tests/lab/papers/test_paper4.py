@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.lab.papers import paper4
-from penstock.lab.papers.paper4_analysis import (
+from penstock.lab.papers.paper4 import (
     Point,
     equation_3,
     equation_5,
@@ -453,7 +453,7 @@ SHORT = Sweep(5, samples=2, seconds=300.0)
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.title)
 def test_sync_filter_is_slowest_and_filter_order_fastest_at_every_cost(model):
-    times = responses(by_policy(SHORT, paper4.BY_STEP[2:], model))
+    times = responses(by_policy(SHORT, paper4.BY_STEP.settings[2:], model))
     for sync, hold, adaptive in zip(*times.values(), strict=True):
         assert hold <= adaptive <= sync
 
@@ -481,7 +481,7 @@ def test_after_the_run_nothing_is_decided():
 
 
 def test_filter_order_is_flat_and_gains_half_where_slow_rows_are_charged_a_fifth():
-    times = responses(by_policy(SHORT, paper4.BY_STEP))
+    times = responses(by_policy(SHORT, paper4.BY_STEP.settings))
     hold = times["Filter-Order"]
     assert max(hold) < 1.1 * min(hold)
     assert gains(times)[-1] == pytest.approx(0.5, abs=0.04)

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from penstock.lab.papers import paper1, paper1_analysis, paper2, paper4, paper4_analysis
+from penstock.lab.papers import paper1, paper1_analysis, paper2, paper4
 from penstock.lab.papers import paper1_sweep as p1
 from penstock.lab.papers import paper2_sweep as p2
 from penstock.lab.papers import paper4_sweep as p4
@@ -184,14 +184,14 @@ def test_section_5_4_draws_shares_of_a_join_buffer_of_60_000_tuples(reproduced):
 @pytest.mark.parametrize(
     ("figure", "points"),
     [
-        (paper4_analysis.fig5, [(1.0, 10.0, step) for step in paper4_analysis.STEPS]),
-        (paper4_analysis.fig6, [(slow, 1.0, 1e-4) for slow in paper4_analysis.SLOWS]),
+        (paper4.fig5, [(1.0, 10.0, step) for step in paper4.EVEN_STEPS]),
+        (paper4.fig6, [(slow, 1.0, 1e-4) for slow in paper4.EVEN_SLOWS]),
     ],
 )
 def test_figures_5_and_6_draw_equations_3_5_and_7(reproduced, figure, points):
     times, gained = drawn(reproduced(figure)).values()
-    sync = [paper4_analysis.equation_3(step, 86_400, slow, fast) for slow, fast, step in points]
-    hold = [paper4_analysis.equation_5(slow, fast) for slow, fast, _ in points]
+    sync = [paper4.equation_3(step, 86_400, slow, fast) for slow, fast, step in points]
+    hold = [paper4.equation_5(slow, fast) for slow, fast, _ in points]
     shares = [step * 86_400 * slow * fast for slow, fast, step in points]
     for suffix, within in (("", 1e-9), (", simulated", 1e-3)):
         assert times[f"Sync-Filter{suffix}"] == pytest.approx(sync, rel=within)
