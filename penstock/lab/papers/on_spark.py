@@ -39,18 +39,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.lab.oracle import true_counts
+from penstock.lab.papers import paper1_sweep as p1
 from penstock.lab.papers.figure import Outcome
-from penstock.lab.papers.paper1_sweep import (
-    BY_WINDOWS,
-    DOWN,
-    OURS,
-    SECONDS,
-    TABLE_3,
-    UP,
-    Setting,
-    Sweep,
-    modelled,
-)
 from penstock.lab.papers.paper2_sweep import POLICIES, TABLE_1
 from penstock.lab.printing import percent
 from penstock.lab.workloads import NOOP, STREAMS, WindowQuery, as_script, stamps
@@ -111,7 +101,7 @@ def turns(names: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 # --- paper 1, Figure 17 -------------------------------------------------------------------------------------
 
-STRATEGIES = {UP: "pull-up", OURS: "mem-opt", DOWN: "push-down"}
+STRATEGIES = {p1.UP: "pull-up", p1.OURS: "mem-opt", p1.DOWN: "push-down"}
 RATES = (20, 50, 80)
 BATCH = 15  # seconds of the streams that arrive at a time
 
@@ -124,9 +114,9 @@ class HeldRows(NamedTuple):
     results: tuple[int, ...]
 
 
-def measure_rows(setting: Setting, rate: int, seed: int, folder: Path) -> dict[str, HeldRows]:
+def measure_rows(setting: p1.Setting, rate: int, seed: int, folder: Path) -> dict[str, HeldRows]:
     """Run every strategy in turn, and give the fastest round of each."""
-    streams = next(Sweep(seed).streams(rate, setting.join, σ=setting.select))
+    streams = next(p1.Sweep(seed).streams(rate, setting.join, σ=setting.select))
     pieces = zip(_pieces(streams.left), _pieces(streams.right), strict=True)
     feed = Feed(folder / "data", ({"a": a, "b": b} for a, b in pieces))
     runs: dict[str, list[HeldRows]] = {name: [] for name in STRATEGIES}
@@ -135,9 +125,9 @@ def measure_rows(setting: Setting, rate: int, seed: int, folder: Path) -> dict[s
     return {name: min(rounds, key=lambda each: each.seconds) for name, rounds in runs.items()}
 
 
-def _rows_held(feed: Feed, home: Path, setting: Setting, strategy: str) -> HeldRows:
+def _rows_held(feed: Feed, home: Path, setting: p1.Setting, strategy: str) -> HeldRows:
     # Q1, and Q2 and Q3 with the selection on A.
-    queries = [WindowQuery(each, 50 if n else None) for n, each in enumerate(TABLE_3[setting.windows])]
+    queries = [WindowQuery(each, 50 if n else None) for n, each in enumerate(p1.TABLE_3[setting.windows])]
     held: list[int] = []
     with engine_at(home, queries, f"strategy = '{strategy}'") as (engine, seconds):
         for step in range(feed.count):
@@ -145,52 +135,49 @@ def _rows_held(feed: Feed, home: Path, setting: Setting, strategy: str) -> HeldR
             engine.process_available()
             held.append(sum(group.state_rows for group in engine.status().groups))
         results = tuple(each.results for each in engine.status().queries)
-    return HeldRows(mean(held[max(TABLE_3[setting.windows]) // BATCH :]), sum(seconds), results)
+    return HeldRows(mean(held[max(p1.TABLE_3[setting.windows]) // BATCH :]), sum(seconds), results)
 
 
 def _pieces(rows: TimedRows) -> list[pa.Table]:
     """Cut one stream into what arrives at a time; v is 100 where the selection holds, else 0."""
     value = 100.0 * rows.holds.get("σ", np.zeros(rows.t.size))
     whole = pa.table({"k": rows.key, "v": value, "ts": stamps(rows.t)})
-    ends = np.searchsorted(rows.t, np.arange(0, SECONDS + 1, BATCH) * SECOND)
+    ends = np.searchsorted(rows.t, np.arange(0, p1.SECONDS + 1, BATCH) * SECOND)
     return [whole.slice(start, end - start) for start, end in pairwise(ends.tolist())]
 
 
 def fig17_on_spark(seed: int, tell: Callable[[str], None]) -> Outcome:
     """Measure every panel at every rate, and check what the paper says of memory."""
     out, runs = Outcome(), {}
-    for setting, rate in product(BY_WINDOWS, RATES):
+    for setting, rate in product(p1.BY_WINDOWS, RATES):
         tell(f"{setting.windows}, {rate} rows/s: {ROUNDS} rounds of {len(STRATEGIES)} strategies")
         with tempfile.TemporaryDirectory(prefix="penstock-fig17-") as folder:
             runs[setting, rate] = measure_rows(setting, rate, seed, Path(folder))
     same = [len({each.results for each in run.values()}) == 1 for run in runs.values()]
     out.every("every strategy delivers the same results", same)
-    least = [min(run, key=lambda name: run[name].rows) == OURS for run in runs.values()]
+    least = [min(run, key=lambda name: run[name].rows) == p1.OURS for run in runs.values()]
     out.every("state-slice holds the least state in every setting", least)
     apart = max(
         abs(run[name].rows / cost.rows - 1)
         for (setting, rate), run in runs.items()
-        for name, cost in modelled(setting.readers, setting.statistics(rate)).items()
+        for name, cost in p1.modelled(setting.readers, setting.statistics(rate)).items()
     )
     number = f"at most {apart:.0%} apart"
     out.claim("the engine holds what Eq. 1 to 3 say, within a tenth", apart < 0.1, number)
-    down, ours = (sum(run[name].seconds for run in runs.values()) for name in (DOWN, OURS))
+    down, ours = (sum(run[name].seconds for run in runs.values()) for name in (p1.DOWN, p1.OURS))
     text = "push-down takes longer than state-slice, over all settings"
     out.claim(text, down > ours, f"{down / ours:.1f} times")
     rows = []
     for (setting, rate), run in runs.items():
-        held, took = (
-            [f"{each.rows:,.0f}" for each in run.values()],
-            [f"{each.seconds:.2f}" for each in run.values()],
-        )
-        rows.append((setting.windows, rate, *held, *took))
+        held = [f"{each.rows:,.0f}" for each in run.values()]
+        rows.append((setting.windows, rate, *held, *(f"{each.seconds:.2f}" for each in run.values())))
     headings = [f"{name} {what}" for what in ("rows", "s") for name in STRATEGIES.values()]
     out.table("", ("windows", "rate", *headings), rows)
     panels = {
         f"{each.windows}, Sσ = {each.select}, on Spark": {
             name: [runs[each, rate][name].rows for rate in RATES] for name in STRATEGIES
         }
-        for each in BY_WINDOWS
+        for each in p1.BY_WINDOWS
     }
     out.draw(panels, RATES, "rows/s", "rows held")
     out.note(
@@ -322,12 +309,11 @@ def fig6_on_spark(seed: int, tell: Callable[[str], None]) -> Outcome:
 def shown(truth: Sequence[int], measured: Mapping[str, Sequence[Response]], bursts: Bursts) -> Outcome:
     """Lay out what was measured, and check what the engine's schedulers are there for."""
     out = Outcome()
-    averages = {
-        name: np.mean([each.average for each in runs], axis=0).tolist() for name, runs in measured.items()
-    }
-    longest = {
-        name: np.max([each.longest for each in runs], axis=0).tolist() for name, runs in measured.items()
-    }
+    averages, longest, work = {}, {}, {}
+    for name, runs in measured.items():
+        averages[name] = np.mean([each.average for each in runs], axis=0).tolist()
+        longest[name] = np.max([each.longest for each in runs], axis=0).tolist()
+        work[name] = mean(each.units for each in runs), mean(each.seconds for each in runs)
     exact = [each.results == tuple(truth) for runs in measured.values() for each in runs]
     out.every("every run gives every query what DuckDB finds in one batch", exact)
     flat = 1 - min(averages["LWO"]) / max(averages["LWO"])
@@ -347,10 +333,6 @@ def shown(truth: Sequence[int], measured: Mapping[str, Sequence[Response]], burs
     rows.append(("average", "", *(f"{mean(each):.2f}" for each in averages.values())))
     headings = ("window (s)", "results", *averages, *(f"{name} longest" for name in longest))
     out.table("response time (s)", headings, rows)
-    work = {
-        name: [mean(each) for each in zip(*(r[3:] for r in runs), strict=True)]
-        for name, runs in measured.items()
-    }
     rows = [(name, f"{units:.0f}", f"{seconds:.1f}") for name, (units, seconds) in work.items()]
     out.table("the engine's work, a run", ("scheduler", "units", "seconds in units"), rows)
     panels = {"average response, on Spark": averages, "longest response, on Spark": longest}

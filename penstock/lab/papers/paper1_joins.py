@@ -11,10 +11,6 @@ range (Lemma 1).  In time order those are one run: two binary searches count wha
 What counts as a comparison, operator by operator, is in docs/lab.md under paper 1.  Rows held are an average over the
 whole run, which starts with empty states.
 
-Pull-up, push-down and state-slice all deliver the same results; what differs is what they hold and compare on the way.
-Each takes the streams and the readers and says which joins there are, which rows each holds and is probed by, and what
-stands behind it.
-
 In:  `Streams` (made by a seed, or by a test), readers; for state-slice also a chain, Mem-Opt, CPU-Opt or any other.
 Out: a `Strategy`, and what running it comes to: a `Run`, in the terms of `penstock.plan.cost`.
 """

@@ -9,26 +9,18 @@ In:  a `Sweep`.  Out: runs, each made once, shared by Figures 17, 18 and 19.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from penstock.lab.papers.paper1_joins import (
-    Run,
-    Streams,
-    poisson_streams,
-    pull_up,
-    push_down,
-    run,
-    state_slice,
-)
+from penstock.lab.papers import paper1_joins as joins
 from penstock.plan.cost import Coefficients, Cost, chain_cost, pull_up_cost, push_down_cost, total
 from penstock.plan.facts import Independent, Reader, Statistics
 from penstock.plan.optimize import Cuts, cpu_opt, mem_opt
 from penstock.sql.query import SECOND, Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstock.plan.chain import Chain
 
@@ -82,10 +74,10 @@ class Sweep:
     samples: int = 4
     rates: tuple[int, ...] = RATES
 
-    def streams(self, rate: int, join: float, **left: float) -> Iterator[Streams]:
+    def streams(self, rate: int, join: float, **left: float) -> Iterator[joins.Streams]:
         """Make the streams of one rate, as many as there are samples."""
         for sample in range(self.samples):
-            yield poisson_streams(rate, join, [self.seed, sample, rate], SECONDS, left)
+            yield joins.poisson_streams(rate, join, [self.seed, sample, rate], SECONDS, left)
 
 
 def readers_of(windows: Iterable[float], conditions: Sequence[str] = ()) -> list[Reader]:
@@ -115,28 +107,21 @@ def modelled(readers: Sequence[Reader], statistics: Statistics) -> dict[str, Cos
 
 
 @cache
-def sharing(sweep: Sweep, setting: Setting, rate: int) -> dict[str, Run]:
+def sharing(sweep: Sweep, setting: Setting, rate: int) -> dict[str, joins.Run]:
     """Run Q1, Q2 and Q3 under each strategy of section 7.2 (Mem-Opt chain)."""
     readers = setting.readers
-    chain = chain_of(mem_opt(readers), readers)
-    made = list(sweep.streams(rate, setting.join, σ=setting.select))
-    return {
-        UP: _together(run(pull_up(each, readers), each, readers) for each in made),
-        OURS: _together(run(state_slice(each, readers, chain), each, readers) for each in made),
-        DOWN: _together(run(push_down(each, readers), each, readers) for each in made),
-    }
+    chain = partial(joins.state_slice, chain=chain_of(mem_opt(readers), readers))
+    made = sweep.streams(rate, setting.join, σ=setting.select)
+    return _runs(made, readers, {UP: joins.pull_up, OURS: chain, DOWN: joins.push_down})
 
 
 @cache
-def chains(sweep: Sweep, windows: str, queries: int, rate: int) -> dict[str, Run]:
+def chains(sweep: Sweep, windows: str, queries: int, rate: int) -> dict[str, joins.Run]:
     """Run the Mem-Opt and the CPU-Opt chain of section 7.3."""
     readers = readers_of(table_4(windows, queries))
     both = {"Mem-Opt": mem_opt(readers), "CPU-Opt": cpu_opt_cuts(windows, queries, rate)}
-    made, runs = list(sweep.streams(rate, FEW_JOIN)), {}
-    for name, cuts in both.items():
-        chain = chain_of(cuts, readers)
-        runs[name] = _together(run(state_slice(each, readers, chain), each, readers) for each in made)
-    return runs
+    plans = {name: partial(joins.state_slice, chain=chain_of(cuts, readers)) for name, cuts in both.items()}
+    return _runs(sweep.streams(rate, FEW_JOIN), readers, plans)
 
 
 @cache
@@ -151,11 +136,17 @@ def ages_of(windows: str, rate: int, overhead: float = C_SYS) -> tuple[float, ..
     return tuple(age / SECOND for age in cpu_opt_cuts(windows, 12, rate, overhead).left)
 
 
-def _together(each: Iterable[Run]) -> Run:
-    """Add up runs of several streams; rows held are averaged."""
-    costs, delivered = zip(*each, strict=True)
-    cost = total(costs)
-    return Run(replace(cost, rows=cost.rows / len(costs)), tuple(map(sum, zip(*delivered, strict=True))))
+def _runs(
+    made: Iterable[joins.Streams], readers: list[Reader], plans: Mapping[str, Callable[..., joins.Strategy]]
+) -> dict[str, joins.Run]:
+    """Run every plan on several streams, and add the runs up; rows held are averaged."""
+    runs, every = {}, list(made)
+    for name, plan in plans.items():
+        each = (joins.run(plan(streams, readers), streams, readers) for streams in every)
+        costs, delivered = zip(*each, strict=True)
+        cost = replace(total(costs), rows=total(costs).rows / len(costs))
+        runs[name] = joins.Run(cost, tuple(map(sum, zip(*delivered, strict=True))))
+    return runs
 
 
 def table_4(name: str, queries: int) -> list[float]:

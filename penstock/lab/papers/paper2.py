@@ -201,9 +201,8 @@ def best(out: Outcome, text: str, sweep: p2.Sweep, first: str, named: Mapping[st
     averages, by_result = Averages(sweep, named), Averages(sweep, named, by_result=True)
     averages.show(out, "average response (ms)", first)
     by_result.show(out, "the same averaged over results (ms)", first)
-    number = (
-        f"; {sum(Averages(sweep, named, mqt=LARGEST).best())} if only the largest window is released early; "
-    )
+    strict = sum(Averages(sweep, named, mqt=LARGEST).best())
+    number = f"; {strict} if only the largest window is released early; "
     number += f"averaged over results {sum(by_result.best())}, up to {percent(-min(by_result.gain('LWO')))} above LWO"
     out.every(text, averages.best(), number)
     return averages
@@ -278,9 +277,7 @@ def fig6(sweep: p2.Sweep) -> Outcome:
 def window_claims(out: Outcome, sweep: p2.Sweep, method: p2.Method) -> None:
     """Check what section 5.1 says of Figure 6."""
     settings = {windows: p2.Setting(windows, method=method) for windows in ("Uniform", "Mostly-Small")}
-    average, longest = (
-        [by_window(sweep, s, kind) for s in settings.values()] for kind in ("mean", "longest")
-    )
+    average, longest = ([by_window(sweep, s, k) for s in settings.values()] for k in ("mean", "longest"))
     flat, flat_longest = ([spread(each["LWO"]) for each in kind] for kind in (average, longest))
     number = f"the fastest {percents(flat)} below the slowest"
     out.claim("LWO is stable over the windows", max(flat) < 0.25, number)
@@ -332,10 +329,9 @@ def fig7(sweep: p2.Sweep) -> Outcome:
 
 def fig8(sweep: p2.Sweep) -> Outcome:
     """Compare responses by window at bursts of five."""
-    out, series = begun(sweep), by_window(sweep, BY_BURST["5"])
-    lwo, swf, mqt = (
-        [each.mean for each in p2.measure(sweep, BY_BURST["5"], p)] for p in p2.POLICIES.values()
-    )
+    out, setting = begun(sweep), BY_BURST["5"]
+    series = by_window(sweep, setting)
+    lwo, swf, mqt = ([each.mean for each in p2.measure(sweep, setting, p)] for p in p2.POLICIES.values())
     ratio = [theirs[-1] / own[-1] for own, theirs in zip(mqt, swf, strict=True)]
     number = f"{series['SWF'][-1]:.1f} s for {series['MQT'][-1]:.1f} s; {min(ratio):.1f} to {max(ratio):.1f} times, "
     number += f"middle {median(ratio):.1f}"
@@ -352,10 +348,8 @@ def fig8(sweep: p2.Sweep) -> Outcome:
 def fig9(sweep: p2.Sweep) -> Outcome:
     """Compare average responses of 30 queries, 80 % of them on one window, which goes from w1 to w7."""
     out, settings = begun(sweep), {}
-    for windows, ends in p2.TABLE_1.items():
-        settings[windows] = {
-            str(end): p2.Setting(windows, queries=p2.skewed(n)) for n, end in enumerate(ends)
-        }
+    for w, ends in p2.TABLE_1.items():
+        settings[w] = {str(end): p2.Setting(w, queries=p2.skewed(n)) for n, end in enumerate(ends)}
     text = "MQT is lowest wherever the queries are"
     averages = best(out, text, sweep, "80 % have (s)", settings.pop(WINDOWS))
     others = [Averages(sweep, each).best() for each in settings.values()]

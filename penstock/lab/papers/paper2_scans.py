@@ -76,10 +76,6 @@ class Work:
         """
         return self.cost * (1 - (self.found + 1) / (2 * np.maximum(self.found, 1)))
 
-    def load(self) -> float:
-        """Give the share of the time, from first to last arrival, that the processor has work for."""
-        return float(self.cost.sum() / (self.at[-1] - self.at[0]))
-
 
 class Responses(NamedTuple):
     """Response times of the results that one query received: how many, on average, the longest."""

@@ -1,9 +1,6 @@
 """The sweep of paper 2: Table 1's windows, streams with bursts, what a scan costs, and runs of every policy.
 
-The paper gives the windows, the rates (100 tuples a second and stream; 15 for nested loops), the selectivity (0.002),
-100,000 new tuples a run, and that producing results takes up to 40 % of the time (section 3.4).  It does not give what
-a scan costs: here it is such that the processor is busy 76 % of the time, the load at which its Figures 5 and 6 hold
-together.
+What the paper gives, and what was chosen where it leaves it open, what a scan costs above all, is in docs/lab.md.
 
 In:  a `Sweep` and settings.  Out: what each of its streams gave, shared by Figures 5 to 9 and section 5.4.
 """

@@ -14,11 +14,8 @@ A row is joined with those that began before it, so each pair of rows meets once
 combination of rows of the other streams within the window.  A row is *released* in its turn: once the trigger has
 passed it, it is joined, and so are all rows before it.  Its response time is from its arrival until then.
 
-Who works: *one* processor takes the rows of all streams, or each stream has its own.  Rows of the first stream may be
-charged less (`Join.slow_charge`): the paper's Eq. 2 to 5 charge the fast stream's rows only.
-
-Back from filter-order to sync-filter, rows wait again, and nothing is asked until all that was held has left (steps E
-to K of section 6).
+Who works: *one* processor takes the rows of all streams, or each stream has its own.  What rows are charged, and how
+adaptive goes back to sync-filter, is in docs/lab.md under paper 4.
 
 In:  a `Join` (`penstock.lab.papers.paper4_sweep`) and a policy.
 Out: a `Run`: when each row began, was joined and was released; changes of mind; buffers.
@@ -85,11 +82,6 @@ class Run:
         rows = self.join.rows
         counted = (rows.at < self.join.until) & ((rows.stream == stream) | (stream is None))
         return self.release[counted] - rows.at[counted]
-
-    @property
-    def response(self) -> float:
-        """Give the average response time per row."""
-        return float(self.responses().mean())
 
     def waiting(self) -> Size:
         """Measure the input that had arrived and not begun."""
