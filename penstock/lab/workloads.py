@@ -95,7 +95,11 @@ class Workload:
             batches = -(-self.rows // self.rows_per_file)
             bounds = np.linspace(0, len(rows.time), batches + 1).astype(np.int64)
             for number, (start, end) in enumerate(pairwise(bounds)):
-                _write_file(directory / name / f"{number:05d}.parquet", rows, slice(start, end), number)
+                path, part = directory / name / f"{number:05d}.parquet", slice(start, end)
+                columns = {"k": rows.key[part], "v": rows.value[part], "ts": stamps(rows.time[part])}
+                pq.write_table(pa.table(columns), path)
+                # Times of change are in order too, for sources that go by them.
+                os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
         (directory / "done").touch()
         return directory
 
@@ -103,13 +107,6 @@ class Workload:
 def stamps(micros: NDArray[np.int64]) -> pa.Array:
     """Turn times since the beginning of a workload into timestamps."""
     return pa.array(micros + EPOCH).cast(pa.timestamp("us", tz="UTC"))
-
-
-def _write_file(path: Path, rows: Columns, part: slice, number: int) -> None:
-    """Write one file of a stream; its time of change is in order too, for sources that go by it."""
-    columns = {"k": rows.key[part], "v": rows.value[part], "ts": stamps(rows.time[part])}
-    pq.write_table(pa.table(columns), path)
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def _alike(load: Workload, random: np.random.Generator) -> Columns:

@@ -14,18 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from penstock.errors import InputError, RunError
-from penstock.lab.bench.contest import (
-    KEPT,
-    STOPPED,
-    Contest,
-    Outcome,
-    Series,
-    machine,
-    middle,
-    ratios,
-    read,
-    run_and_keep,
-)
+from penstock.lab.bench import contest as contests
+from penstock.lab.bench.contest import Contest, Outcome, Series, middle, ratios, run_and_keep
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Document, Home, Limit, Rounds, RowCount, made
 from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.bench.peers import PEERS
@@ -65,7 +55,7 @@ def peers(
     console = Console()
     load = workload_of(workload, rows)
     if targets:
-        console.print(targets_table(judge(read(directory / KEPT), load)))
+        console.print(targets_table(judge(contests.read(directory / contests.KEPT), load)))
         return 0
     chosen = tuple(PEERS) if engines == "all" else tuple(engines.split(","))
     sets = query_sets(queries.split(","))
@@ -76,9 +66,9 @@ def peers(
         console.print(escape(line), style="dim", highlight=False)
     path = directory / f"peers-{workload}.png"
     picture_of(measured).savefig(path)
-    console.print(f"picture: {path}; every run: {directory / KEPT}", highlight=False)
+    console.print(f"picture: {path}; every run: {directory / contests.KEPT}", highlight=False)
     if document is not None:
-        about = machine()
+        about = contests.machine()
         told = f"{about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB"
         fill_in(document, "peers", markdown_of(measured, told))
     return int(any(not run.has_figures for each in measured for run in each.runs.get("penstock", ())))
@@ -117,7 +107,7 @@ def _row(engine: str, runs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[
     faster = ratios(ours, runs) if ours else []
     state = (shown[0].state_rows, 1, "rows"), (shown[0].state_bytes, 2**20, "MiB")
     told = [f"{each / unit:,.0f} {name}" for each, unit, name in state if each is not None]
-    stopped = any(each.verdict == STOPPED for each in shown)
+    stopped = any(each.verdict == contests.STOPPED for each in shown)
     return [
         title,
         middle([each.steady_rate for each in shown], 0),
@@ -157,7 +147,7 @@ def picture_of(every: Sequence[Series]) -> Picture:
         rates = panels[f"{series.queries}: input rows a second, steady"] = {}
         for engine, runs in series.runs.items():
             if shown := [each for each in runs if each.has_figures]:
-                mark = "*" if any(each.verdict == STOPPED for each in shown) else ""
+                mark = "*" if any(each.verdict == contests.STOPPED for each in shown) else ""
                 rates[f"{PEERS[engine].title}{mark}"] = median(each.steady_rate for each in shown)
     return bars(panels, PEERS["penstock"].title, log=True, caption="* stopped: the rate it had reached")
 

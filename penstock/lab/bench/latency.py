@@ -69,13 +69,8 @@ def latency(
             console.log(f"{title} at {share:.0%} of {sustainable:,.0f} rows/s")
             delays = measure(engine, share, sustainable, seconds)
             append_line(directory / "latency.jsonl", **delays._asdict())
-            figures = (
-                f"{delays.rate:,.0f}",
-                f"{delays.results:,}",
-                f"{delays.median:.2f}",
-                f"{delays.p99:.2f}",
-            )
-            lines.append((title, f"{share:.0%}", *figures))
+            took = [f"{each:.2f}" for each in (delays.median, delays.p99)]
+            lines.append((title, f"{share:.0%}", f"{delays.rate:,.0f}", f"{delays.results:,}", *took))
     headings = ("engine", "load", "input rows/s", "results", "median s", "99 % within s")
     console.print(table("", headings, lines))
 

@@ -91,13 +91,9 @@ def inserts(way: str, tables: Any, job: dict[str, Any]) -> list[str]:
     if not job["checking"]:
         return [pairs]
     tables.execute_sql(f"CREATE TEMPORARY VIEW pairs AS {pairs}")
-    written = []
-    for each in queries:
-        level = bounds.index(round(each["window"] * MICROS))
-        written.append(
-            f"SELECT k, av, bv, ats, bts FROM pairs WHERE level <= {level} AND {keeps(each, 'av')}"
-        )
-    return written
+    levels = [bounds.index(round(each["window"] * MICROS)) for each in queries]
+    filters = [f"level <= {n} AND {keeps(each, 'av')}" for n, each in zip(levels, queries, strict=True)]
+    return [f"SELECT k, av, bv, ats, bts FROM pairs WHERE {each}" for each in filters]
 
 
 def join(query: dict[str, Any], more: str) -> str:

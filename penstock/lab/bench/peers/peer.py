@@ -67,10 +67,8 @@ class Job:
     def from_json(cls, text: str) -> Job:
         """Read what `to_json` wrote."""
         fields = json.loads(text)
-        queries = tuple(WindowQuery(**each) for each in fields["queries"])
-        return cls(
-            **{**fields, "data": Path(fields["data"]), "home": Path(fields["home"]), "queries": queries}
-        )
+        paths = {name: Path(fields[name]) for name in ("data", "home")}
+        return cls(**{**fields, **paths, "queries": tuple(WindowQuery(**each) for each in fields["queries"])})
 
 
 @dataclass(frozen=True, slots=True)
