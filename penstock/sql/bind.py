@@ -1,8 +1,8 @@
 """One SELECT to a `Query`: the path from text to meaning, on one screen.
 
-    tokens ─┬─ window clauses ────────────────┐
-            └─ shape ─ scope ─┬─ conditions ──┴─ window, keys, predicates
-                              └─ outputs
+    tokens ─┬─ window clauses ────────────────┬───────────────────┐
+            └─ shape ─ scope ─┬─ conditions ──┴─ window, keys, …  │
+                              └─ outputs, or groups and measures ─┴─ aggregation
 
 The result is the same whatever the order of streams in FROM, of conditions, or of the sides of a comparison:
 the stream whose name comes first is the left one.  A self-join keeps its order.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import SqlError, did_you_mean
 from penstock.sql.comparisons import read_comparison
 from penstock.sql.conditions import Conditions, classify
+from penstock.sql.emission import make_aggregation, refuse_emission
 from penstock.sql.names import Input, Scope
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
@@ -26,7 +27,7 @@ from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
 from penstock.sql.shape import Select, Table, read_select
 from penstock.sql.tokens import Source, span_of_tokens
 from penstock.sql.tree import COMPARISON, Name, binary, columns_of, show
-from penstock.sql.windows import Clauses, WindowSpec, take_windows, window_range, window_specs
+from penstock.sql.windows import WindowSpec, take_windows, window_clauses, window_range
 from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.sql.query import Side, Stream
     from penstock.sql.tokens import Span
     from penstock.sql.tree import Tree
+    from penstock.sql.windows import Clause, Clauses
 
 _WINDOW_FORMS = (
     "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
@@ -90,8 +92,16 @@ def bind_tokens(
     scope = replace(_make_scope(source, select, streams, span_of_tokens(rest)), zone=zone)
     _refuse_two_clocks(scope, select)
     conditions = classify(scope, _conditions(scope, select))
-    outputs, trees = make_outputs(scope, select.items)
-    window, rows = _window(scope, clauses, conditions, name)
+    stated = _windows(scope, clauses)
+    aggregation = None
+    if select.aggregates:
+        outputs, trees, aggregation = make_aggregation(
+            scope, select, every=clauses.every, stated=stated, options=dict(options), query=name
+        )
+    else:
+        refuse_emission(scope, clauses.every, dict(options), name)
+        outputs, trees = make_outputs(scope, select.items)
+    window, rows = _window(scope, stated, conditions, name)
     if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
         exact = [each for bound, each in conditions.bounds if bound.exact]
         conditions.residual = exact + conditions.residual  # before what they may be there to guard
@@ -114,6 +124,7 @@ def bind_tokens(
         sink=sink,
         options=options,
         text=source.slice(tokens),
+        aggregation=aggregation,
     )
 
 
@@ -148,16 +159,18 @@ def with_window(
     """Bind a query again with another WINDOW.
 
     The new window takes the place of the query's WINDOW and of windows after its streams; a condition between
-    the two event times is part of the query and stays.
+    the two event times is part of the query and stays, and so does its EVERY unless the new window has one.
     """
     source = Source(query.text)
-    _, rest = take_windows(source, source.statements[0], query.name)
+    clauses, rest = take_windows(source, source.statements[0], query.name)
+    every = window.every or clauses.every
     kept = {(token.start, token.end) for token in rest}
     gone = [token for token in source.statements[0] if (token.start, token.end) not in kept]
     text = list(query.text)
     for token in gone:
         text[token.start : token.end] = " " * (token.end - token.start)
-    changed = Source(f"{''.join(text).rstrip()}\nWINDOW {window.text}")
+    written = f"WINDOW {window.text} EVERY {every.text}" if every else f"WINDOW {window.text}"
+    changed = Source(f"{''.join(text).rstrip()}\n{written}")
     tokens = changed.statements[0]
     return bind_tokens(
         query.name, changed, tokens, streams, sink=query.sink, options=query.options, zone=zone
@@ -201,16 +214,19 @@ def _using(scope: Scope, column: str, span: Span) -> Tree:
     return scope.resolve(binary("=", COMPARISON, first, second))
 
 
+def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, Clause] | None:
+    """Give the clauses that state the windows of the left and the right stream."""
+    stated = window_clauses(scope.source, clauses, [each.alias for each in scope.inputs])
+    return stated if stated is None or scope.inputs[0].side == "l" else (stated[1], stated[0])
+
+
 def _window(
-    scope: Scope, clauses: Clauses, conditions: Conditions, query: str
+    scope: Scope, stated: tuple[Clause, Clause] | None, conditions: Conditions, query: str
 ) -> tuple[Range, tuple[bool, bool]]:
     """Intersect the window clauses with the bounds stated as conditions; say which side counts rows."""
-    source, aliases = scope.source, [each.alias for each in scope.inputs]
-    specs = window_specs(source, clauses, aliases)
-    if specs is None and not conditions.bounds:
-        raise source.error(f"{query} needs a window: {_WINDOW_FORMS}", scope.span)
-    first, second = specs or (_UNBOUNDED, _UNBOUNDED)
-    left, right = (first, second) if scope.inputs[0].side == "l" else (second, first)
+    if stated is None and not conditions.bounds:
+        raise scope.source.error(f"{query} needs a window: {_WINDOW_FORMS}", scope.span)
+    left, right = (each.spec for each in stated) if stated else (_UNBOUNDED, _UNBOUNDED)
     rows = left.kind == "rows", right.kind == "rows"
     window, unlimited = window_range(left, right), Range.window(FOREVER, FOREVER)
     on_time = unlimited if any(rows) else window

@@ -3,8 +3,10 @@
 Which function it is matters for a few only::
 
     CAST(x AS t)            TRIM(BOTH 'x' FROM s)        DATEDIFF(DAY, a, b)         STRUCT(x AS a, y AS b)
+    COUNT(*)                SUM(DISTINCT x)              MAX(x) FILTER (WHERE c)
 
-Refused: functions that do not give one value for one row.
+An aggregate is read wherever a call may stand; where it must not, whoever reads the clause says so
+(`penstock.sql.aggregates`).  Refused: functions that make rows, and aggregates that are not supported.
 
 In:  a parser that has read a name and stands before a bracket.  Out: the call.
 """
@@ -13,9 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.sql.aggregates import aggregate_form
 from penstock.sql.literals import type_text
 from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
-from penstock.sql.words import AGGREGATES, ARGUMENT_WORDS, GENERATORS, SUPPORTED, UNIT_FUNCTIONS, UNITS
+from penstock.sql.words import (
+    AGGREGATES,
+    ARGUMENT_WORDS,
+    GENERATORS,
+    SUPPORTED,
+    SUPPORTED_AGGREGATES,
+    UNIT_FUNCTIONS,
+    UNITS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -29,12 +40,16 @@ if TYPE_CHECKING:
 
 
 _AGGREGATE_CLAUSES = {("FILTER", "("), ("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}
+_CHOICES = "choose from COUNT, SUM, AVG, MIN, MAX, STDDEV, STDDEV_POP, VARIANCE, VAR_POP, COUNT_IF, BOOL_AND, BOOL_OR"
 
 
 def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:
     """Read the rest of a call; `plain` says that the name is one word without backquotes."""
     reader, function = parser.reader, name.parts[-1].upper()
     _refuse(reader, name)
+    if function in SUPPORTED_AGGREGATES and len(name.parts) == 1:
+        aggregate: Form = yield _aggregate(parser, name)
+        return aggregate
     parser.open("(")
     parts: Parts = []
     needs = LOOSEST
@@ -53,6 +68,37 @@ def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Fo
     written = function if plain else ".".join(map(quoted, name.parts))
     trees = sum(not isinstance(part, str) for part in parts)
     return Form(f"{function}(", (f"{written}(", *parts, ")"), needs=(needs,) * trees, span=span)
+
+
+def _aggregate(parser: Operands, name: Name) -> Generator[Any, Any, Form]:
+    """Read ``([DISTINCT | ALL] x, ...)`` and the FILTER behind it; ``COUNT(*)`` has no arguments."""
+    reader, function = parser.reader, name.parts[0].upper()
+    parser.open("(")
+    distinct = reader.word() == "DISTINCT" and reader.word(1) not in {")", ","}
+    if distinct or (reader.word() == "ALL" and reader.word(1) not in {")", ","}):
+        reader.take()
+    arguments: Parts = []
+    if function == "COUNT" and not distinct and reader.word() == "*" and reader.word(1) == ")":
+        arguments = [reader.take().text]
+    elif reader.word() != ")":
+        arguments = yield parser.listed(parser.item)
+    parser.close(")")
+    condition = None
+    if reader.word() == "FILTER" and reader.word(1) == "(":
+        condition = yield _filter(parser)
+    span = (name.span[0], reader.behind)
+    _refuse_window(reader, span)
+    return aggregate_form(function, arguments, condition, distinct=distinct, span=span)
+
+
+def _filter(parser: Operands) -> Generator[Any, Any, Tree]:
+    """Read ``FILTER (WHERE c)``."""
+    parser.expect("FILTER")
+    parser.open("(")
+    parser.expect("WHERE")
+    condition: Tree = yield parser.expression(LOOSEST)
+    parser.close(")")
+    return condition
 
 
 def _cast(parser: Operands) -> Deep:
@@ -82,8 +128,8 @@ def _separated(parser: Operands, function: str) -> Deep:
 def _refuse(reader: Reader, name: Name) -> None:
     """Refuse functions that do not give one value for one row."""
     function = name.parts[-1].lower()
-    if function in AGGREGATES:
-        raise reader.error(f"the aggregate {function.upper()} is not supported: {SUPPORTED}", name.span)
+    if function in AGGREGATES and (function.upper() not in SUPPORTED_AGGREGATES or len(name.parts) > 1):
+        raise reader.error(f"the aggregate {function.upper()} is not supported: {_CHOICES}", name.span)
     if function in GENERATORS:
         raise reader.error(f"{function.upper()}, which makes rows, is not supported: {SUPPORTED}", name.span)
     if function == "identifier":
@@ -96,4 +142,7 @@ def _refuse_window(reader: Reader, span: Span) -> None:
     if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
         raise reader.error(f"a window function (OVER) is not supported: {SUPPORTED}", span)
     if after and (word, after.upper) in _AGGREGATE_CLAUSES:
-        raise reader.error(f"an aggregate is not supported: {SUPPORTED}", span)
+        raise reader.error(
+            f"{word} {after.text} cannot stand here: FILTER (WHERE ...) is for aggregates such as COUNT(*)",
+            span,
+        )

@@ -41,7 +41,7 @@ def make_key(scope: Scope, left: Tree, right: Tree, at: Tree) -> Key:
 
 def _key_type(scope: Scope, left: Tree, right: Tree, at: Tree) -> str:
     """Give the type to cast both sides to, or nothing where that is not needed or not known."""
-    exact = [_exact_type(scope, side) for side in (left, right)]
+    exact = [exact_type(scope, side) for side in (left, right)]
     first, second = (
         kind or run(_family(scope, side)) for kind, side in zip(exact, (left, right), strict=True)
     )
@@ -81,7 +81,7 @@ def _holds(kind: str, name: str) -> bool:
         return False
 
 
-def _exact_type(scope: Scope, side: Tree) -> str:
+def exact_type(scope: Scope, side: Tree) -> str:
     """Give the type of a column, of its fields, or of a cast; empty for anything else."""
     fields: list[str] = []
     while isinstance(side, Form) and side.head == ".":
@@ -104,7 +104,7 @@ def _family(scope: Scope, side: Tree) -> Generator[Any, Any, str]:
     """
     side = unwrapped(side)
     if not isinstance(side, Form) or side.head == "." or cast_type(side):
-        kind = _exact_type(scope, side) if not hasattr(side, "text") else _literal(side.text)
+        kind = exact_type(scope, side) if not hasattr(side, "text") else _literal(side.text)
         return _WIDEST_TYPE.get(kind, kind)
     kinds = []
     for each in side.trees:

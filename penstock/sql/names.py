@@ -14,11 +14,13 @@ Out: trees over ``l.`` and ``r.`` columns that still know where they stand in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import did_you_mean
+from penstock.sql.aggregates import is_aggregate
 from penstock.sql.deep import run
 from penstock.sql.query import SIDES
 from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, str]
     """The lambda variables in scope, in lower case, and what each is called in Spark SQL."""
+
+
+_OF_GROUPS = re.compile("[ga][0-9]+", re.IGNORECASE)
+"""What group keys and measures are called in an answer: no variable of a lambda may hide them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,10 @@ class Scope:
     using: tuple[str, ...] = ()
     zone: str = "UTC"
     """The time zone of the Spark session."""
+    aliases: Mapping[str, Tree] = field(default_factory=dict)
+    """What the query itself gives a name to, by that name in lower case, where no column is called so: resolved."""
+    preferred: Mapping[str, Tree] = field(default_factory=dict)
+    """The same for names that go before those of columns, outside aggregates."""
 
     def side(self, side: Side) -> Input:
         """Find the stream on one side of the pair."""
@@ -79,9 +89,10 @@ class Scope:
 
     def resolve(self, tree: Tree) -> Tree:
         """Rewrite every column of a tree."""
-        return run(self._resolve(tree, {}))
+        return run(self.resolving(tree, {}))
 
-    def _resolve(self, tree: Tree, variables: Variables) -> Generator[Any, Any, Tree]:
+    def resolving(self, tree: Tree, variables: Variables) -> Generator[Any, Any, Tree]:
+        """Rewrite every column of a tree inside lambdas with these variables; for `penstock.sql.deep.run`."""
         if isinstance(tree, Name):
             return self._named(tree, variables)
         if not isinstance(tree, Form):
@@ -93,12 +104,15 @@ class Scope:
         if tree.head == "->":
             resolved: Tree = yield self._lambda(tree, variables)
             return resolved
+        if self.preferred and is_aggregate(tree):
+            inner: Tree = yield replace(self, preferred={}).resolving(tree, variables)
+            return inner
         parts: list[str | Tree] = []
         for part in tree.parts:
             if isinstance(part, Form) and part.head == "STAR" and tree.head.endswith("("):
                 parts += self._listed(part)
             else:
-                parts.append(part if isinstance(part, str) else (yield self._resolve(part, variables)))
+                parts.append(part if isinstance(part, str) else (yield self.resolving(part, variables)))
         needs = tree.needs if len(parts) == len(tree.parts) else ()
         return Form(tree.head, tuple(parts), tree.rank, needs, tree.span)
 
@@ -108,13 +122,13 @@ class Scope:
         names = [each.parts[0] for each in variables if isinstance(each, Name)]
         renamed = [self._variable(name, {*outer, *_variables(tree)}) for name in names]
         inside = {**outer, **dict(zip(map(str.lower, names), renamed, strict=True))}
-        resolved = yield self._resolve(body, inside)
+        resolved = yield self.resolving(body, inside)
         return tree.with_trees((*(Constant(quoted(name), "variable") for name in renamed), resolved))
 
     def _variable(self, name: str, variables: set[str]) -> str:
         """Name a variable so that it hides no column, and no other variable."""
         columns = {*SIDES, *(each.name.lower() for one in self.inputs for each in one.stream.columns)}
-        if name.lower() not in columns:
+        if name.lower() not in columns and not _OF_GROUPS.fullmatch(name):
             return name
         choices = (f"{name}_{number}" for number in count(1))
         return next(each for each in choices if each.lower() not in columns | variables)
@@ -126,15 +140,26 @@ class Scope:
             return self._fields(
                 Constant(quoted(variables[first.lower()]), "variable", name.span), name.parts[1:]
             )
-        if len(name.parts) == 1 and first.upper() in CONSTANTS and not self._owners(first):
+        alias = self._alias(name)
+        if alias:
+            return self._fields(alias, name.parts[1:])
+        if len(name.parts) == 1 and first.upper() in CONSTANTS and not self.owners(first):
             return Constant(first.upper(), "call", name.span)
         return self._column(name)
+
+    def _alias(self, name: Name) -> Tree | None:
+        """Give what the query itself calls so, if it means that and no column."""
+        first = name.parts[0].lower()
+        if len(name.parts) == 1 and first in self.preferred:
+            return self.preferred[first]
+        taken = self.owners(first) or first in {each.alias.lower() for each in self.inputs}
+        return None if taken else self.aliases.get(first)
 
     def _column(self, name: Name) -> Tree:
         """Find the column, and put the fields of a struct behind it again."""
         first, *others = name.parts
         aliases = [each.alias.lower() for each in self.inputs]
-        if others and (first.lower() in aliases or not self._owners(first)):
+        if others and (first.lower() in aliases or not self.owners(first)):
             where = self.input_called(first, name.span)
             column, fields = where.stream.column(others[0]), others[1:]
         else:
@@ -187,17 +212,21 @@ class Scope:
             columns += [", ", where.column(column, tree.span)]
         return columns[1:]
 
-    def _owners(self, name: str) -> list[Input]:
+    def owners(self, name: str) -> list[Input]:
         """List the streams that have a column of this name."""
         return [each for each in self.inputs if each.stream.column(name)]
 
+    def is_ambiguous(self, name: str) -> bool:
+        """Say whether a column of this name may be that of either stream."""
+        return len(self.owners(name)) > 1 and name.lower() not in self.using
+
     def _only_owner(self, name: str, span: Span) -> Input:
         """Find the one stream that has this column."""
-        owners = self._owners(name)
+        owners = self.owners(name)
         if not owners:
             columns = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
             raise self.error(f"unknown column {name}: {did_you_mean(name, columns)}", span)
-        if len(owners) > 1 and name.lower() not in self.using:
+        if self.is_ambiguous(name):
             first, second = (f"{each.alias}.{name}" for each in owners)
             raise self.error(f"column {name} is in both streams: write {first} or {second}", span)
         return owners[0]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.sql.tokens import Reader, Source, Span
 
 ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
+EMITS = ("sliding", "final", "changes")
 STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
 SCHEDULERS = ("lwo", "swf", "mqt")
 SINKS = {"parquet": ("path", "compression"), "table": (), "console": (), "noop": ()}
@@ -33,9 +34,15 @@ SINKS = {"parquet": ("path", "compression"), "table": (), "console": (), "noop":
 COMPRESSIONS = ("snappy", "none", "gzip", "zstd", "lz4", "brotli")
 """How files of results may be compressed."""
 
-_CHOICES = {"order": ORDERS, "strategy": STRATEGIES, "scheduler": SCHEDULERS, "compression": COMPRESSIONS}
+_CHOICES = {
+    "order": ORDERS,
+    "emit": EMITS,
+    "strategy": STRATEGIES,
+    "scheduler": SCHEDULERS,
+    "compression": COMPRESSIONS,
+}
 _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
-_QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after")
+_QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after", "emit")
 _SETTINGS = ("strategy", "scheduler", "memory")
 _PASSED_ON = ("spark.", "penstock.")
 

@@ -5,7 +5,7 @@ the query calls its stream: ``SELECT A.Value, B.Value`` gives ``Value`` and ``B_
 as Spark compares them, ignoring case.
 
 In:  the items of a SELECT list (an expression without a name is called by its own text).
-Out: `Output`s over ``l.`` and ``r.`` columns.
+Out: `Output`s over ``l.`` and ``r.`` columns; the `Entry`s of the list where its items are groups and aggregates.
 True: no two names are equal, ignoring case; expressions are the user's, word by word.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class Entry:
     """One column to be: its name, its tree, and the alias to qualify it by (empty: it cannot be)."""
 
     name: str
@@ -37,52 +37,58 @@ class _Output:
 
 def make_outputs(scope: Scope, items: Sequence[Item]) -> tuple[tuple[Output, ...], list[Tree]]:
     """Give the outputs, and their trees to see which columns they read."""
-    outputs = [output for item in items for output in _outputs(scope, item)]
-    names = _unique_names(scope, outputs)
+    entries = list_entries(scope, items)
+    names = unique_names(scope, entries)
     return (
-        tuple(_plain(name, each.tree) for name, each in zip(names, outputs, strict=True)),
-        [each.tree for each in outputs],
+        tuple(make_output(name, each.tree) for name, each in zip(names, entries, strict=True)),
+        [each.tree for each in entries],
     )
 
 
-def _plain(name: str, tree: Tree) -> Output:
+def list_entries(scope: Scope, items: Sequence[Item]) -> list[Entry]:
+    """Resolve the items of a SELECT list, each star as the columns it stands for."""
+    return [entry for item in items for entry in _entries(scope, item)]
+
+
+def make_output(name: str, tree: Tree) -> Output:
+    """Make an output of a resolved tree."""
     bare = unwrapped(tree)
     return Output(name, show(tree), (bare.side, bare.name) if isinstance(bare, Column) else None)
 
 
-def _outputs(scope: Scope, item: Item) -> Iterator[_Output]:
+def _entries(scope: Scope, item: Item) -> Iterator[Entry]:
     """Give the columns one entry of the list stands for."""
     if isinstance(item.tree, Form) and item.tree.head == "STAR":
         for where, column in scope.star(item.tree):
-            yield _Output(column.name, where.column(column, item.span), where.alias, item.span)
+            yield Entry(column.name, where.column(column, item.span), where.alias, item.span)
     elif item.alias is not None:
-        yield _Output(item.alias, scope.resolve(item.tree), "", item.span)
+        yield Entry(item.alias, scope.resolve(item.tree), "", item.span)
     else:
         yield _unnamed(scope, item)
 
 
-def _unnamed(scope: Scope, item: Item) -> _Output:
+def _unnamed(scope: Scope, item: Item) -> Entry:
     """Name a column by itself, a field by its last part, and an expression by its text."""
     tree = unwrapped(scope.resolve(item.tree))
     if isinstance(tree, Column):
-        return _Output(tree.name, tree, scope.side(tree.side).alias, item.span)
+        return Entry(tree.name, tree, scope.side(tree.side).alias, item.span)
     if isinstance(tree, Form) and tree.head == ".":
-        return _Output(unquoted(str(tree.parts[-1])[1:]), tree, "", item.span)
-    return _Output(" ".join(item.text.split()), tree, "", item.span)
+        return Entry(unquoted(str(tree.parts[-1])[1:]), tree, "", item.span)
+    return Entry(" ".join(item.text.split()), tree, "", item.span)
 
 
-def _unique_names(scope: Scope, outputs: Sequence[_Output]) -> list[str]:
+def unique_names(scope: Scope, entries: Sequence[Entry]) -> list[str]:
     """Qualify names that are taken; what is still taken then is the user's to name."""
     taken: dict[str, str] = {}
-    for output in outputs:
-        name = output.name
-        if name.lower() in taken and output.qualifier:
-            name = f"{output.qualifier}_{name}"
+    for entry in entries:
+        name = entry.name
+        if name.lower() in taken and entry.qualifier:
+            name = f"{entry.qualifier}_{name}"
         if name.lower() in taken:
             message = f"two columns of the result are called {name}: give one another name with AS"
-            raise scope.source.error(message, output.span)
+            raise scope.source.error(message, entry.span)
         if is_reserved(name):
             message = f"a column of the result is called {name}: {RESERVED_NAMES} with AS"
-            raise scope.source.error(message, output.span)
+            raise scope.source.error(message, entry.span)
         taken[name.lower()] = name
     return list(taken.values())

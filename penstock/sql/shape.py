@@ -1,9 +1,10 @@
-"""A SELECT by its clauses, if it is one that Penstock can run: it selects from, joins and filters two streams.
+"""A SELECT by its clauses, if it is one that Penstock can run: it joins, filters and perhaps groups two streams.
 
     SELECT items FROM stream [alias], stream [alias] [ON condition | USING (columns)] [WHERE condition]
+    [GROUP BY expression, ... | GROUP BY ALL] [HAVING condition]
 
-What a window join is not (aggregates, outer joins, subqueries, ORDER BY and so on) is refused, each with its own
-sentence and caret.
+What a window join is not (outer joins, subqueries, ORDER BY and so on) is refused, each with its own sentence and
+caret.
 
 In:  the tokens of one SELECT, its window clauses taken out.
 Out: a `Select`.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.sql.aggregates import has_aggregate, refuse_aggregates
 from penstock.sql.parse import Parser, parse_expression
 from penstock.sql.tokens import Reader, span_of_tokens
 from penstock.sql.words import CLAUSES, JOINS, SUPPORTED
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 _REFUSED_WORDS = (
     "WITH",
-    "HAVING",
     "DISTINCT",
     "LIMIT",
     "OFFSET",
@@ -39,7 +40,6 @@ _REFUSED_WORDS = (
     "MINUS",
 )
 _REFUSED_CLAUSES = {
-    "GROUP": "GROUP BY",
     "ORDER": "ORDER BY",
     "SORT": "SORT BY",
     "CLUSTER": "CLUSTER BY",
@@ -72,6 +72,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouping:
+    """GROUP BY: its expressions as written, which may be ordinals and aliases; none of them for ``GROUP BY ALL``."""
+
+    trees: tuple[Tree, ...]
+    all: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """A SELECT; `conditions` are those of ON and WHERE, `using` the columns of USING and where each stands."""
 
@@ -79,6 +88,14 @@ class Select:
     tables: tuple[Table, Table]
     conditions: tuple[Tree, ...]
     using: tuple[tuple[str, Span], ...]
+    grouping: Grouping | None = None
+    having: Tree | None = None
+
+    @property
+    def aggregates(self) -> bool:
+        """Say whether it answers with groups, not with pairs."""
+        grouped = self.grouping is not None or self.having is not None
+        return grouped or any(has_aggregate(item.tree) for item in self.items)
 
 
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
@@ -95,17 +112,53 @@ def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
         raise reader.error(f"query {query} reads no stream: {SUPPORTED}", span_of_tokens(tokens))
     tables, conditions, using = _read_tables(reader)
     if reader.accept("WHERE"):
-        conditions.append(parse_expression(reader))
+        conditions.append(_condition(reader, "WHERE"))
+    grouping = _read_grouping(reader) if reader.word() == "GROUP" else None
+    having = parse_expression(reader) if reader.accept("HAVING") else None
     if not reader.done:
         raise _refusal(reader)
-    return Select(items, _two(reader, tables, query), tuple(conditions), tuple(using))
+    return Select(items, _two(reader, tables, query), tuple(conditions), tuple(using), grouping, having)
+
+
+def _condition(reader: Reader, clause: str) -> Tree:
+    """Read the condition of ON or WHERE, which is about pairs."""
+    condition = parse_expression(reader)
+    refuse_aggregates(reader, condition, clause)
+    return condition
+
+
+def _read_grouping(reader: Reader) -> Grouping:
+    """Read ``GROUP BY ...``."""
+    start = reader.span[0]
+    if not reader.accept("GROUP", "BY"):
+        raise reader.misfit()
+    trees: list[Tree] = []
+    if reader.word() == "ALL" and reader.word(1) in {"", "HAVING"}:
+        reader.take()
+        return Grouping((), all=True, span=(start, reader.behind))
+    while True:
+        _refuse_grouping_sets(reader)
+        trees.append(parse_expression(reader))
+        if not reader.accept(","):
+            _refuse_grouping_sets(reader)
+            return Grouping(tuple(trees), all=False, span=(start, reader.behind))
+
+
+def _refuse_grouping_sets(reader: Reader) -> None:
+    """Refuse several ways to group at once: ``ROLLUP (...)``, ``GROUPING SETS (...)``, ``WITH CUBE``."""
+    words = reader.word(), reader.word(1)
+    if words in {("ROLLUP", "("), ("CUBE", "("), ("GROUPING", "SETS"), ("WITH", "ROLLUP"), ("WITH", "CUBE")}:
+        name = words[0] if words[1] == "(" else " ".join(words)
+        raise reader.error(
+            f"{name} is not supported: write a query for each set of columns, with a GROUP BY of its own"
+        )
 
 
 def _read_items(reader: Reader) -> tuple[Item, ...]:
     """Read the SELECT list."""
     select = reader.tokens[0].start, reader.tokens[0].end
     if reader.word() == "DISTINCT" and reader.word(1) not in {"", ",", ".", "FROM"}:
-        raise _refusal(reader)
+        raise reader.error("DISTINCT is not supported: write GROUP BY and the same columns instead")
     if reader.word() == "ALL" and reader.word(1) not in {",", ".", "FROM"}:
         reader.take()
     items = []
@@ -144,7 +197,7 @@ def _read_tables(reader: Reader) -> tuple[list[Table], list[Tree], list[tuple[st
         _refuse_join(reader)
         tables.append(_read_table(reader))
         if reader.accept("ON"):
-            conditions.append(parse_expression(reader))
+            conditions.append(_condition(reader, "ON"))
         elif reader.accept("USING"):
             using += _read_using(reader)
 

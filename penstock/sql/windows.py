@@ -1,6 +1,6 @@
-"""The two window clauses that are not SQL: ``WINDOW 1 min`` and ``A [RANGE 12 HOURS]``.
+"""The window clauses that are not SQL: ``WINDOW 1 min``, ``A [RANGE 12 HOURS]`` and ``EVERY 10 seconds``.
 
-Both are found among the tokens and taken out before the rest is read.  What they say is a `WindowSpec`
+They are found among the tokens and taken out before the rest is read.  What they say is a `WindowSpec`
 per stream; `window_range` turns the two into the one range of differences a query admits::
 
     A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
@@ -11,7 +11,8 @@ per stream; `window_range` turns the two into the one range of differences a que
           [======================================)         Range.window(5 s, 2 s)
 
 A row of A is held for A's window: it meets the younger rows of B, hence A's window is the right end.  A window may
-count rows instead of time, each stream by itself.
+count rows instead of time, each stream by itself.  EVERY says how often an aggregate answers; it stands behind WINDOW,
+or alone at the end where each stream has a window of its own.
 
 In:  the tokens of one SELECT.
 Out: `Clauses` and the tokens without them.
@@ -20,7 +21,7 @@ Out: `Clauses` and the tokens without them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from penstock.sql.interval import DurationError, parse_duration, show_duration
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from penstock.sql.lexer import Token
 
 _NOT_A_CLAUSE_AFTER = {
-    ".", ",", "AS", "SELECT", "WHERE", "ON", "AND", "OR", "NOT", "=", "==", "<>", "!=", "<=>", "<", "<=", ">", ">=",
-    "+", "-", "*", "/", "%", "||", "|", "&", "^", "LIKE", "IN", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "DIV",
+    ".", ",", "AS", "BY", "HAVING", "SELECT", "WHERE", "ON", "AND", "OR", "NOT",
+    "=", "==", "<>", "!=", "<=>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "|", "&", "^",
+    "LIKE", "IN", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "DIV",
 }  # fmt: skip
 """After one of these, WINDOW is the name of a column (unless a number follows)."""
 
@@ -54,15 +56,30 @@ _BRACKET_FORMS = "a window after a stream is [RANGE 10 seconds], [ROWS 500], [NO
 
 
 @dataclass(frozen=True, slots=True)
+class Every:
+    """How often an aggregate answers: microseconds, and what the user wrote."""
+
+    length: int
+    text: str
+    span: Span = field(default=(0, 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class WindowSpec:
     """A window as stated: a length of time in microseconds, or a number of rows.
 
-    `text` is what the user wrote, ``5 min`` say.
+    `text` is what the user wrote, ``5 min`` say; `every` is what stands behind it, if anything does.
     """
 
     kind: Literal["range", "rows"]
     length: int
     text: str
+    every: Every | None = None
+
+    @property
+    def slides(self) -> bool:
+        """Say whether it is a length of time that comes to an end."""
+        return self.kind == "range" and self.length < FOREVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,7 @@ class Clauses:
 
     whole: Clause | None = None
     per_stream: dict[int, Clause] = field(default_factory=dict)
+    every: Every | None = None
 
     def given(self) -> list[Clause]:
         """List every clause there is."""
@@ -89,6 +107,10 @@ def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[C
     """Read the window clauses of a SELECT, and give the tokens without them."""
     body, tail = _split_tail(tokens)
     whole = Clause(read_spec(source, tail, query), span_of_tokens(tail)) if tail else None
+    every = whole.spec.every if whole else None
+    if every is None:
+        body, last = _split_every(body)
+        every = _read_every(source, last, query) if last else None
     brackets = _find_brackets(source, body)
     per_stream: dict[int, Clause] = {}
     for stream, start, end in brackets:
@@ -97,18 +119,40 @@ def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[C
             raise source.error("this stream has two windows: keep one", span)
         per_stream[stream] = Clause(_read_bracket(source, body[start:end], query), span)
     dropped = {i for _, start, end in brackets for i in range(start, end)}
-    return Clauses(whole, per_stream), [token for i, token in enumerate(body) if i not in dropped]
+    return Clauses(whole, per_stream, every), [token for i, token in enumerate(body) if i not in dropped]
 
 
 def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
-    """Read ``WINDOW <n> <unit>`` or ``WINDOW <n> ROWS``, from WINDOW on."""
+    """Read ``WINDOW <n> <unit> [EVERY <n> <unit>]`` or ``WINDOW <n> ROWS``, from WINDOW on."""
+    at = next((i for i, token in enumerate(tokens) if token.upper == "EVERY"), len(tokens))
+    tokens, last = tokens[:at], tokens[at:]
     span = span_of_tokens(tokens)
     text = joined(tokens[1:])
     if any(token.upper == "AS" for token in tokens[1:3]):
         raise source.error("named windows are for window functions, which are not supported", span)
     if not text:
         raise source.error(f"window of {query} has no length: {_FORMS}", span)
-    return _read_length(source, text, query, span, "WINDOW")
+    spec = _read_length(source, text, query, span, "WINDOW")
+    return replace(spec, every=_read_every(source, last, query)) if last else spec
+
+
+def _read_every(source: Source, tokens: Sequence[Token], query: str) -> Every:
+    """Read ``EVERY <n> <unit>``."""
+    span, text = span_of_tokens(tokens), joined(tokens[1:])
+    if not text:
+        raise source.error(
+            f"EVERY of {query} has no length: write EVERY 10 seconds, or any number and unit", span
+        )
+    try:
+        length = parse_duration(text)
+    except DurationError as error:
+        raise source.error(f"EVERY of {query} is {text}, which {error}", span) from None
+    if length <= 0:
+        raise source.error(
+            f"EVERY of {query} is {show_duration(length)}: it must be positive, such as EVERY 10 seconds",
+            span,
+        )
+    return Every(length, text, span)
 
 
 def _read_bracket(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
@@ -155,6 +199,16 @@ def _split_tail(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Toke
     return tokens, []
 
 
+def _split_every(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
+    """Cut the tokens at the EVERY that ends the query, if there is one; a column or function may be called so."""
+    for i, depth in reversed(list(enumerate(depths(tokens)))):
+        if depth == 0 and tokens[i].upper == "EVERY" and i and tokens[i - 1].upper not in _NOT_A_CLAUSE_AFTER:
+            after = tokens[i + 1].text if i + 1 < len(tokens) else "0"
+            if after[0] in _DIGIT or after in {"-", "+", "."}:
+                return tokens[:i], tokens[i:]
+    return tokens, []
+
+
 def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
     """Tell the clause WINDOW from a column or function called window."""
     before, after = tokens[i - 1], tokens[i + 1] if i + 1 < len(tokens) else None
@@ -175,7 +229,7 @@ def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, i
             continue
         if word == "FROM" and where == "before" and tokens[i - 1].upper != "DISTINCT":
             where = "from"
-        elif word == "WHERE" and where != "before":
+        elif word in {"WHERE", "GROUP", "HAVING"} and where != "before":
             break
         elif word in {",", "JOIN"} and where != "before":
             stream, where = stream + 1, "from"
@@ -194,9 +248,7 @@ def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
     raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end))
 
 
-def window_specs(
-    source: Source, clauses: Clauses, aliases: Sequence[str]
-) -> tuple[WindowSpec, WindowSpec] | None:
+def window_clauses(source: Source, clauses: Clauses, aliases: Sequence[str]) -> tuple[Clause, Clause] | None:
     """Give the windows of the first and second stream in FROM, if there are any.
 
     A window after a stream takes precedence over the query's WINDOW, which then holds for the other stream.
@@ -206,7 +258,7 @@ def window_specs(
     first, second = (clauses.per_stream.get(position, clauses.whole) for position in range(2))
     if first is None or second is None:
         raise _half_given(source, clauses, aliases)
-    return first.spec, second.spec
+    return first, second
 
 
 def window_range(left: WindowSpec, right: WindowSpec) -> Range:

@@ -58,5 +58,28 @@ AGGREGATES = _words("""
 """)
 """Functions of many rows."""
 
+SUPPORTED_AGGREGATES = {
+    "COUNT": "count",
+    "COUNT_IF": "count",
+    "SUM": "sum",
+    "AVG": "avg",
+    "MEAN": "avg",
+    "MIN": "min",
+    "BOOL_AND": "min",
+    "EVERY": "min",
+    "MAX": "max",
+    "BOOL_OR": "max",
+    "ANY": "max",
+    "SOME": "max",
+    "STDDEV": "stddev_samp",
+    "STD": "stddev_samp",
+    "STDDEV_SAMP": "stddev_samp",
+    "STDDEV_POP": "stddev_pop",
+    "VARIANCE": "var_samp",
+    "VAR_SAMP": "var_samp",
+    "VAR_POP": "var_pop",
+}
+"""Those of them that a query may use, and the function that each is a way to write."""
+
 GENERATORS = _words("explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple")
 """Functions that make rows."""

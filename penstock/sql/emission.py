@@ -1,0 +1,138 @@
+"""When an aggregate query answers, and what it needs for that.
+
+    sliding    at every instant of EVERY, for the pairs in the window that ends there     WINDOW 1 hour EVERY 1 min
+    final      once per group, when no pair of it can come any more
+    changes    whenever a group has changed
+
+In:  a SELECT that aggregates, its window clauses, and the query's options.
+Out: its pair outputs and its `Aggregation`.
+True: a sliding query has windows in time on both streams, and EVERY is not longer than the longer of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from penstock.sql.grouping import make_groups
+from penstock.sql.interval import show_duration
+from penstock.sql.query import Aggregation, Emit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.errors import SqlError
+    from penstock.sql.grouping import Groups
+    from penstock.sql.names import Scope
+    from penstock.sql.query import Output
+    from penstock.sql.shape import Select
+    from penstock.sql.tree import Tree
+    from penstock.sql.windows import Clause, Every
+
+    Stated = tuple[Clause, Clause] | None
+    """The clauses that state the windows of the left and the right stream."""
+
+_INSTANTS, _MOST_INSTANTS = 60, 3600
+"""How many instants a window has where EVERY is not written, and the most that are tried to divide it evenly."""
+
+_ADDED_NAMES = {"sliding": ("window_end",), "final": (), "changes": ("_op", "_seq")}
+"""The columns of a result that come with each way to answer."""
+
+_WAYS_OUT = (
+    "add WINDOW 1 min EVERY 10 s (other conditions stay), or WITH (emit = 'final') or (emit = 'changes')"
+)
+
+
+def make_aggregation(
+    scope: Scope,
+    select: Select,
+    *,
+    every: Every | None,
+    stated: Stated,
+    options: Mapping[str, str],
+    query: str,
+) -> tuple[tuple[Output, ...], list[Tree], Aggregation]:
+    """Bind what an aggregate query answers, and when."""
+    emit = cast("Emit", options.get("emit", "sliding"))
+    groups = make_groups(scope, select)
+    _refuse_names(scope, groups, emit)
+    if emit != "sliding" and every:
+        raise scope.error(
+            f"EVERY is for answers that slide, and emit of {query} is {emit}: leave one of them out",
+            every.span,
+        )
+    step, reach = _sliding(scope, every, stated, query) if emit == "sliding" else (0, (0, 0))
+    aggregation = Aggregation(
+        emit=emit,
+        groups=len(groups.keys),
+        measures=tuple(groups.measures),
+        answers=tuple(groups.answers),
+        having=groups.having,
+        every=step,
+        reach=reach,
+    )
+    return groups.outputs(), groups.trees, aggregation
+
+
+def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str], query: str) -> None:
+    """Refuse EVERY and `emit` in a query that answers with pairs."""
+    way_out = "leave it out, or aggregate, as in SELECT COUNT(*) ... or GROUP BY"
+    if every:
+        raise scope.error(f"EVERY is for aggregates, and {query} has none: {way_out}", every.span)
+    if "emit" in options:
+        raise scope.error(
+            f"emit = '{options['emit']}' is for aggregates, and {query} has none: {way_out}", scope.span
+        )
+
+
+def _refuse_names(scope: Scope, groups: Groups, emit: Emit) -> None:
+    """Refuse names that the result has already."""
+    for answer, span in zip(groups.answers, groups.spans, strict=True):
+        if answer.name.lower() in _ADDED_NAMES[emit]:
+            raise scope.error(
+                f"a column of the result is called {answer.name}, as one that comes with emit = '{emit}': "
+                "give it another name with AS",
+                span,
+            )
+
+
+def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> tuple[int, tuple[int, int]]:
+    """Give the time from one instant to the next, and how far back the left and the right stream are looked at."""
+    if stated is None:
+        raise scope.error(
+            f"{query} aggregates, and has no WINDOW that slides, only conditions: {_WAYS_OUT}", scope.span
+        )
+    for clause in stated:
+        if not clause.spec.slides:
+            raise _no_end(scope, clause, query)
+    left, right = (clause.spec.length for clause in stated)
+    longest = max(left, right)
+    if every and every.length > longest:
+        raise scope.error(
+            f"EVERY of {query} is {show_duration(every.length)} and its window {show_duration(longest)}, so that pairs "
+            "between two instants would be lost: EVERY must not be longer than the window",
+            every.span,
+        )
+    return every.length if every else default_every(longest), (left, right)
+
+
+def _no_end(scope: Scope, clause: Clause, query: str) -> SqlError:
+    """Say that a window of rows, or without end, does not slide in time."""
+    what = f"counts rows ({clause.spec.text})" if clause.spec.kind == "rows" else "is unbounded"
+    return scope.error(
+        f"{query} aggregates over a window that {what}, and answers slide in time: give both streams a length of "
+        "time, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or (emit = 'changes')",
+        clause.span,
+    )
+
+
+def default_every(window: int) -> int:
+    """Give the time from one instant to the next where none is written, in microseconds.
+
+    It is a sixtieth of the window; if that is not whole, the next smaller part of it that is (up to one in 3600), so
+    that a window always ends where another begins; and at least a microsecond.
+
+    >>> default_every(3_600_000_000), default_every(60_000_000), default_every(10_000_000), default_every(7)
+    (60000000, 1000000, 156250, 1)
+    """
+    parts = next((each for each in range(_INSTANTS, _MOST_INSTANTS + 1) if window % each == 0), _INSTANTS)
+    return max(1, window // parts)

@@ -1,0 +1,220 @@
+"""GROUP BY, HAVING and the SELECT list of an aggregate query: what is needed of each pair, and what is made of it.
+
+A group's key and what its aggregates take are computed for each pair; everything else is computed once per group, from
+the keys ``g0 g1 …`` and the aggregates ``a0 a1 …``::
+
+    SELECT A.k, MAX(A.v - B.v) + 1 AS m, COUNT(*) FROM ... GROUP BY A.k HAVING MAX(A.v - B.v) > 5
+
+        of each pair      g0 = l.k      x0 = l.v - r.v
+        measures          a0 = max(x0)  a1 = count()
+        answers           k = g0        m = a0 + 1        `COUNT(*)` = a1
+        having            a0 > 5
+
+What is equal (`penstock.sql.canonical`) is computed once.  A name in GROUP BY or HAVING is a column, if there is one
+of that name, or else an item of the SELECT list.
+
+In:  a SELECT as it was read, and the scope of its streams.
+Out: `Groups`.
+True: an answer and the condition of HAVING read group keys and measures, and no column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.aggregates import has_aggregate, is_aggregate, read_aggregate, refuse_incomparable
+from penstock.sql.canonical import canonical
+from penstock.sql.deep import run
+from penstock.sql.outputs import list_entries, make_output, unique_names
+from penstock.sql.query import Answer, Measure, Output
+from penstock.sql.tree import Column, Constant, Form, nodes, show, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from penstock.errors import SqlError
+    from penstock.sql.names import Scope
+    from penstock.sql.outputs import Entry
+    from penstock.sql.shape import Select
+    from penstock.sql.tree import Tree
+
+
+@dataclass(slots=True)
+class Groups:
+    """An aggregate query's keys, measures and answers; `arguments` are what the measures take besides keys."""
+
+    keys: list[Tree]
+    arguments: list[Tree] = field(default_factory=list)
+    measures: list[Measure] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Where each answer stands in the text."""
+    having: str = ""
+
+    @property
+    def trees(self) -> list[Tree]:
+        """Give all that is computed for each pair."""
+        return [*self.keys, *self.arguments]
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Name what is computed for each pair."""
+        keys = [make_output(f"g{number}", each) for number, each in enumerate(self.keys)]
+        return (*keys, *(make_output(f"x{number}", each) for number, each in enumerate(self.arguments)))
+
+
+def make_groups(scope: Scope, select: Select) -> Groups:
+    """Read what an aggregate query groups by, and what it answers."""
+    entries = list_entries(scope, select.items)
+    names = unique_names(scope, entries)
+    items = {name.lower(): entry.tree for name, entry in zip(names, entries, strict=True)}
+    groups = Groups(_keys(replace(scope, aliases=items), select, entries))
+    reading = _Reading(scope, groups)
+    for name, entry in zip(names, entries, strict=True):
+        groups.answers.append(_answer(name, reading.over_groups(entry.tree)))
+        groups.spans.append(entry.span)
+    if select.having is not None:
+        groups.having = show(reading.over_groups(_having(scope, groups, items).resolve(select.having)))
+    return groups
+
+
+def _answer(name: str, tree: Tree) -> Answer:
+    plain = isinstance(tree, Constant) and tree.kind == "answer"
+    return Answer(name, show(tree), show(tree) if plain else "")
+
+
+def _having(scope: Scope, groups: Groups, items: Mapping[str, Tree]) -> Scope:
+    """Let HAVING see the SELECT list: an item goes before a column that is not grouped, as in Spark."""
+    grouped = {each.name.lower() for each in map(unwrapped, groups.keys) if isinstance(each, Column)}
+    preferred = {
+        name: tree
+        for name, tree in items.items()
+        if scope.owners(name) and (name not in grouped or scope.is_ambiguous(name))
+    }
+    return replace(scope, aliases=items, preferred=preferred)
+
+
+def _keys(scope: Scope, select: Select, entries: list[Entry]) -> list[Tree]:
+    """Resolve the expressions of GROUP BY; each only once."""
+    if select.grouping is None:
+        return []
+    if select.grouping.all:
+        trees = [entry.tree for entry in entries if not has_aggregate(entry.tree)]
+    else:
+        trees = [_key(scope, each, entries) for each in select.grouping.trees]
+    keys: dict[str, Tree] = {}
+    for each in trees:
+        refuse_incomparable(scope, each, "GROUP BY compares")
+        keys.setdefault(text_of(scope, each), each)
+    return list(keys.values())
+
+
+def _key(scope: Scope, tree: Tree, entries: list[Entry]) -> Tree:
+    """Resolve one expression of GROUP BY; a whole number is the place of an item."""
+    bare = unwrapped(tree)
+    if isinstance(bare, Constant) and bare.kind == "number" and bare.text.lstrip("-").isdecimal():
+        return _item(scope, bare, entries)
+    key = scope.resolve(tree)
+    wrong = next(filter(is_aggregate, nodes(key)), None)
+    if wrong:
+        raise scope.error(
+            "an aggregate cannot stand in GROUP BY: group by columns, and put conditions on aggregates in HAVING",
+            tree,
+        )
+    return key
+
+
+def _item(scope: Scope, ordinal: Constant, entries: list[Entry]) -> Tree:
+    """Find the item of the SELECT list that a number in GROUP BY means."""
+    place = int(ordinal.text) if len(ordinal.text) < len("1000000") else 0
+    if not 0 < place <= len(entries):
+        raise scope.error(
+            f"GROUP BY {ordinal.text} is no item of the SELECT list: it has 1 to {len(entries)}", ordinal
+        )
+    tree = entries[place - 1].tree
+    if has_aggregate(tree):
+        raise scope.error(
+            f"GROUP BY {place} is an aggregate, {entries[place - 1].name}: only columns can be grouped by",
+            ordinal,
+        )
+    return tree
+
+
+def text_of(scope: Scope, tree: Tree) -> str:
+    """Give a text that is equal for equal trees."""
+    return show(canonical(tree, scope.type_of))
+
+
+class _Reading:
+    """Rewrites resolved trees over keys and measures, and notes what these need of each pair."""
+
+    def __init__(self, scope: Scope, groups: Groups) -> None:
+        self.scope = scope
+        self.groups = groups
+        self.numbers = {text_of(scope, each): number for number, each in enumerate(groups.keys)}
+        self.columns = [{*_columns(each)} for each in groups.keys]
+
+    def over_groups(self, tree: Tree) -> Tree:
+        """Write a tree over ``g0 g1 …`` and ``a0 a1 …``."""
+        bare = unwrapped(tree)
+        if isinstance(bare, Constant):
+            return self._grouped(bare) or tree
+        return run(self._over_groups(bare, in_lambda=False))
+
+    def _over_groups(self, tree: Tree, *, in_lambda: bool) -> Generator[Any, Any, Tree]:
+        if isinstance(tree, Constant):  # as it is, also if grouped by: some functions take literals only
+            return tree
+        grouped = self._grouped(tree)
+        if grouped:
+            return grouped
+        if not isinstance(tree, Form):
+            raise self._ungrouped(tree)
+        if is_aggregate(tree):
+            if in_lambda:
+                raise self.scope.error("an aggregate cannot stand in a lambda: aggregate outside it", tree)
+            return Constant(f"a{self._measure(tree)}", "answer", tree.span)
+        inside = in_lambda or tree.head == "->"
+        trees = []
+        for each in tree.trees:
+            trees.append((yield self._over_groups(each, in_lambda=inside)))  # noqa: PERF401 - cannot yield
+        return tree.with_trees(tuple(trees))
+
+    def _grouped(self, tree: Tree) -> Constant | None:
+        """Find the group key that a tree is equal to."""
+        if {*_columns(tree)} not in self.columns:
+            return None
+        number = self.numbers.get(text_of(self.scope, tree), len(self.columns))
+        return Constant(f"g{number}", "answer", tree.span) if number < len(self.columns) else None
+
+    def _measure(self, call: Form) -> int:
+        """Give the number of an aggregate; one that is new, and what it takes, are noted."""
+        aggregate = read_aggregate(self.scope, call)
+        arguments = tuple(dict.fromkeys(map(self._argument, aggregate.arguments)))
+        measure = Measure(aggregate.function, arguments, aggregate.distinct)
+        if measure not in self.groups.measures:
+            self.groups.measures.append(measure)
+        return self.groups.measures.index(measure)
+
+    def _argument(self, tree: Tree) -> int:
+        """Give the number of what an aggregate takes of each pair."""
+        text = text_of(self.scope, tree)
+        if text not in self.numbers:
+            self.numbers[text] = len(self.groups.trees)
+            self.groups.arguments.append(tree)
+        return self.numbers[text]
+
+    def _ungrouped(self, tree: Tree) -> SqlError:
+        """Say which column a group has many values of, and the way out."""
+        name = show(tree)
+        if isinstance(tree, Column):
+            name = f"{self.scope.side(tree.side).alias}.{tree.name}"
+        added = "add it to GROUP BY" if self.groups.keys else f"add GROUP BY {name}"
+        return self.scope.error(
+            f"{name} is neither grouped nor in an aggregate, so a group has no one value of it: {added}, "
+            f"or wrap it, as in MAX({name})",
+            tree,
+        )
+
+
+def _columns(tree: Tree) -> set[Column]:
+    return {each for each in nodes(tree) if isinstance(each, Column)}
