@@ -186,10 +186,10 @@ _STEADY_NAMES = """
     regexp_extract regexp_extract_all regexp_like regexp_replace regexp_substr repeat replace reverse right rint
     round rpad rtrim second sequence sha sha1 sha2 shiftleft shiftright sign signum sin sinh size slice sort_array
     soundex space split split_part sqrt startswith str_to_map struct substr substring substring_index tan tanh
-    timestamp_micros timestamp_millis timestamp_seconds to_char to_date to_json to_number to_timestamp
-    to_unix_timestamp to_utc_timestamp translate trim trunc try_add try_divide try_element_at try_multiply
-    try_subtract try_to_number try_to_timestamp ucase unbase64 unhex unix_date unix_micros unix_millis unix_seconds
-    upper url_decode url_encode weekday weekofyear xxhash64 year
+    timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff to_char to_date to_json
+    to_number to_timestamp to_unix_timestamp to_utc_timestamp translate trim trunc try_add try_divide
+    try_element_at try_multiply try_subtract try_to_number try_to_timestamp ucase unbase64 unhex unix_date unix_micros
+    unix_millis unix_seconds upper url_decode url_encode weekday weekofyear xxhash64 year
 """
 _STEADY_FUNCTIONS = frozenset(_STEADY_NAMES.split())
 """Functions that give the same value for the same arguments, in one session."""

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from penstock.sql.buckets import bucket_end
 from penstock.sql.grouping import make_groups
 from penstock.sql.interval import show_duration
-from penstock.sql.query import Aggregation, Emit
+from penstock.sql.outputs import make_output
+from penstock.sql.query import Aggregation, Bucket, Emit
+from penstock.sql.time_windows import without_time_windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,13 +57,19 @@ def make_aggregation(
     """Bind what an aggregate query answers, and when."""
     emit = cast("Emit", options.get("emit", "sliding"))
     groups = make_groups(scope, select)
+    names, trees = groups.names, [without_time_windows(scope, each) for each in groups.trees]
     _refuse_names(scope, groups, emit)
+    if emit == "changes":
+        _refuse_missing_keys(scope, groups, query)
     if emit != "sliding" and every:
         raise scope.error(
             f"EVERY is for answers that slide, and emit of {query} is {emit}: leave one of them out",
             every.span,
         )
     step, reach = _sliding(scope, every, stated, query) if emit == "sliding" else (0, (0, 0))
+    bucket = next(filter(None, (bucket_end(scope, key) for key in groups.keys)), None)
+    if emit == "final" and bucket:
+        names, trees = [*names, "e0"], [*trees, bucket[1]]
     aggregation = Aggregation(
         emit=emit,
         groups=len(groups.keys),
@@ -69,8 +78,9 @@ def make_aggregation(
         having=groups.having,
         every=step,
         reach=reach,
+        bucket=Bucket(bucket[0], len(trees) - 1) if emit == "final" and bucket else None,
     )
-    return groups.outputs(), groups.trees, aggregation
+    return tuple(map(make_output, names, trees)), trees, aggregation
 
 
 def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str], query: str) -> None:
@@ -82,6 +92,18 @@ def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str
         raise scope.error(
             f"emit = '{options['emit']}' is for aggregates, and {query} has none: {way_out}", scope.span
         )
+
+
+def _refuse_missing_keys(scope: Scope, groups: Groups, query: str) -> None:
+    """Refuse changes of groups that the result could not tell apart."""
+    selected = {each.plain for each in groups.answers}
+    for number, key in enumerate(groups.keys):
+        if f"g{number}" not in selected:
+            raise scope.error(
+                f"{query} emits changes, and this group key is not in its SELECT list, so that nobody could tell which "
+                "group has changed: add it there",
+                key,
+            )
 
 
 def _refuse_names(scope: Scope, groups: Groups, emit: Emit) -> None:

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.sql.aggregates import has_aggregate, is_aggregate, read_aggregate, refuse_incomparable
 from penstock.sql.canonical import canonical
 from penstock.sql.deep import run
-from penstock.sql.outputs import list_entries, make_output, unique_names
-from penstock.sql.query import Answer, Measure, Output
+from penstock.sql.outputs import list_entries, unique_names
+from penstock.sql.query import Answer, Measure
+from penstock.sql.time_windows import is_time_window, without_time_windows
 from penstock.sql.tree import Column, Constant, Form, nodes, show, unwrapped
 
 if TYPE_CHECKING:
@@ -57,17 +58,19 @@ class Groups:
         """Give all that is computed for each pair."""
         return [*self.keys, *self.arguments]
 
-    def outputs(self) -> tuple[Output, ...]:
-        """Name what is computed for each pair."""
-        keys = [make_output(f"g{number}", each) for number, each in enumerate(self.keys)]
-        return (*keys, *(make_output(f"x{number}", each) for number, each in enumerate(self.arguments)))
+    @property
+    def names(self) -> list[str]:
+        """Name each of them."""
+        keys = [f"g{number}" for number in range(len(self.keys))]
+        return [*keys, *(f"x{number}" for number in range(len(self.arguments)))]
 
 
 def make_groups(scope: Scope, select: Select) -> Groups:
     """Read what an aggregate query groups by, and what it answers."""
-    entries = list_entries(scope, select.items)
+    window = _time_window(scope, select)
+    entries = list_entries(replace(scope, aliases=window), select.items)
     names = unique_names(scope, entries)
-    items = {name.lower(): entry.tree for name, entry in zip(names, entries, strict=True)}
+    items = window | {name.lower(): entry.tree for name, entry in zip(names, entries, strict=True)}
     groups = Groups(_keys(replace(scope, aliases=items), select, entries))
     reading = _Reading(scope, groups)
     for name, entry in zip(names, entries, strict=True):
@@ -76,6 +79,13 @@ def make_groups(scope: Scope, select: Select) -> Groups:
     if select.having is not None:
         groups.having = show(reading.over_groups(_having(scope, groups, items).resolve(select.having)))
     return groups
+
+
+def _time_window(scope: Scope, select: Select) -> dict[str, Tree]:
+    """Let the query call ``window(...)`` by its name, as in ``SELECT window.start``, where it is grouped by."""
+    trees = map(unwrapped, select.grouping.trees if select.grouping else ())
+    window = next(filter(is_time_window, trees), None)
+    return {} if window is None else {"window": scope.resolve(window)}
 
 
 def _answer(name: str, tree: Tree) -> Answer:
@@ -159,7 +169,7 @@ class _Reading:
         bare = unwrapped(tree)
         if isinstance(bare, Constant):
             return self._grouped(bare) or tree
-        return run(self._over_groups(bare, in_lambda=False))
+        return without_time_windows(self.scope, run(self._over_groups(bare, in_lambda=False)))
 
     def _over_groups(self, tree: Tree, *, in_lambda: bool) -> Generator[Any, Any, Tree]:
         if isinstance(tree, Constant):  # as it is, also if grouped by: some functions take literals only
