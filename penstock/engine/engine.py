@@ -30,6 +30,7 @@ from penstock.engine.ingest.checkpoints import check_checkpoint
 from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.ingest.sources import open_source, with_ingest_columns
 from penstock.engine.out.adopt import adopt
+from penstock.engine.out.answers import refuse_endless
 from penstock.engine.out.pair_sql import check_outputs
 from penstock.engine.out.result_types import refuse_other_types
 from penstock.engine.out.results import read_late, read_output, read_results, write_empty_results
@@ -262,6 +263,8 @@ class Engine:
         transition = Transition.to(self.plan, self._store.ledger)
         if not accept_loss:
             transition.refuse_losses(self._store.files.root)
+        if not once:
+            refuse_endless(transition.after)
         self._check_settings()
         forget_plans()
         arrow_types.cache_clear()
@@ -381,6 +384,7 @@ class Engine:
         with joiner.between_units(), self._between_batches():
             transition = Transition.to(self._workload.plan(self._store.ledger), self._store.ledger)
             transition.refuse_moves()
+            refuse_endless(transition.after)
             sources, empty = self._check(transition.after)
             self._refuse_other_types(transition, empty)
             plan = self._go_over(transition)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions
     from penstock.engine.out.release import Release, ReleaseReport
@@ -74,6 +75,15 @@ class UnitJobs(Protocol):
 
     def release(self, releases: Sequence[Release]) -> list[ReleaseReport]:
         """Put the results that are due in order, query by query."""
+
+    def answer_schema(self, group: Group, number: int, left: Stream, right: Stream) -> pa.Schema:
+        """Give the types of an aggregate query's keys (``g0 …``) and measures (``a0 …``)."""
+
+    def instant_type(self, left: Stream, right: Stream) -> pa.DataType:
+        """Give the type of the instants at which queries over two streams are answered."""
+
+    def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
+        """Answer aggregate queries from their panes, one pane set after the other."""
 
     def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
         """Merge files of results; None where nothing was left, a word where that cannot be done."""

@@ -8,6 +8,7 @@ In:  frozen task descriptions.  Out: what the tasks report, for one commit.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,16 +26,20 @@ from penstock.engine.ingest.batch_task import BatchPart, run_ingest
 from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_columns
+from penstock.engine.out.answer_sql import answer_columns, answers_schema, folded, instant_type
+from penstock.engine.out.answers import AnswerJob, AnswerReport, deliver_answers, noted
 from penstock.engine.out.deliver import UnitReport, run_delivery
-from penstock.engine.out.pair_columns import unit_schema
+from penstock.engine.out.pair_columns import pair_schema, unit_schema
 from penstock.engine.out.pair_sql import computed_column
+from penstock.engine.out.pane_answers import NOTE, PaneReport, answer_rows
 from penstock.engine.out.release import ReleaseReport, run_release
 from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
 from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
-from penstock.engine.units.unit_task import run_probe
+from penstock.engine.units.unit_task import find_pairs, run_probe
 from penstock.join.width import bounded
+from penstock.log.codec import from_json, to_json
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.row_times import seal
 from penstock.log.segment import Segment, read_segment
@@ -42,15 +47,16 @@ from penstock.log.table_merge import merge_or_say
 from penstock.log.tables import StoredFile
 from penstock.sql.query import RESERVED
 from penstock.sql.tree import always_quoted
+from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchTask
-    from penstock.engine.out.deliver import Delivery
+    from penstock.engine.out.deliver import Delivery, FoundPairs
     from penstock.engine.out.pair_columns import PairExpressions
     from penstock.engine.out.release import Release
     from penstock.engine.spark.dispatch import Batches
@@ -64,7 +70,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
-    from penstock.sql.query import Stream
+    from penstock.sql.query import Query, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,23 @@ class NumberedRelease:
     report: ReleaseReport
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedAnswer:
+    """What one of some answers came to."""
+
+    number: int
+    report: AnswerReport
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRows:
+    """What Spark says of an aggregate query's keys and measures."""
+
+    query: Query
+    rows: DataFrame
+    schema: pa.Schema
+
+
 class SparkJobs:
     """Runs the engine's work on a Spark session; batches are DataFrames."""
 
@@ -98,6 +121,7 @@ class SparkJobs:
         """Work for one state, in one session."""
         self.spark, self.files = spark, files
         self.results = ResultTypes(spark)
+        self._answers: dict[str, AnswerRows] = {}
         self.parallelism = spark.sparkContext.defaultParallelism
 
     def begin_units(self) -> None:
@@ -199,6 +223,45 @@ class SparkJobs:
         reports = run_work(numbered(self.spark, tasks), work, NumberedRelease)
         return [each.report for each in sorted(reports, key=lambda each: each.number)]
 
+    def answer_schema(self, group: Group, number: int, left: Stream, right: Stream) -> pa.Schema:
+        """Give the types of an aggregate query's keys and measures, as Spark has them."""
+        query = group.members[number].query
+        known = self._answers.get(query.name)
+        if known is None or known.query != query:  # Spark analyses each definition once
+            none = self.spark.createDataFrame([], pair_schema(group, left, right))
+            rows = folded(none, query)
+            known = self._answers[query.name] = AnswerRows(query, rows, rows.toArrow().schema)
+        return known.schema
+
+    def instant_type(self, left: Stream, right: Stream) -> pa.DataType:
+        """Give the Arrow type of window_end."""
+        zone = None if instant_type(left, right) == "timestamp_ntz" else self.spark.conf.get(ZONE)
+        return pa.timestamp("us", zone)
+
+    def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
+        """Answer from panes: where no answer is an expression in one job, else in one for each pane set."""
+        plain = [number for number, each in enumerate(jobs) if not each.computed]
+        reports: dict[int, AnswerReport] = {}
+        if plain:
+            tasks = min(len(plain), self.parallelism)
+            work = partial(_answer, self.files, tuple((number, jobs[number]) for number in plain), tasks)
+            made = run_work(numbered(self.spark, tasks), work, NumberedAnswer)
+            reports |= {each.number: each.report for each in made}
+        for number, job in enumerate(jobs):
+            if job.computed:
+                reports[number] = self._answer_computed(job)
+        return [reports[number] for number in range(len(jobs))]
+
+    def _answer_computed(self, job: AnswerJob) -> AnswerReport:
+        """Answer from one pane set, with Spark SQL between its panes and the sinks."""
+        rows = self._answers[job.readers[0].query].rows
+        changes = job.task.spec.panes.emit == "changes"
+        schema = answers_schema(rows, changes=changes, with_before=job.task.with_before)
+        plan = computed(self.spark, 1, schema, answer_columns(job.readers))
+        first = partial(_answer_first, self.files, job)
+        (report,) = run_work(plan, partial(_deliver_answers, self.files, job), AnswerReport, first=first)
+        return report
+
     # --- changes of plan ------------------------------------------------------------------------------------------
 
     def can_upgrade(self, stream: Stream, log: LogPlan, old: Layout) -> bool:
@@ -251,14 +314,14 @@ def _find(task: UnitTask, batches: Batches) -> Batches:
     return run_probe(task, numbers(batches))
 
 
-def _deliver(delivery: Delivery, batches: Batches) -> Batches:
+def _deliver(delivery: Delivery, batches: Iterable[pa.RecordBatch | FoundPairs]) -> Batches:
     """Deliver a task's pairs, under the number that tells its files from those of its siblings."""
     context = TaskContext.get()
     yield report(run_delivery(delivery, context.partitionId() if context else 0, batches))
 
 
 def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
-    return _deliver(delivery, _find(task, batches))
+    return _deliver(delivery, find_pairs(task, numbers(batches)))
 
 
 def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
@@ -276,6 +339,42 @@ def _release(files: Files, releases: Sequence[Release], tasks: int, batches: Bat
     for task in numbers(batches):
         for number in range(task, len(releases), tasks):
             yield report(NumberedRelease(number, run_release(files, releases[number])))
+
+
+def _answer(files: Files, jobs: Sequence[tuple[int, AnswerJob]], tasks: int, batches: Batches) -> Batches:
+    """Answer from every pane set that falls to a task: each gets one in so many."""
+    for task in numbers(batches):
+        for number, job in jobs[task::tasks]:
+            made = deliver_answers(files, job, task, answer_rows(files, job.task))
+            yield report(NumberedAnswer(number, made))
+
+
+def _answer_first(files: Files, job: AnswerJob, batches: Batches) -> Batches:
+    """Read a pane set for Spark SQL; what becomes of its files is written as a row among the others."""
+    for _ in numbers(batches):
+        for each in answer_rows(files, job.task):
+            if isinstance(each, PaneReport):
+                yield noted(job, json.dumps(to_json(each)))
+            else:
+                yield each
+
+
+def _deliver_answers(files: Files, job: AnswerJob, batches: Batches) -> Batches:
+    """Deliver what Spark SQL has made of answers."""
+    yield report(deliver_answers(files, job, 0, (part for each in batches for part in _with_note(each))))
+
+
+def _with_note(batch: pa.RecordBatch) -> Batches:
+    """Take the row that says what becomes of the files out of the others."""
+    notes = batch.column(NOTE)
+    if notes.null_count == batch.num_rows:
+        yield batch
+        return
+    (text,) = notes.drop_null().to_pylist()
+    yield from_json(json.loads(text), PaneReport)
+    rest = batch.filter(notes.is_null())
+    if rest.num_rows:
+        yield rest
 
 
 _NUMBER = f"{RESERVED}n"

@@ -7,6 +7,7 @@
     pairs/        pairs, stored once per group, read through views
     results/      results of queries with the table sink that have files of their own
     hold/         results that wait for their turn, where order was asked for
+    panes/        partial aggregates, by pane set
     spool/        results on their way to a console or a callback
     identity      what its sinks know this state by
     lock          held by the one engine that may write
@@ -41,7 +42,19 @@ if TYPE_CHECKING:
 REPAIR_NOTE = "journal/repair.json"
 """What a repair has begun to do (`penstock.engine.repair`); gone when it is done."""
 
-KINDS = ("journal", "log", "checkpoint", "late", "pairs", "results", "hold", "spool", "requests", "answers")
+KINDS = (
+    "journal",
+    "log",
+    "checkpoint",
+    "late",
+    "pairs",
+    "results",
+    "hold",
+    "panes",
+    "spool",
+    "requests",
+    "answers",
+)
 """The directories of a state.  They are made before anybody else makes them, Spark for one, so that their content is
 their owner's alone, whoever may enter the state's own directory."""
 
@@ -130,7 +143,7 @@ class Store:
         Those may be needed to go back to before the last commit, so that is not the last any more.
         """
         named = self.ledger.files()
-        kinds = ("log", "hold", "pairs", "results")
+        kinds = ("log", "hold", "panes", "pairs", "results")
         stray = [name for kind in kinds for name in self.files.find(kind) if name not in named]
         if stray and self._lock.excludes:
             self.commit(Opened())

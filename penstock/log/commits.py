@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from penstock.log.hold import Held
+from penstock.log.panes import PaneFile
 from penstock.log.recent import BatchTraffic
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable
@@ -29,6 +30,7 @@ from penstock.log.values import (
     StreamState,
     Watermarks,
 )
+from penstock.plan.panes import PaneSet
 from penstock.plan.prices import Prices
 from penstock.sql.query import Stream
 
@@ -60,6 +62,8 @@ class Output:
     """Files of results that wait for their turn, by query."""
     delays: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
     """By query: seconds from arrival to here, and how many results took so long."""
+    panes: Mapping[str, tuple[PaneFile, ...]] = field(default_factory=dict)
+    """Files of partial aggregates, by pane set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,24 @@ class PlanServed:
     """What ends the sequences of queries that are defined anew or stopped."""
     adopted: bool = False
     """Whether the state is new, so that no earlier version has left results in it."""
+    panes: Mapping[str, PaneSet] = field(default_factory=dict)
+    """The pane sets that aggregate queries share from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Aggregate queries were answered from their panes; some panes are folded further, or gone."""
+
+    KIND: ClassVar = "answer"
+    BY: ClassVar = "join, for aggregates"
+
+    answered: Mapping[str, Mapping[str, int]]
+    """By pane set and reader: the last instant or change it has got."""
+    gone: Mapping[str, tuple[str, ...]]
+    """By pane set: the files that are not needed any more, or not as they were."""
+    files: Mapping[str, tuple[PaneFile, ...]]
+    """By pane set: the files that take their place."""
+    output: Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +336,7 @@ Commit = (
     | UnitJoined
     | Backfilled
     | Released
+    | Answered
     | OrderSwitched
     | Rewritten
     | Published

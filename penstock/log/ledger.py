@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.log.commits import (
     Adopted,
+    Answered,
     Backfilled,
     BatchIngested,
     Commit,
@@ -33,6 +34,7 @@ from penstock.log.commits import (
     UnitJoined,
 )
 from penstock.log.hold import Held, Hold
+from penstock.log.panes import PaneFile, PaneState
 from penstock.log.recent import Effort, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
@@ -86,6 +88,10 @@ class Ledger:
     """For each query that wants its results in order, what is held of them."""
     releases: int = 0
     """How often results were released; the number is in the names of their files."""
+    panes: Mapping[str, PaneState] = field(default_factory=dict)
+    """The pane sets that aggregate queries share, and what is in them."""
+    answers: int = 0
+    """How often aggregate queries were answered; the number is in the names of their files."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     """For each log, what its input was like lately."""
     unit_fit: Fit = field(default_factory=Fit)
@@ -125,14 +131,16 @@ class Ledger:
         """Name every file of rows, times or results that is in use."""
         return {each.name for each in self.summed()}
 
-    def summed(self) -> Iterator[Segment | Held | StoredFile]:
-        """List the files that are kept with a checksum: of rows, times, held results, and results."""
+    def summed(self) -> Iterator[Segment | Held | PaneFile | StoredFile]:
+        """List the files that are kept with a checksum: of rows, times, held results, partial aggregates, results."""
         for segments in self.logs.values():
             yield from segments
         for roll in self.rolls.values():
             yield from (*roll.pieces, *roll.waiting)
         for hold in self.holds.values():
             yield from hold.files
+        for panes in self.panes.values():
+            yield from panes.files
         yield from self.result_files()
 
     def result_files(self) -> Iterator[StoredFile]:
@@ -211,7 +219,23 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         kept={name: files for name, files in ledger.kept.items() if name in queries},
         adopted=ledger.adopted or commit.adopted,
         holds={name: _begun(ledger.hold(name), era) for name, era in commit.ordered.items()},
+        panes=_pane_sets(ledger, commit),
     )
+
+
+def _pane_sets(ledger: Ledger, commit: PlanServed) -> dict[str, PaneState]:
+    """Keep the pane sets that go on, and begin new ones; a reader that was answered before goes on from there."""
+    before = {
+        (each.panes.emit, name): until
+        for each in ledger.panes.values()
+        for name, until in each.answered.items()
+    }
+    sets = {}
+    for name, panes in commit.panes.items():
+        state = ledger.panes.get(name, PaneState(panes))
+        answered = {each: before[panes.emit, each] for each in panes.readers if (panes.emit, each) in before}
+        sets[name] = replace(state, panes=panes, answered=answered)
+    return sets
 
 
 def _served(plan: ServedPlan) -> list[str]:
@@ -305,10 +329,15 @@ def _delivered(ledger: Ledger, output: Output) -> Ledger:
     for name, added in output.held.items():
         holds[name] = replace(ledger.hold(name), files=ledger.hold(name).files + added)
     ledger = _kept(ledger, output)
+    panes = dict(ledger.panes)
+    for name, files in output.panes.items():
+        panes[name] = replace(panes[name], files=panes[name].files + files)
     pending = ledger.pending + output.publish
     undelivered = Counter(ledger.undelivered)
     undelivered.update(output.results if pending else {})
-    return replace(ledger, queries=queries, pending=pending, holds=holds, undelivered=dict(undelivered))
+    return replace(
+        ledger, queries=queries, pending=pending, holds=holds, panes=panes, undelivered=dict(undelivered)
+    )
 
 
 def _kept(ledger: Ledger, output: Output | Adopted) -> Ledger:
@@ -460,6 +489,18 @@ def _advance(before: Watermarks, after: Watermarks) -> int | None:
     """Give the event time (µs) by which a unit advanced a group's slower stream; None if a watermark is missing."""
     old, new = trigger(before), trigger(after)
     return None if old is None or new is None else new - old
+
+
+@_fold.register
+def _answered(commit: Answered, ledger: Ledger) -> Ledger:
+    """Take note of what readers of pane sets have got, and of the files that are left."""
+    panes = dict(ledger.panes)
+    for name, answered in commit.answered.items():
+        state, gone = panes[name], set(commit.gone.get(name, ()))
+        kept = tuple(each for each in state.files if each.name not in gone)
+        files = kept + tuple(commit.files.get(name, ()))
+        panes[name] = replace(state, files=files, answered={**state.answered, **answered})
+    return _delivered(replace(ledger, panes=panes, answers=ledger.answers + 1), commit.output)
 
 
 @_fold.register

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.plan.panes import aggregation_of, share_panes
 from penstock.sql.interval import show_duration
 from penstock.sql.query import FOREVER, SIDES
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.chain import Slice
     from penstock.plan.group import Group
+    from penstock.plan.panes import PaneSet
     from penstock.plan.stored import LogPlan
-    from penstock.sql.query import Query, Side
+    from penstock.sql.query import Measure, Query, Side
 
 
 def serving(plan: Plan, query: str) -> Plan:
@@ -53,6 +55,36 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _log_lines(log)
     for group in plan.groups:
         yield from _group_lines(group)
+    for panes in share_panes(plan.queries).values():
+        yield from _pane_lines(panes, plan)
+
+
+def _pane_lines(panes: PaneSet, plan: Plan) -> Iterator[str]:
+    """Print what is kept of the pairs of aggregate queries, and who reads it."""
+    readers = [each for each in plan.queries if each.name in panes.readers]
+    aggregation = aggregation_of(readers[0])
+    keys = [each.expression for each in readers[0].outputs[: aggregation.groups]]
+    yield ""
+    cut = f"of {_age(panes.pane)}" if panes.emit == "sliding" else f"by group, answered by {panes.emit}"
+    yield f"Panes {cut}, {'by ' + ', '.join(keys) if keys else 'one group'}"
+    yield f"  measures    {', '.join(_measure(each, readers[0]) for each in aggregation.measures) or '(none)'}"
+    for query in readers:
+        yield f"    {query.name:<12} {_asked(query):<28} -> {query.sink.kind}"
+
+
+def _measure(measure: Measure, query: Query) -> str:
+    arguments = ", ".join(query.outputs[each].expression for each in measure.arguments) or "*"
+    return f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments})"
+
+
+def _asked(query: Query) -> str:
+    """Print when and over what an aggregate query is answered."""
+    aggregation = aggregation_of(query)
+    if aggregation.emit != "sliding":
+        return {"final": "once per group", "changes": "after each change"}[aggregation.emit]
+    left, right = aggregation.reach
+    window = _age(left) if left == right else f"l {_age(left)}, r {_age(right)}"
+    return f"the last {window} EVERY {_age(aggregation.every)}"
 
 
 def _log_lines(log: LogPlan) -> Iterator[str]:
@@ -190,7 +222,11 @@ def _age(age: int) -> str:
 def plan_json(plan: Plan) -> str:
     """Write the plan as JSON, for tools."""
     return json.dumps(
-        {"logs": [_log_json(log) for log in plan.logs], "chains": [_group_json(g) for g in plan.groups]},
+        {
+            "logs": [_log_json(log) for log in plan.logs],
+            "chains": [_group_json(g) for g in plan.groups],
+            "panes": [_pane_json(each) for each in share_panes(plan.queries).values()],
+        },
         indent=2,
     )
 
@@ -233,6 +269,15 @@ def _group_json(group: Group) -> dict[str, Any]:
     }
 
 
+def _pane_json(panes: PaneSet) -> dict[str, Any]:
+    return {
+        "id": panes.id,
+        "emit": panes.emit,
+        "pane_us": panes.pane,
+        "readers": list(panes.readers),
+    }
+
+
 def _window_json(query: Query) -> dict[str, Any]:
     """Describe a window: the range of differences, or the length of either side where one counts rows."""
     if not query.signature.counted:
@@ -251,6 +296,9 @@ def plan_mermaid(plan: Plan) -> str:
     queries = {query.name: number for number, query in enumerate(plan.queries)}
     for g, group in enumerate(plan.groups):
         lines += _group_mermaid(group, g, logs, queries)
+    for number, panes in enumerate(share_panes(plan.queries).values()):
+        lines.append(f"  P{number}[/{_label(f'panes of {_age(panes.pane)}' if panes.pane else 'groups')}/]")
+        lines += [f"  P{number} ==> Q{queries[name]}" for name in panes.readers]
     return "\n".join(lines) + "\n"
 
 

@@ -16,23 +16,27 @@ import pyarrow.parquet as pq
 
 from penstock.engine.change.upgrade import new_predicates, write_upgraded
 from penstock.engine.ingest.batch_task import run_ingest
+from penstock.engine.out.answers import deliver_answers
 from penstock.engine.out.deliver import run_delivery
+from penstock.engine.out.pane_answers import PaneReport, answer_rows
 from penstock.engine.out.release import run_release
-from penstock.engine.units.unit_task import run_probe
+from penstock.engine.units.unit_task import find_pairs, run_probe
 from penstock.log.rewrite import rewrite_segments
 from penstock.log.row_times import seal
 from penstock.log.segment import read_segment
 from penstock.log.table_merge import merge_or_say
 from penstock.plan.spark_settings import SparkSettings
+from penstock.testing.answer_values import answer_schema, answer_types, with_answers
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.pair_values import with_computed
 from penstock.testing.row_values import arrow_types, row_columns, row_times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions
     from penstock.engine.out.release import Release, ReleaseReport
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from penstock.log.tables import Merge, StoredFile
     from penstock.log.values import Layout
     from penstock.plan.build import Plan
+    from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
@@ -55,6 +60,7 @@ class LoopJobs:
     def __init__(self, files: Files, *, tasks: int = 2, settings: SparkSettings | None = None) -> None:
         """Divide the work among so many tasks, as Spark would; expressions mean what they do under these settings."""
         self.files, self.tasks, self.settings = files, tasks, settings or SparkSettings()
+        self._answers: dict[str, dict[str, str]] = {}
 
     @property
     def parallelism(self) -> int:
@@ -110,10 +116,11 @@ class LoopJobs:
         """Probe and deliver, one range of hashes after the other."""
         reports = []
         for part in range(task.parts):
-            batches = run_probe(task, [part])
-            if pairs is not None:
-                batches = (with_computed(each, pairs, self.settings) for each in batches)
-            reports.append(run_delivery(delivery, part, batches))
+            if pairs is None:
+                reports.append(run_delivery(delivery, part, find_pairs(task, [part])))
+                continue
+            computed = (with_computed(each, pairs, self.settings) for each in run_probe(task, [part]))
+            reports.append(run_delivery(delivery, part, computed))
         return reports
 
     def rewrite(
@@ -133,6 +140,29 @@ class LoopJobs:
     def release(self, releases: Sequence[Release]) -> list[ReleaseReport]:
         """Release one query's results after the other."""
         return [run_release(self.files, each) for each in releases]
+
+    def answer_schema(self, group: Group, number: int, left: Stream, right: Stream) -> pa.Schema:
+        """Give the types of an aggregate query's keys and measures."""
+        query = group.members[number].query
+        self._answers[query.name] = answer_types(query, left, right, self.settings)
+        return answer_schema(query, left, right, self.settings)
+
+    def instant_type(self, left: Stream, right: Stream) -> pa.DataType:
+        """Give the type of window_end."""
+        ntz = {left.time_type, right.time_type} == {"timestamp_ntz"}
+        return pa.timestamp("us", None if ntz else self.settings.zone)
+
+    def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
+        """Answer from one pane set after the other."""
+        return [deliver_answers(self.files, each, 0, self._answered(each)) for each in jobs]
+
+    def _answered(self, job: AnswerJob) -> Iterator[pa.RecordBatch | PaneReport]:
+        kinds = self._answers[job.readers[0].query]
+        for each in answer_rows(self.files, job.task):
+            if isinstance(each, PaneReport):
+                yield each
+            else:
+                yield from with_answers(each, job, kinds, self.settings)
 
     def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
         """Merge one run of files after the other."""

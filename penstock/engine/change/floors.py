@@ -23,7 +23,7 @@ from penstock.engine.change.diff import meaning
 from penstock.engine.readings.needs import in_time, partner_watermark
 from penstock.log.values import Cursor, GroupState, QueryState
 from penstock.plan.stored import retention
-from penstock.sql.query import FOREVER
+from penstock.sql.query import FOREVER, Sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.log.values import Watermarks
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Member
-    from penstock.sql.query import Side
+    from penstock.sql.query import Query, Side
 
 
 def start_of(group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger) -> QueryState:
@@ -44,14 +44,41 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         if before and member.query.name in change.altered and _is_as_before(group, member, before):
             again = _go_on(group, state.floors, state, ledger)
             return replace(again, complete_from=state.complete_from)
-        return _go_on(group, floors, state, ledger)
+        if not _is_counted_anew(member.query, before, change):
+            return _go_on(group, floors, state, ledger)
     held = before is not None and any(ledger.segments(log.id) for log in group.logs)
+    known = ledger.query(member.query.name)
     return QueryState(
+        results=known.results,
         backfill=group_start(group, ledger, before).cursors[0] if held else None,
         floors=floors,
         complete_from=_later(floors),
-        born=ledger.version + 1,
+        born=known.born or ledger.version + 1,
     )
+
+
+def _is_counted_anew(query: Query, before: Plan | None, change: Change) -> bool:
+    """Say whether an aggregate has to be computed anew, from what is held, because something else is asked of it."""
+    if query.aggregation is None or before is None or query.name in change.moved:
+        return False
+    return not goes_on(query, before.query(query.name))
+
+
+def goes_on(query: Query, old: Query) -> bool:
+    """Say whether an aggregate query can go on with its panes under another definition: only its way out is another."""
+    if query.aggregation is None or old.aggregation is None:
+        return query.aggregation is None and old.aggregation is None
+    plain = [
+        replace(
+            meaning(each),
+            options=(),
+            sink=Sink(),
+            aggregation=replace(each.aggregation, answers=(), having=""),
+        )
+        for each in (query, old)
+        if each.aggregation is not None
+    ]
+    return plain[0] == plain[1]
 
 
 def _is_as_before(group: Group, member: Member, before: Plan) -> bool:

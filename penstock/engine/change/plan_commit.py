@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import find_change
-from penstock.engine.change.floors import after_all, group_start, start_of
+from penstock.engine.change.floors import after_all, goes_on, group_start, start_of
 from penstock.engine.out.pair_columns import table_schema
 from penstock.engine.out.sinks import is_view
 from penstock.engine.readings.plans import stored_shapes
@@ -22,6 +22,7 @@ from penstock.log.ledger import fold
 from penstock.log.tables import Definition, StoredTable
 from penstock.log.values import Cursor, Layout, ServedPlan
 from penstock.plan.group import Group, subgroup
+from penstock.plan.panes import share_panes
 from penstock.sql.query import SIDES
 from penstock.sql.source_options import without_stream_secrets
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.log.values import Replacement
     from penstock.plan.build import Plan
+    from penstock.plan.panes import PaneSet
     from penstock.plan.stored import LogPlan
 
 
@@ -94,10 +96,22 @@ def plan_commit(
             for query in plan.queries
             if query.ordered
         },
+        panes=_pane_sets(plan, before, change, ledger),
         tables={group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
         writes={group.id: _written(group, plan, ledger) for group in plan.groups},
         adopted=before is None,
     )
+
+
+def _pane_sets(plan: Plan, before: Plan | None, change: Change, ledger: Ledger) -> dict[str, PaneSet]:
+    """Give aggregate queries the pane sets they read from now on; one that answers something else begins anew."""
+    standing = {name: each.panes for name, each in ledger.panes.items()}
+    anew = [
+        name
+        for name in change.added + change.altered + change.resumed
+        if not (before and name in change.altered and goes_on(plan.query(name), before.query(name)))
+    ]
+    return share_panes(plan.queries, standing, anew, version=ledger.version + 1)
 
 
 def served(plan: Plan) -> ServedPlan:

@@ -102,6 +102,12 @@ class QueryStatus:
     """Results that came out of order, of rows of a stream that had been left out as idle."""
     failed: str | None = None
     """Why it was stopped, if it could not be evaluated; None if it runs."""
+    emit: str = ""
+    """When it answers, if it is an aggregate: sliding, final or changes."""
+    groups_held: int = 0
+    """Entries of groups and panes that are kept for its answers, and for those that share them."""
+    answers_waiting: int = 0
+    """Of those, entries that nobody has been answered for yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,21 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),
         order=_order(plan, ledger, query),
         disordered=hold.disordered,
+        **_panes(ledger, query),
     )
+
+
+def _panes(ledger: Ledger, query: Query) -> dict[str, Any]:
+    """Look at what is kept for an aggregate query's answers."""
+    if query.aggregation is None:
+        return {}
+    state = next((each for each in ledger.panes.values() if query.name in each.panes.readers), None)
+    files = [each for each in state.files if each.table == 0] if state else []
+    return {
+        "emit": query.aggregation.emit,
+        "groups_held": sum(each.rows for each in files),
+        "answers_waiting": sum(each.rows for each in files if not each.folded),
+    }
 
 
 def _stopped(ledger: Ledger, stopped: Stopped) -> QueryStatus:

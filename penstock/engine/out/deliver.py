@@ -29,18 +29,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.out.pane_fold import FoldRoute, folds_of
 from penstock.engine.out.routes import CountRoute, FileRoute, Route, TableRoute
 from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
 from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, WrittenFile
+from penstock.log.panes import PaneFile
 from penstock.log.recent import Delays, delays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from penstock.join.key_hash import Ints
+    from penstock.log.segment import SegmentRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,11 @@ class Target:
     def in_table(self) -> bool:
         """Say whether its results are read from the group's table."""
         return isinstance(self.route, TableRoute)
+
+    @property
+    def is_folded(self) -> bool:
+        """Say whether its pairs are folded into partial aggregates."""
+        return isinstance(self.route, FoldRoute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,17 @@ class UnitReport:
     files: tuple[WrittenFile, ...]
     held: Mapping[str, tuple[Held, ...]]
     """By query."""
+    panes: Mapping[str, tuple[PaneFile, ...]] = field(default_factory=dict)
+    """Partial aggregates, by pane set."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPairs:
+    """Some pairs as a probe found them: what is gathered of them, and the segments' rows that they are."""
+
+    batch: pa.RecordBatch
+    left: tuple[SegmentRows, Ints]
+    right: tuple[SegmentRows, Ints]
 
 
 class HoldRuns:
@@ -147,6 +168,26 @@ class PairBatch:
     by_query: bool
     """Whether readers are noted by their numbers; else the first bit says whether there is any."""
     arrived: float
+    found: FoundPairs | None = None
+    """The rows that the pairs are, where they have not been through Spark."""
+
+    def times(self) -> tuple[Ints, Ints]:
+        """Give the event times of the left and the right rows."""
+        if self.found is None:
+            return self.batch.column("tl").to_numpy(), self.batch.column("tr").to_numpy()
+        (left, left_rows), (right, right_rows) = self.found.left, self.found.right
+        return left.rows.t[left_rows], right.rows.t[right_rows]
+
+    def column(self, side: str, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
+        """Give a column of the left or right rows of all pairs, or of some."""
+        if self.found is None:
+            column = self.batch.column(side).field(name)
+            return column if rows is None else column.take(pa.array(rows))
+        segment, numbers = self.found.left if side == "l" else self.found.right
+        chosen = numbers if rows is None else numbers[rows]
+        if not segment.has(name):  # nobody reads it
+            return pa.nulls(chosen.size, kind)
+        return segment.column(name).take(pa.array(chosen))
 
     def note_reader(self, number: int, wanted: NDArray[np.bool_]) -> None:
         """Note that a query reads some of the pairs."""
@@ -180,6 +221,7 @@ class TaskOutput:
         """The number of pairs, by the same."""
         self.waiting = 0
         """Bytes that wait to be written, of all queries together."""
+        self.folds = folds_of(delivery.targets)
 
     def count_computed(self, target: Target, wanted: NDArray[np.bool_]) -> None:
         """Count the results that Spark SQL has decided about; all others are counted together."""
@@ -234,7 +276,14 @@ class TaskOutput:
             tuple((arrived, tuple(counts.tolist())) for arrived, counts in self.arrivals.items()),
             tuple(file.report(query) for query, file in self.files.items() if file.rows),
             {query: tuple(runs.made) for query, runs in self.holds.items() if runs.made},
+            self._write_folds(),
         )
+
+    def _write_folds(self) -> dict[str, tuple[PaneFile, ...]]:
+        """Write what was folded, by pane set."""
+        files = open_files(self.delivery.state, sync=False)
+        made = {each.spec.panes.id: tuple(each.write(files)) for each in self.folds}
+        return {panes: written for panes, written in made.items() if written}
 
     def _note(self, query: str) -> dict[str, object]:
         """Describe a query's file, or one of the group's table: by its pairs, however many queries read them."""
@@ -247,31 +296,41 @@ class TaskOutput:
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
 
 
-def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch]) -> UnitReport:
+def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch | FoundPairs]) -> UnitReport:
     """Route all pairs of one task, and report files and counts."""
     task = TaskOutput(delivery, part)
-    for batch in width.bounded(batches):
-        if batch.num_rows:
-            before = task.counts.copy()
-            pairs = _pair_batch(delivery, batch)
-            _route(task, pairs)
-            task.arrivals[pairs.arrived] = task.arrivals.get(pairs.arrived, 0) + task.counts - before
-            task.pairs[pairs.arrived] += batch.num_rows
+    for pairs in _pair_batches(delivery, batches):
+        before = task.counts.copy()
+        _route(task, pairs)
+        task.arrivals[pairs.arrived] = task.arrivals.get(pairs.arrived, 0) + task.counts - before
+        task.pairs[pairs.arrived] += pairs.batch.num_rows
     return task.report()
 
 
-def _pair_batch(delivery: Delivery, batch: pa.RecordBatch) -> PairBatch:
+def _pair_batches(delivery: Delivery, batches: Iterable[pa.RecordBatch | FoundPairs]) -> Iterator[PairBatch]:
+    """Give pairs in batches of bounded bytes; those that come from the probe are bounded already."""
+    for each in batches:
+        if isinstance(each, FoundPairs):
+            if each.batch.num_rows:
+                yield _pair_batch(delivery, each.batch, each)
+        else:
+            yield from (_pair_batch(delivery, some) for some in width.bounded([each]) if some.num_rows)
+
+
+def _pair_batch(delivery: Delivery, batch: pa.RecordBatch, found: FoundPairs | None = None) -> PairBatch:
     level, sets = batch.column("level").to_numpy(), _sets(batch)
     readers = _readers(delivery, level, sets) if delivery.table else None
-    return PairBatch(batch, level, sets, readers, delivery.table_sets, _arrival(batch, delivery))
+    return PairBatch(batch, level, sets, readers, delivery.table_sets, _arrival(batch, delivery), found)
 
 
 def _route(task: TaskOutput, pairs: PairBatch) -> None:
     """Send one batch of pairs where it is wanted, and count what each query gets."""
     delivery = task.delivery
     task.counts += _count_plain(delivery, pairs.level, pairs.sets)
+    for fold in task.folds:
+        fold.take(pairs)
     for target in delivery.targets:
-        if target.route.makes_rows or target.computed:
+        if (target.route.makes_rows or target.computed) and not target.is_folded:
             target.route.take(task, target, pairs, pairs.wanted_by(target))
     if pairs.readers is not None and pairs.readers.any():
         task.put(task.table(), _table_rows(pairs.batch, pairs.readers, with_sets=delivery.table_sets))

@@ -5,13 +5,15 @@ In:  a group and its two streams.  Out: column names and Spark DDL; no Spark is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.deliver import set_names
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.plan.group import Group, Member
     from penstock.sql.query import Side, Stream
 
@@ -28,6 +30,8 @@ class Computed:
     selective: bool
     residual: tuple[str, ...]
     outputs: tuple[tuple[str, str], ...] | None
+    others: tuple[tuple[int, tuple[int, int]], ...] = ()
+    """Further queries that want the same of their pairs, by number and slices: it is computed once for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,22 @@ def computed_for(group: Group, number: int, member: Member, *, in_table: bool) -
     )
 
 
-def pair_columns(group: Group, side: Side) -> tuple[str, ...]:
-    """List the columns of one side that some query's output or residual reads."""
+def computed_together(group: Group, numbers: Sequence[int]) -> Computed:
+    """Say what is computed, once, for queries that share a pane set."""
+    first, *others = numbers
+    computed = computed_for(group, first, group.members[first], in_table=False)
+    return replace(computed, others=tuple((each, group.members[each].levels) for each in others))
+
+
+def pair_columns(group: Group, side: Side, *, gathered: bool = False) -> tuple[str, ...]:
+    """List the columns of one side that some query's output or residual reads.
+
+    What is `gathered` by a probe that is not followed by Spark SQL is less: aggregates take their values themselves.
+    """
     wanted: set[str] = set()
     for member in group.members:
-        wanted |= member.query.columns(side)
+        if not gathered or member.query.aggregation is None:
+            wanted |= member.query.columns(side)
     return tuple(name for name in group.log(side).columns if name in wanted)
 
 
@@ -80,8 +95,8 @@ def unit_schema(group: Group, left: Stream, right: Stream) -> str:
 
 
 def carries_times(group: Group) -> bool:
-    """Say whether some query of a group wants its results in order."""
-    return any(member.query.ordered for member in group.members)
+    """Say whether some query of a group has to know its pairs' times: for order, or for panes."""
+    return any(member.query.ordered or member.query.aggregation for member in group.members)
 
 
 def _struct(stream: Stream, names: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.out.answer_sql import empty_answers
 from penstock.engine.out.pair_columns import pair_schema
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
@@ -77,7 +78,11 @@ def computed_column(asked: Computed) -> str:
         output = f"named_struct({fields})"
     if asked.residual:
         output = f"CASE WHEN {_all_of(asked.residual)} THEN {output} END"
-    met = met_pairs(asked.number, asked.levels, selective=asked.selective)
+    each_met = (
+        met_pairs(number, levels, selective=asked.selective)
+        for number, levels in ((asked.number, asked.levels), *asked.others)
+    )
+    met = " OR ".join(f"({each})" for each in each_met) if asked.others else next(each_met)
     return f"CASE WHEN {met} THEN {output} END AS o{asked.number}"
 
 
@@ -99,7 +104,15 @@ def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFra
 def empty_result(spark: SparkSession, group: Group, number: int, left: Stream, right: Stream) -> DataFrame:
     """Give the result of a query before its first row."""
     none = spark.createDataFrame([], pair_schema(group, left, right))
-    return view(none, group, number, group.members[number])
+    return _result(none, group, number, left, right)
+
+
+def _result(pairs: DataFrame, group: Group, number: int, left: Stream, right: Stream) -> DataFrame:
+    """Give a query's result over pairs without rows."""
+    member = group.members[number]
+    if member.query.aggregation is not None:
+        return empty_answers(pairs, member.query, left, right)
+    return view(pairs, group, number, member)
 
 
 def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream) -> dict[str, DataFrame]:
@@ -108,7 +121,7 @@ def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream
     empty = {}
     for number, member in enumerate(group.members):
         try:
-            empty[member.query.name] = view(none, group, number, member)
+            empty[member.query.name] = _result(none, group, number, left, right)
         except Exception as error:
             raise InputError(f"query {member.query.name}: {short_message(error)}") from error
     return empty

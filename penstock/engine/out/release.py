@@ -102,6 +102,22 @@ def horizon(plan: Plan, ledger: Ledger, query: str, silence: IdleClock | None = 
 _NOTHING_TO_WAIT_FOR = 1 << 62
 
 
+def side_marks(
+    plan: Plan, ledger: Ledger, query: str, silence: IdleClock | None = None
+) -> tuple[int | None, int | None]:
+    """Give the times below which all rows of a query's left and of its right stream are joined; None if not known."""
+    marks: tuple[list[int | None], list[int | None]] = ([], [])
+    for group, _, member in plan.groups_of(query):
+        state = ledger.groups.get(group.id)
+        slices = group.chain.read_by(query)
+        known = state.watermarks_of(slices) if state else (None, None)
+        for side, mark, log in zip(marks, known, group.logs, strict=True):
+            if silence is None or not silence.is_idle(ledger, member.query, log.stream):
+                side.append(mark)
+    left, right = (trigger(each) if each else _NOTHING_TO_WAIT_FOR for each in marks)
+    return left, right
+
+
 def _marks(group: Group, query: Query, ledger: Ledger, silence: IdleClock | None) -> list[int | None]:
     """Give the watermarks of the slowest slice that a query reads: those farther out do not concern it."""
     state = ledger.groups.get(group.id)

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from penstock.engine.ingest.key_types import type_text
 from penstock.engine.ingest.malformed import SHOWN, keeps_text
 from penstock.engine.out.adopt import with_all_named
+from penstock.engine.out.answers import OPERATION, SEQUENCE
 from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pairs
 from penstock.engine.out.release import RELEASE
 from penstock.engine.out.row_order import in_order, positioned, unpositioned
@@ -57,13 +58,25 @@ def read_results(
     query = plan.query(name)
     if query.sink.kind == "parquet":
         rows = _reader(spark).parquet(literal(query.sink.option("path")))
-        return in_order(positioned(rows)) if query.ordered else rows
+        return in_order(positioned(rows)) if query.ordered else latest(rows, query)
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     for _ in range(_LOOKS):
         with suppress(MissingError):
-            return _read_kept(spark, files, plan, with_all_named(files, look()), query)
-    return _read_kept(spark, files, plan, with_all_named(files, look()), query)
+            return latest(_read_kept(spark, files, plan, with_all_named(files, look()), query), query)
+    return latest(_read_kept(spark, files, plan, with_all_named(files, look()), query), query)
+
+
+def latest(rows: DataFrame, query: Query) -> DataFrame:
+    """Give the latest state of each group, where a query answers with changes; else the rows as they are."""
+    if query.aggregation is None or query.aggregation.emit != "changes":
+        return rows
+    keys = [each.name for each in query.aggregation.answers if each.plain.startswith("g")]
+    columns = [F.col(always_quoted(each.name)) for each in query.aggregation.answers]
+    newest = F.max_by(F.struct(F.col(OPERATION), *columns), F.col(SEQUENCE)).alias("newest")
+    grouped = rows.groupBy(*(F.col(always_quoted(each)) for each in keys)).agg(newest)
+    kept = grouped.where(f"newest.{OPERATION} <> 'delete'")
+    return kept.select(*(F.col(f"newest.{always_quoted(each.name)}") for each in query.aggregation.answers))
 
 
 _LOOKS = 9

@@ -3,6 +3,7 @@
     part-<group>-<version>-<unit>-<task>.parquet       unit so many of a group, under this version of the plan
     part-<group>-<version>-past-<task>.parquet         what queries that came with this version got of the past
     released-<n>.parquet                               release number n
+    answered-<n>-<task>.parquet                        answers number n, of aggregate queries
 
 A file comes into place after the commit that names it, so one of a unit that the journal does not have says that the
 journal has lost its end, or was set back: with it, the next unit of that number would deliver some results twice.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PART = re.compile(r"part-([0-9a-f]{8})-(\d{6,})-(\d{8,}|past)-\d{4,}\.parquet")
 _RELEASED = re.compile(r"released-(\d{12,})\.parquet")
+_ANSWERED = re.compile(r"answered-(\d{12,})-\d{4,}\.parquet")
 
 
 def is_unknown(name: str, ledger: Ledger) -> bool:
@@ -33,6 +35,8 @@ def is_unknown(name: str, ledger: Ledger) -> bool:
     base = name.rpartition("/")[2]
     if released := _RELEASED.fullmatch(base):
         return int(released[1]) >= ledger.releases
+    if answered := _ANSWERED.fullmatch(base):
+        return int(answered[1]) >= ledger.answers
     part = _PART.fullmatch(base)
     if part is None:
         return False

@@ -9,19 +9,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.deliver import Buffers, Delivery, Target
-from penstock.engine.out.pair_columns import PairExpressions, carries_times, computed_for, pair_columns
+from penstock.engine.out.pair_columns import (
+    PairExpressions,
+    carries_times,
+    computed_for,
+    computed_together,
+    pair_columns,
+)
 from penstock.engine.out.pair_sql import is_computed
+from penstock.engine.out.pane_fold import FoldRoute, FoldSpec, folds_of
 from penstock.engine.out.routes import route_of
 from penstock.engine.out.sinks import pairs_folder
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, joined_before, joined_between
+from penstock.plan.panes import set_of
 from penstock.sql.constancy import Constancy, constancy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.jobs import UnitJobs
+    from penstock.engine.out.routes import Route
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.log.values import Cursor
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
-    from penstock.sql.query import Side, Stream
+    from penstock.sql.query import Query, Side, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,9 @@ class Describer:
             keyed=bool(group.signature.keys),
             comparisons=tuple(group.comparisons().items()),
             counting=counting,
-            timed=carries_times(group),
+            timed=carries_times(group)
+            if passes_spark(group)
+            else any(m.query.ordered for m in group.members),
         )
 
     def _input(
@@ -94,7 +105,9 @@ class Describer:
         return InputTask(
             old=tuple(_range(*each) for each in old),
             new=tuple(_range(*each) for each in new),
-            columns=tuple((name, types[name]) for name in pair_columns(group, side)),
+            columns=tuple(
+                (name, types[name]) for name in pair_columns(group, side, gathered=not passes_spark(group))
+            ),
             masks={
                 number: group.masks_under(side, layout.columns, layout.predicates)
                 for number, layout in layouts.items()
@@ -126,7 +139,7 @@ class Describer:
     def _target(self, group: Group, number: int, *, in_table: bool) -> Target:
         """Describe one query's delivery."""
         member = group.members[number]
-        query, route = member.query, route_of(member.query, self.files, in_table=in_table)
+        query, route = member.query, self._route(group, member.query, in_table=in_table)
         left, right = self.streams(group)
         return Target(
             number=number,
@@ -137,6 +150,18 @@ class Describer:
             computed=bool(query.residual) if in_table else is_computed(query),
             types=self.jobs.result_types(group, number, left, right) if route.makes_rows else "",
         )
+
+    def _route(self, group: Group, query: Query, *, in_table: bool) -> Route:
+        """Choose the way out for a query's pairs: into its panes, if it answers with aggregates."""
+        if query.aggregation is None:
+            return route_of(query, self.files, in_table=in_table)
+        panes = set_of(query.name, {name: each.panes for name, each in self.ledger.panes.items()})
+        assert panes is not None  # noqa: S101 - the plan's commit gave it one
+        types = {
+            side: self.jobs.arrow_types(stream)
+            for side, stream in zip(group.sides, self.streams(group), strict=True)
+        }
+        return FoldRoute(FoldSpec.of(panes, query, types), panes.readers[query.name])
 
     def _buffers(self, group: Group, targets: Sequence[Target]) -> dict[str, Buffers]:
         """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""
@@ -155,16 +180,26 @@ class Describer:
         if not asked:
             return None
         members = [group.members[each.number] for each in asked]
+        alone = (
+            computed_for(group, target.number, member, in_table=target.in_table)
+            for target, member in zip(asked, members, strict=True)
+            if not target.is_folded
+        )
+        shared = (
+            computed_together(group, sorted(each.number for each in fold.targets)) for fold in folds_of(asked)
+        )
         return PairExpressions(
             group,
             left,
             right,
-            tuple(
-                computed_for(group, target.number, member, in_table=target.in_table)
-                for target, member in zip(asked, members, strict=True)
-            ),
+            (*alone, *shared),
             fleeting=any(constancy_of(each.query, left, right) == Constancy.ONCE for each in members),
         )
+
+
+def passes_spark(group: Group) -> bool:
+    """Say whether the pairs of a group's units pass through Spark SQL."""
+    return any(is_computed(member.query) for member in group.members)
 
 
 def _range(segment: Segment, first: int, last: int) -> SegmentRange:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.engine.out.answers import is_answer_due
 from penstock.engine.out.compact import Attic
 from penstock.engine.out.release import is_due
 from penstock.engine.readings.idle import IdleClock
@@ -122,7 +123,9 @@ class Joining:
         Asked by other threads too: all of it is judged by one ledger, whatever the joiner commits meanwhile.
         """
         ledger = self.ledger
-        return bool(ledger.pending) or is_due(self.plan, ledger, self.idle) or self.is_joining(ledger)
+        if ledger.pending or is_due(self.plan, ledger, self.idle) or self.is_joining(ledger):
+            return True
+        return is_answer_due(self.plan, ledger, self.idle, everything=self.input_ended)
 
     def waits_for_partner(self, mid_batch: set[str]) -> bool:
         """Say whether a batch of one stream waits to be joined while one of its partner is about to be committed.

@@ -1,7 +1,7 @@
 """The smaller stages of a turn: each looks at the ledger, has a job run if there is something to do, and commits it.
 
 In:  what stages share (`penstock.engine.units.joining`).
-Out: ``seal``, ``order``, ``release``, ``published`` and ``compact`` commits.
+Out: ``seal``, ``order``, ``release``, ``answer``, ``published`` and ``compact`` commits.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from penstock.engine.out.answers import answer_commit, choose_answers
 from penstock.engine.out.compact import choose_steps, compact_commit
 from penstock.engine.out.release import choose_releases, last_releases, release_commit
 from penstock.engine.out.sinks import delete_spooled, publish_files
@@ -55,6 +56,20 @@ def release(joining: Joining) -> None:
     if not releases:
         return
     joining.store.commit(release_commit(releases, joining.jobs.release(releases)))
+    for name in ledger.files() - joining.ledger.files():
+        joining.store.let_go(name)
+
+
+def answer(joining: Joining) -> None:
+    """Answer aggregate queries as far as can be; at the end of the input, once all of it is joined, to the end."""
+    ledger, files = joining.ledger, joining.store.files
+    if not ledger.panes:
+        return
+    everything = joining.input_ended and not joining.is_joining()
+    jobs = choose_answers(joining.plan, ledger, files, joining.jobs, joining.idle, everything=everything)
+    if not jobs:
+        return
+    joining.store.commit(answer_commit(jobs, joining.jobs.answer(jobs), ledger.answers))
     for name in ledger.files() - joining.ledger.files():
         joining.store.let_go(name)
 

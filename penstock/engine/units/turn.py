@@ -6,6 +6,7 @@ Each stage reads the ledger and changes nothing but by commits, so a turn may be
     join                new queries get their past; the slices whose turn it is advance by a unit      ──▶ commit
     choose what waits   adaptive queries: the input, or the results                                    ──▶ commit
     release             where order was asked for: results that nothing can come before any more       ──▶ commit
+    answer              aggregates: instants and groups that are complete, and groups that have changed      ──▶ commit
     publish             committed output becomes visible in its sinks                                  ──▶ commit
     expire              rows that no claim keeps go, with their segment or in a rewrite                ──▶ commit
     compact             small files of results become larger ones                                      ──▶ commit
@@ -20,12 +21,20 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.units.advance import join
 from penstock.engine.units.expiry import expire
-from penstock.engine.units.stages import choose_what_waits, compact, publish, reconsider, release, seal
+from penstock.engine.units.stages import (
+    answer,
+    choose_what_waits,
+    compact,
+    publish,
+    reconsider,
+    release,
+    seal,
+)
 
 if TYPE_CHECKING:
     from penstock.engine.units.joining import Joining
 
-STAGES = (seal, join, choose_what_waits, release, publish, expire, compact, reconsider)
+STAGES = (seal, join, choose_what_waits, release, answer, publish, expire, compact, reconsider)
 
 
 def take_turn(joining: Joining) -> None:

@@ -45,6 +45,7 @@ def unit_output(
         stored={group.id: {table.id: stored}} if table and stored else {},
         kept=kept,
         held=by_name(report.held for report in reports),
+        panes=by_name(report.panes for report in reports),
     )
 
 
@@ -68,4 +69,5 @@ def together(outputs: Sequence[Output]) -> Output:
         stored={group: files for each in outputs for group, files in each.stored.items()},
         kept=by_name(each.kept for each in outputs),
         held=by_name(each.held for each in outputs),
+        panes=by_name(each.panes for each in outputs),
     )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.deliver import set_columns, with_arrival
+from penstock.engine.out.deliver import FoundPairs, set_columns, with_arrival
 from penstock.join.column_checks import Check, with_near_columns
 from penstock.join.divide import Division
 from penstock.join.equality import with_equal_keys
@@ -169,13 +169,18 @@ def joined_between(
 
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield what is gathered of the pairs of some shares, for Spark."""
+    return (each.batch for each in find_pairs(task, parts))
+
+
+def find_pairs(task: UnitTask, parts: Iterable[int]) -> Iterator[FoundPairs]:
     """Yield the pairs of some shares, run of levels by run of levels."""
     shares = list(parts)
     for axis in task.axes():
         yield from _probe_run(task, axis, shares)
 
 
-def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
+def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int]) -> Iterator[FoundPairs]:
     """Yield the pairs of one run of levels."""
     left, right = task.inputs  # the kernel of two; more inputs have one of their own
     # A segment that can meet nothing new is not even opened.
@@ -272,7 +277,7 @@ class TimeAxis:
 
 def _pairs(
     task: UnitTask, axis: TimeAxis | CountAxis, left: _Portion, right: _Portion, *, batch_is_left: bool
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[FoundPairs]:
     """Join one new segment with one other, probing with the new one."""
     batch, state = (left, right) if batch_is_left else (right, left)
     if not axis.can_meet(batch.rows_of, state.rows_of, batch_is_left=batch_is_left):
@@ -292,7 +297,7 @@ def _pairs(
             for made in _record_batches(
                 task, tested, left.segment, right.segment, batch_is_left=batch_is_left
             ):
-                yield with_arrival(made, arrived)
+                yield replace(made, batch=with_arrival(made.batch, arrived))
 
 
 def _check_keys(pairs: Pairs, batch: SegmentRows, state: SegmentRows) -> Iterator[Pairs]:
@@ -320,7 +325,7 @@ def _check_columns(
 
 def _record_batches(
     task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[FoundPairs]:
     """Gather the columns of the pairs, a piece of bounded bytes after the other."""
     rows = (pairs.batch, pairs.state) if batch_is_left else (pairs.state, pairs.batch)
     widths = _widths(left, rows[0], task.inputs[0].columns) + _widths(right, rows[1], task.inputs[1].columns)
@@ -337,7 +342,7 @@ def _widths(
 
 def _record_batch(
     task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
-) -> pa.RecordBatch:
+) -> FoundPairs:
     """Gather the columns of some pairs."""
     left_rows, right_rows = (pairs.batch, pairs.state) if batch_is_left else (pairs.state, pairs.batch)
     columns: dict[str, pa.Array] = {
@@ -349,7 +354,8 @@ def _record_batch(
         columns |= set_columns(pairs.sets)
     if task.timed:
         columns |= {"tl": pa.array(left.rows.t[left_rows]), "tr": pa.array(right.rows.t[right_rows])}
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    return FoundPairs(batch, (left, left_rows), (right, right_rows))
 
 
 def _gather(

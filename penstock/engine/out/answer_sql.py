@@ -1,0 +1,115 @@
+"""Answers as Spark sees them: the types of group keys and measures, and a query's SELECT list and HAVING over them.
+
+Spark analyses the aggregates themselves, over pairs without rows, so the types of a result are the ones that a batch
+query of Spark's would have; nobody guesses.
+
+In:  aggregate queries of a group.  Out: DataFrames without rows, and Spark SQL over the rows of answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from penstock.engine.out.answers import OPERATION, SEQUENCE, WINDOW_END
+from penstock.engine.out.pane_answers import INSTANT, NOTE, READER, WAS
+from penstock.plan.panes import aggregation_of
+from penstock.sql.lexer import tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.engine.out.answers import Reader
+    from penstock.sql.query import Measure, Query, Stream
+
+
+def folded(pairs: DataFrame, query: Query) -> DataFrame:
+    """Aggregate pairs as a query does: its keys ``g0 …`` and its measures ``a0 …``."""
+    aggregation = aggregation_of(query)
+    inputs = pairs.select(*(F.expr(each.expression).alias(each.name) for each in query.outputs))
+    names = [each.name for each in query.outputs]
+    keys = [F.col(name).alias(f"g{n}") for n, name in enumerate(names[: aggregation.groups])]
+    measures = [
+        F.expr(_call(each, names)).alias(f"a{number}") for number, each in enumerate(aggregation.measures)
+    ]
+    # a count more, so that there is always something to aggregate
+    rows = inputs.groupBy(*keys).agg(*measures, F.count(F.lit(1)).alias("n"))
+    return rows.drop("n")
+
+
+def _call(measure: Measure, names: list[str]) -> str:
+    arguments = ", ".join(f"`{names[each]}`" for each in measure.arguments) or "*"
+    return f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments})"
+
+
+def empty_answers(pairs: DataFrame, query: Query, left: Stream, right: Stream) -> DataFrame:
+    """Give the result of an aggregate query over pairs without rows."""
+    aggregation = aggregation_of(query)
+    rows = folded(pairs, query)
+    if aggregation.having:
+        rows = rows.where(aggregation.having)
+    chosen = [F.expr(each.expression).alias(each.name) for each in aggregation.answers]
+    return rows.select(*_own_columns(aggregation.emit, left, right), *chosen)
+
+
+def _own_columns(emit: str, left: Stream, right: Stream) -> list[Column]:
+    """Give the columns that come before the SELECT list."""
+    if emit == "sliding":
+        return [F.lit(None).cast(instant_type(left, right)).alias(WINDOW_END)]
+    if emit == "changes":
+        return [F.lit("").alias(OPERATION), F.lit(0).cast("bigint").alias(SEQUENCE)]
+    return []
+
+
+def instant_type(left: Stream, right: Stream) -> str:
+    """Give the type of window_end: that of the streams' times, a point in time unless both are clock times."""
+    both = {left.time_type, right.time_type}
+    return "timestamp_ntz" if both == {"timestamp_ntz"} else "timestamp"
+
+
+def answers_schema(rows: DataFrame, *, changes: bool, with_before: bool) -> str:
+    """Write the schema of the rows of answers as Spark DDL."""
+    fields = [f"{each.name} {each.dataType.simpleString()}" for each in rows.schema.fields]
+    columns = [f"{READER} int", f"{NOTE} string", f"{INSTANT} bigint", *fields]
+    columns += [f"{WAS} boolean"] if changes else []
+    before = [each for each in fields if each.startswith("a")] if with_before else []
+    return ", ".join([*columns, *(f"b{each[1:]}" for each in before)])
+
+
+def answer_columns(readers: Iterable[Reader]) -> tuple[str, ...]:
+    """Compute, in Spark SQL, each reader's answers (``o0 …``), whether HAVING holds (``h0 …``), and did (``w0 …``)."""
+    columns = ["*"]
+    for reader in readers:
+        if not reader.computed:
+            continue
+        mine = f"{READER} = {reader.number}"
+        fields = ", ".join(f"{_literal(each.name)}, ({each.expression})" for each in reader.answers)
+        wanted = f"{mine} AND ({reader.having})" if reader.having and reader.emit != "changes" else mine
+        columns.append(f"CASE WHEN {wanted} THEN named_struct({fields}) END AS o{reader.number}")
+        if reader.having:
+            columns.append(f"CASE WHEN {mine} THEN ({reader.having}) END AS h{reader.number}")
+        if reader.having and reader.emit == "changes":
+            before = of_before(reader.having)
+            columns.append(f"CASE WHEN {mine} AND {WAS} THEN ({before}) END AS w{reader.number}")
+    return tuple(columns)
+
+
+def of_before(having: str) -> str:
+    """Ask of what a group was before: ``b0 …`` in place of ``a0 …``.
+
+    >>> of_before("a0 > 3 AND g0 <> 'a0'")
+    "b0 > 3 AND g0 <> 'a0'"
+    """
+    text = having
+    for token in reversed(list(tokenize(having))):
+        if token.kind == "word" and token.text[0] == "a" and token.text[1:].isdigit():
+            text = f"{text[: token.start]}b{token.text[1:]}{text[token.end :]}"
+    return text
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

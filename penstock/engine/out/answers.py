@@ -1,0 +1,428 @@
+"""Answers: when the readers of a pane set are answered, where that goes, and the commit that makes it true.
+
+    watermarks ──▶ who is due ──▶ AnswerTask ──▶ rows (pane_answers) ──▶ Spark SQL, where it is asked for ──▶ sinks
+
+*Sliding*: instant E is answered when both watermarks have passed it.  *Final*: a bucket is answered when no row still
+to come can make a pair in it; what has no bucket, when the input ends.  *Changes*: after every unit.
+
+In:  the plan and the ledger.  Out: `AnswerJob`s, one task each, and the ``answer`` commit made of what they report.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.out.pane_answers import (
+    INSTANT,
+    LONG_AGO,
+    NOTE,
+    READER,
+    WAS,
+    AnswerTask,
+    Due,
+    PaneReport,
+)
+from penstock.engine.out.pane_fold import FoldSpec
+from penstock.engine.out.release import horizon, side_marks
+from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
+from penstock.errors import InputError
+from penstock.log.commits import Answered, Output
+from penstock.log.output_file import OutputFile, WrittenFile
+from penstock.log.panes import MERGE_FAN
+from penstock.log.recent import delays_of
+from penstock.log.spark_schema import SPARK_SCHEMA
+from penstock.plan.panes import aggregation_of
+from penstock.sql.query import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.readings.idle import IdleClock
+    from penstock.log.files import Files
+    from penstock.log.ledger import Ledger
+    from penstock.log.panes import PaneState
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Answer, Query
+
+ANSWER = "answer-"
+"""How the id of some answers begins, by which a callback gets them."""
+
+WINDOW_END, OPERATION, SEQUENCE = "window_end", "_op", "_seq"
+"""Columns of answers that are not in the SELECT list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One query that is answered: the columns of its result, and where they go."""
+
+    query: str
+    number: int
+    """Which of its job's readers it is."""
+    columns: tuple[tuple[str, str], ...]
+    """Its answers: the name of each, and which key or measure it is, where none is an expression."""
+    answers: tuple[Answer, ...]
+    having: str
+    emit: str
+    instant: pa.DataType
+    """The type of window_end."""
+    types: str
+    """Spark's description of its columns (JSON), where a file does not tell by itself."""
+    root: str
+    final: str
+    compression: str
+    spooled: bool = False
+    kept: str = ""
+
+    @property
+    def computed(self) -> bool:
+        """Say whether Spark SQL makes its answers, or decides which there are."""
+        return bool(self.having) or not all(each.plain for each in self.answers)
+
+    def file(self, files: Files, part: int) -> OutputFile | None:
+        """Name the file of some answers, for a sink or for the state to keep; None if they are only counted."""
+        if self.kept:
+            name = f"{self.kept}/{self.final}-{uuid.uuid4().hex}.parquet"
+            return OutputFile(files.root, name, kept=True)
+        if not self.root:
+            return None
+        return OutputFile(self.root, f"{self.final}-{part:04d}.parquet", self.compression)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerJob:
+    """What one task is told: what is asked of a pane set, and the readers that are answered."""
+
+    task: AnswerTask
+    readers: tuple[Reader, ...]
+    answered: Mapping[str, int]
+    """How far each reader has been answered when this is done."""
+
+    @property
+    def computed(self) -> bool:
+        """Say whether some answer needs Spark SQL."""
+        return any(each.computed for each in self.readers)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReport:
+    """What a task has answered, and what became of the panes."""
+
+    panes: PaneReport
+    results: Mapping[str, int] = field(default_factory=dict)
+    files: tuple[WrittenFile, ...] = ()
+
+
+# --- who is due -----------------------------------------------------------------------------------------------------
+
+
+def choose_answers(
+    plan: Plan,
+    ledger: Ledger,
+    files: Files,
+    jobs: UnitJobs,
+    silence: IdleClock | None = None,
+    *,
+    everything: bool = False,
+) -> list[AnswerJob]:
+    """List what can be answered by now; `everything`: all input that is there is all there is."""
+    asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
+    return [each.job(files, jobs) for each in asking if each.is_due()]
+
+
+def is_answer_due(
+    plan: Plan, ledger: Ledger, silence: IdleClock | None = None, *, everything: bool = False
+) -> bool:
+    """Say whether somebody can be answered by now."""
+    return any(
+        _Asking(plan, ledger, state, silence, everything=everything).is_due()
+        for state in ledger.panes.values()
+    )
+
+
+class _Asking:
+    """The readers of one pane set, and how far each can be answered."""
+
+    def __init__(
+        self, plan: Plan, ledger: Ledger, state: PaneState, silence: IdleClock | None, *, everything: bool
+    ) -> None:
+        self.plan, self.ledger, self.state, self.silence = plan, ledger, state, silence
+        self.everything = everything
+        names = {each.name: each for each in plan.queries}
+        self.queries = [names[each] for each in state.panes.readers if each in names]
+
+    def is_due(self) -> bool:
+        """Say whether there is something to answer, to fold or to merge."""
+        state = self.state
+        if not state.files or not self.queries:
+            return False
+        if any(self.ledger.query(each.name).backfill for each in self.queries):
+            return False  # its past comes first
+        fresh = [each for each in state.files if not each.folded]
+        if state.panes.emit == "changes":
+            return bool(fresh)
+        if state.panes.emit == "final":
+            return any(each.first <= self._limit() for each in fresh) or _crowded(state)
+        until = self._folds_until()
+        if until > LONG_AGO and any(each.first <= until for each in fresh):
+            return True
+        held = any(each.folded for each in state.files)
+        return _crowded(state) or (
+            held and any(self._last(each) > self._answered(each.name) for each in self.queries)
+        )
+
+    def job(self, files: Files, jobs: UnitJobs) -> AnswerJob:
+        """Describe the work."""
+        emit, number = self.state.panes.emit, self.ledger.answers
+        group, member, _ = self.plan.find(self.queries[0].name)
+        streams = [self.plan.stream(name) for name in group.streams]
+        types = {side: jobs.arrow_types(stream) for side, stream in zip(group.sides, streams, strict=True)}
+        due = tuple(self._due(at, query) for at, query in enumerate(self.queries))
+        limits = {"sliding": self._folds_until, "final": self._limit, "changes": lambda: FOREVER}
+        readers = tuple(
+            _reader((at, query), self.plan, files, jobs, number) for at, query in enumerate(self.queries)
+        )
+        task = AnswerTask(
+            spec=FoldSpec.of(self.state.panes, self.queries[0], types),
+            files=self.state.files,
+            due=due,
+            folds_until=limits[emit](),
+            schema=jobs.answer_schema(group, member, *streams),
+            with_before=emit == "changes" and any(each.having for each in readers),
+            bits=sum(1 << bit for bit in self.state.panes.readers.values()),
+        )
+        answered = {each.name: due[at].until for at, each in enumerate(self.queries) if emit != "final"}
+        return AnswerJob(task, readers, answered)
+
+    def _due(self, at: int, query: Query) -> Due:
+        bit, aggregation = self.state.panes.readers[query.name], aggregation_of(query)
+        since = self._answered(query.name)
+        if self.state.panes.emit == "changes":
+            return Due(at, bit, 0, max(since, 0) + 1)
+        if self.state.panes.emit == "final":
+            return Due(at, bit, 0, 0)
+        return Due(at, bit, since, max(since, self._last(query)), aggregation.reach[1], aggregation.every)
+
+    def _answered(self, name: str) -> int:
+        return self.state.answered.get(name, LONG_AGO)
+
+    def _horizon(self, query: Query) -> int | None:
+        """Give the time below which a query has all its pairs; at the end, the instant after the newest row."""
+        passed = horizon(self.plan, self.ledger, query.name, self.silence)
+        if not self.everything:
+            return passed
+        streams = {name for group, _, _ in self.plan.groups_of(query.name) for name in group.streams}
+        newest = [self.ledger.stream(name).newest for name in streams]
+        ends = [each + 1 for each in newest if each is not None]
+        return max([*ends, *([] if passed is None or passed > FOREVER else [passed])], default=None)
+
+    def _last(self, query: Query) -> int:
+        """Give the last instant that a query can be answered for."""
+        until, every = self._horizon(query), aggregation_of(query).every
+        return LONG_AGO if until is None else (min(until, FOREVER) - 1) // every * every
+
+    def _folds_until(self) -> int:
+        """Give the last birth that every reader has seen, or will have when it is answered now."""
+        ends = [self._horizon(each) for each in self.queries]
+        known = [each for each in ends if each is not None]
+        return min(known) - 1 if len(known) == len(ends) else LONG_AGO
+
+    def _limit(self) -> int:
+        """Give the last end of a bucket to which no pair can come any more."""
+        if self.everything:
+            return FOREVER
+        return min(self._complete_until(each) for each in self.queries)
+
+    def _complete_until(self, query: Query) -> int:
+        bucket, window = aggregation_of(query).bucket, query.window
+        if bucket is None or any(query.rows):
+            return LONG_AGO
+        left, right = side_marks(self.plan, self.ledger, query.name, self.silence)
+        if left is None or right is None:
+            return LONG_AGO
+        # the youngest partner of a row at T: T + hi - 1 on the right, T - lo on the left
+        other = right - window.hi + 1 if bucket.side == "l" else left + window.lo
+        return min(left if bucket.side == "l" else right, other)
+
+
+def _crowded(state: PaneState) -> bool:
+    """Say whether so many files wait that some should be merged."""
+    counts: dict[tuple[int, bool, int], int] = {}
+    for each in state.files:
+        key = each.table, each.folded, each.generation
+        counts[key] = counts.get(key, 0) + 1
+    return any(each >= MERGE_FAN for each in counts.values())
+
+
+def refuse_endless(plan: Plan) -> None:
+    """Refuse final queries whose groups could never be complete while the input goes on."""
+    for query in plan.queries:
+        aggregation = query.aggregation
+        if aggregation is None or aggregation.emit != "final" or can_complete(query):
+            continue
+        raise InputError(
+            f"groups of query {query.name} would never be complete: none of its GROUP BY expressions is a bucket of "
+            "event time, or its window has no end in time. Group by date_trunc('hour', T.ts) or "
+            "window(T.ts, '10 minutes') as well, give the window a length of time, use emit = 'changes', or run it "
+            "over input that ends (--once)"
+        )
+
+
+def can_complete(query: Query) -> bool:
+    """Say whether the groups of a final query can become complete while the input goes on."""
+    aggregation = aggregation_of(query)
+    if aggregation.bucket is None or any(query.rows):
+        return False
+    far = query.window.hi if aggregation.bucket.side == "l" else 1 - query.window.lo
+    return far < FOREVER
+
+
+def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs, number: int) -> Reader:
+    """Describe where a query's answers go."""
+    at, query = asking
+    aggregation = aggregation_of(query)
+    group, member, _ = plan.find(query.name)
+    left, right = (plan.stream(name) for name in group.streams)
+    return Reader(
+        query=query.name,
+        number=at,
+        columns=tuple((each.name, each.plain) for each in aggregation.answers),
+        answers=aggregation.answers,
+        having=aggregation.having,
+        emit=aggregation.emit,
+        instant=jobs.instant_type(left, right),
+        types=jobs.result_types(group, member, left, right),
+        root=sink_root(query, files),
+        final=f"answered-{number:012d}",
+        compression=query.sink.option("compression", "snappy"),
+        spooled=query.sink.kind in SPOOLED,
+        kept=results_folder(query.name) if query.sink.kind == "table" else "",
+    )
+
+
+# --- in a task ------------------------------------------------------------------------------------------------------
+
+
+def deliver_answers(
+    files: Files, job: AnswerJob, part: int, rows: Iterable[pa.RecordBatch | PaneReport]
+) -> AnswerReport:
+    """Write what readers are answered, and report."""
+    panes, results = PaneReport(), dict[str, int]()
+    written: dict[str, OutputFile] = {}
+    for each in rows:
+        if isinstance(each, PaneReport):
+            panes = each
+            continue
+        for reader, batch in _by_reader(job, each):
+            made = _result(reader, batch)
+            if not made.num_rows:
+                continue
+            results[reader.query] = results.get(reader.query, 0) + made.num_rows
+            if reader.query not in written and (out := reader.file(files, part)):
+                written[reader.query] = out
+            if reader.query in written:
+                written[reader.query].write(made)
+    for query, out in written.items():
+        out.close({"query": query, "results": results[query]})
+    return AnswerReport(panes, results, tuple(out.report(query) for query, out in written.items()))
+
+
+def _by_reader(job: AnswerJob, batch: pa.RecordBatch) -> Iterator[tuple[Reader, pa.RecordBatch]]:
+    """Divide rows among the readers they are for."""
+    numbers = batch.column(READER).to_numpy(zero_copy_only=False)
+    for reader in job.readers:
+        mine = numbers == reader.number
+        if mine.any():
+            yield reader, batch if mine.all() else batch.filter(pa.array(mine))
+
+
+def _result(reader: Reader, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Make a query's own rows of what it is answered."""
+    if reader.computed:
+        struct = batch.column(f"o{reader.number}")
+        names, arrays = [field.name for field in struct.type], struct.flatten()
+    else:
+        names = [name for name, _ in reader.columns]
+        arrays = [batch.column(plain) for _, plain in reader.columns]
+    wanted = np.ones(batch.num_rows, np.bool_)
+    if reader.emit == "changes":
+        is_result, was = _holds(reader, batch, "h"), _holds(reader, batch, "w")
+        operation = pc.if_else(is_result, pc.if_else(was, "update", "insert"), "delete")
+        names = [OPERATION, SEQUENCE, *names]
+        arrays = [operation, batch.column(INSTANT), *arrays]
+        wanted = np.asarray(pc.or_(is_result, was).to_numpy(zero_copy_only=False))
+    elif reader.having:
+        wanted = np.asarray(_holds(reader, batch, "h").to_numpy(zero_copy_only=False))
+    if reader.emit == "sliding":
+        names = [WINDOW_END, *names]
+        arrays = [
+            batch.column(INSTANT).cast(pa.int64()).view(pa.timestamp("us")).view(reader.instant),
+            *arrays,
+        ]
+    if not wanted.all():
+        arrays = [each.filter(pa.array(wanted)) for each in arrays]
+    metadata = {SPARK_SCHEMA: reader.types} if reader.types else None
+    return pa.RecordBatch.from_arrays(arrays, names).replace_schema_metadata(metadata)
+
+
+def _holds(reader: Reader, batch: pa.RecordBatch, what: str) -> pa.Array:
+    """Say whether HAVING holds of each group now (h), or held of what it was (w)."""
+    was = batch.column(WAS) if what == "w" else pa.array(np.ones(batch.num_rows, np.bool_))
+    if not reader.having:
+        return was
+    return pc.and_(was, pc.fill_null(batch.column(f"{what}{reader.number}"), fill_value=False))
+
+
+def noted(job: AnswerJob, text: str) -> pa.RecordBatch:
+    """Write a note as a row among those of a job, for what comes after Spark SQL to find."""
+    fixed = {READER: pa.array([-1], pa.int32()), NOTE: pa.array([text]), INSTANT: pa.array([0], pa.int64())}
+    columns = fixed | {each.name: pa.nulls(1, each.type) for each in job.task.schema}
+    if job.task.spec.panes.emit == "changes":
+        columns[WAS] = pa.nulls(1, pa.bool_())
+    if job.task.with_before:
+        columns |= {
+            f"b{each.name[1:]}": pa.nulls(1, each.type) for each in job.task.schema if each.name[0] == "a"
+        }
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+# --- the commit -----------------------------------------------------------------------------------------------------
+
+
+def answer_commit(jobs: Sequence[AnswerJob], reports: Sequence[AnswerReport], number: int) -> Answered:
+    """Say what was answered, what is still kept, and what there is to publish."""
+    done = list(zip(jobs, reports, strict=True))
+    written = [file for _, report in done for file in report.files]
+    spooled = {each.query for job in jobs for each in job.readers if each.spooled}
+    results = {query: count for _, report in done for query, count in report.results.items()}
+    return Answered(
+        answered={job.task.spec.panes.id: dict(job.answered) for job in jobs},
+        gone={job.task.spec.panes.id: report.panes.gone for job, report in done},
+        files={job.task.spec.panes.id: report.panes.files for job, report in done},
+        output=Output(
+            results=results,
+            publish=publications(f"{ANSWER}{number:012d}", written, spooled),
+            kept=kept_files(written),
+            delays=_delays(done),
+        ),
+    )
+
+
+def _delays(done: Sequence[tuple[AnswerJob, AnswerReport]]) -> dict[str, tuple[tuple[float, int], ...]]:
+    """Say how long answers took from the arrival of the last pairs that may be in them."""
+    now = time.time()
+    delays = {}
+    for job, report in done:
+        arrived = max((each.arrived for each in job.task.files if not each.folded), default=0.0)
+        for query, count in report.results.items():
+            if waited := delays_of([(arrived, count)], now):
+                delays[query] = tuple(waited)
+    return delays

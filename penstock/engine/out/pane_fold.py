@@ -1,0 +1,263 @@
+"""Pairs to partial aggregates: in a unit's own tasks, straight from the probe.
+
+Each pane set of the unit's queries has one fold in each task.  It takes every pair that some reader wants, once, with
+the set of readers, and keeps what the pairs of a pane and group come to::
+
+    pairs ──▶ born, pane, readers, key ──▶ number of the entry ──▶ count, sum, least … ──▶ a pane file
+
+Where no output of the unit is an expression, values are taken from the segments by the pairs' row numbers, and no row
+of a pair is ever put together.
+
+In:  batches of pairs (`penstock.engine.out.deliver`).  Out: `PaneFile`s, which the unit's commit names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.join.fold import codes_of, number_groups
+from penstock.join.measures import Folded
+from penstock.join.sets import members
+from penstock.log.panes import (
+    CLASS,
+    ORDER,
+    PANE,
+    ROWS,
+    Shape,
+    functions_of,
+    keys_in,
+    laid_out,
+    reduce_table,
+    write_panes,
+)
+from penstock.plan.panes import PaneSet, aggregation_of
+from penstock.sql.query import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
+    from penstock.join.key_hash import Ints
+    from penstock.log.files import Files
+    from penstock.log.panes import PaneFile
+    from penstock.sql.query import Measure, Query, Side
+
+MOST_ENTRIES = 1 << 18
+"""Entries that wait before they are folded with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldColumn:
+    """A column of one row of the pair, and its type."""
+
+    side: str
+    name: str
+    kind: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSpec:
+    """What is folded for a pane set: which of the pair's outputs are the key, and which the measures take."""
+
+    panes: PaneSet
+    groups: int
+    measures: tuple[Measure, ...]
+    columns: tuple[FoldColumn | None, ...]
+    """Of each pair output, where it is a plain column."""
+    bucket: int | None = None
+    """The pair output that says when a group's bucket ends."""
+
+    @classmethod
+    def of(cls, panes: PaneSet, query: Query, types: Mapping[Side, Mapping[str, pa.DataType]]) -> FoldSpec:
+        """Describe the fold of a pane set by one of its readers; `types` are those of each side's columns."""
+        aggregation = aggregation_of(query)
+        columns = tuple(
+            FoldColumn(*each.column, types[each.column[0]][each.column[1]]) if each.column else None
+            for each in query.outputs
+        )
+        bucket = aggregation.bucket.end if aggregation.bucket else None
+        return cls(panes, aggregation.groups, aggregation.measures, columns, bucket)
+
+    @property
+    def distinct(self) -> list[Measure]:
+        """List the measures that have tables of their own."""
+        return [each for each in self.measures if each.distinct]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRoute:
+    """Pairs are folded; answers come later."""
+
+    spec: FoldSpec
+    bit: int
+    makes_rows: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
+
+    def take(self, _task: TaskOutput, _target: Target, _pairs: PairBatch, _wanted: NDArray[np.bool_]) -> None:
+        """Do nothing: all readers of a pane set are served by one fold (`PairFold`)."""
+
+
+class PairFold:
+    """One task's fold of one pane set."""
+
+    def __init__(self, spec: FoldSpec, targets: Sequence[Target]) -> None:
+        """Begin with nothing; the targets are those queries of the unit that read the set."""
+        self.spec, self.targets = spec, targets
+        self.computed = targets[0].computed
+        self.source = f"o{min(each.number for each in targets)}"
+        self.arrived = 0.0
+        self._waiting: dict[int, list[pa.Table]] = {}
+        self._entries = 0
+
+    def take(self, pairs: PairBatch) -> None:
+        """Fold some pairs."""
+        classes = self._classes(pairs)
+        wanted = classes != 0
+        if self.computed:
+            wanted &= pairs.batch.column(self.source).is_valid().to_numpy(zero_copy_only=False)
+        order, pane = self._place(pairs, wanted)
+        if not wanted.any():
+            return
+        rows = None if wanted.all() else np.flatnonzero(wanted)
+        place = {ORDER: order, PANE: pane, CLASS: classes}
+        if rows is not None:
+            place = {name: each[rows] for name, each in place.items()}
+        self.arrived = max(self.arrived, pairs.arrived)
+        self._fold({name: pa.array(each) for name, each in place.items()}, _Values(self, pairs, rows))
+
+    def _classes(self, pairs: PairBatch) -> Ints:
+        """Give the set of readers of each pair."""
+        if pairs.sets is not None:
+            classes = np.zeros(len(pairs.level), np.int64)
+            for each in self.targets:
+                classes |= members(pairs.sets, each.number).astype(np.int64) << _bit(each)
+            return classes
+        last = max(each.levels[1] for each in self.targets)
+        of_level = [
+            sum(1 << _bit(each) for each in self.targets if each.levels[0] <= level < each.levels[1])
+            for level in range(last + 1)
+        ]
+        return np.array(of_level, np.int64)[np.minimum(pairs.level, last)]
+
+    def _place(self, pairs: PairBatch, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+        """Say when pairs are born and in which pane they are, or when their bucket ends; drop those nobody sees."""
+        panes, none = self.spec.panes, np.zeros(len(pairs.level), np.int64)
+        if panes.emit != "sliding":
+            if panes.emit == "changes":
+                return none, none
+            if self.spec.bucket is None:
+                return none + FOREVER, none
+            ends = _Values(self, pairs, None)[self.spec.bucket]
+            return ends.fill_null(FOREVER).to_numpy(zero_copy_only=False).astype(np.int64), none
+        left, right = pairs.times()
+        newer, older = np.maximum(left, right), np.minimum(left + panes.skew, right)
+        born = -(-newer // panes.step) * panes.step
+        pane = (older - 1) // panes.pane
+        wanted &= pane >= (born - panes.width) // panes.pane
+        return born, pane
+
+    def _fold(self, place: dict[str, pa.Array], values: _Values) -> None:
+        """Fold pairs into the table of groups, and the values of DISTINCT aggregates into theirs."""
+        spec = self.spec
+        keys: dict[str, pa.Array] = {}
+        for number in range(spec.groups):
+            keys |= laid_out(values[number], f"k{number}")
+        types = tuple(values[number].type for number in range(spec.groups))
+        entries = place | keys
+        ids, firsts = number_groups([codes_of(each) for each in entries.values()])
+        columns = {name: each.take(pa.array(firsts)) for name, each in entries.items()}
+        columns[ROWS] = pa.array(Folded.rows(ids, firsts.size).parts["n"])
+        kinds: list[pa.DataType | None] = []
+        plain = [each for each in spec.measures if each.arguments and not each.distinct]
+        for number, measure in enumerate(plain):
+            folded = Folded.values(measure.function, values[measure.arguments[0]], ids, firsts.size)
+            kinds.append(folded.kind)
+            columns |= {f"m{number}.{name}": each for name, each in folded.stored().items()}
+        functions = tuple(each.function for each in plain)
+        self._keep(0, columns, Shape(types, 0, functions, tuple(kinds)))
+        for number, measure in enumerate(spec.distinct, 1):
+            arguments = {f"v{n}": values[each] for n, each in enumerate(measure.arguments)}
+            columns = _distinct(entries, arguments)
+            self._keep(number, columns, Shape(types, len(arguments), (), ()))
+
+    def _keep(self, number: int, columns: dict[str, pa.Array], shape: Shape) -> None:
+        table = pa.table(columns).replace_schema_metadata(shape.metadata())
+        self._waiting.setdefault(number, []).append(table)
+        self._entries += table.num_rows
+        if self._entries > MOST_ENTRIES:
+            self._waiting = {each: [self._reduced(each)] for each in self._waiting}
+            self._entries = sum(each[0].num_rows for each in self._waiting.values()) // 2
+
+    def _reduced(self, number: int) -> pa.Table:
+        """Fold the entries of one table with each other."""
+        table = pa.concat_tables(self._waiting[number])
+        functions = functions_of(self.spec.measures) if number == 0 else []
+        return reduce_table(table, [ORDER, PANE, CLASS, *keys_in(table)], functions)
+
+    def write(self, files: Files) -> list[PaneFile]:
+        """Write what was folded."""
+        made = (
+            write_panes(files, self.spec.panes.id, self._reduced(number), number, arrived=self.arrived)
+            for number in sorted(self._waiting)
+        )
+        return [each for each in made if each]
+
+
+def _bit(target: Target) -> int:
+    return _route(target).bit
+
+
+def _route(target: Target) -> FoldRoute:
+    assert isinstance(target.route, FoldRoute)  # noqa: S101 - asked of aggregate queries only
+    return target.route
+
+
+def _distinct(entries: Mapping[str, pa.Array], arguments: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Keep each value that a group has in a pane once; a null is no value."""
+    valid = np.ones(len(next(iter(arguments.values()))), np.bool_)
+    for each in arguments.values():
+        valid &= each.is_valid().to_numpy(zero_copy_only=False)
+    columns = {
+        **entries,
+        **{k: v for name, each in arguments.items() for k, v in laid_out(each, name).items()},
+    }
+    if not valid.all():
+        columns = {name: each.filter(pa.array(valid)) for name, each in columns.items()}
+    _, firsts = number_groups([codes_of(each) for each in columns.values()])
+    return {name: each.take(pa.array(firsts)) for name, each in columns.items()}
+
+
+class _Values:
+    """The outputs of some pairs, each read when it is asked for, once."""
+
+    def __init__(self, fold: PairFold, pairs: PairBatch, rows: Ints | None) -> None:
+        self._fold, self._pairs, self._rows = fold, pairs, rows
+        self._read: dict[int, pa.Array] = {}
+
+    def __getitem__(self, number: int) -> pa.Array:
+        if number not in self._read:
+            self._read[number] = self._column(number)
+        return self._read[number]
+
+    def _column(self, number: int) -> pa.Array:
+        if self._fold.computed:
+            column = self._pairs.batch.column(self._fold.source).field(number)
+            return column if self._rows is None else column.take(pa.array(self._rows))
+        column = self._fold.spec.columns[number]
+        assert column is not None  # noqa: S101 - else it is computed
+        return self._pairs.column(column.side, column.name, column.kind, self._rows)
+
+
+def folds_of(targets: Iterable[Target]) -> list[PairFold]:
+    """Make one fold for each pane set that some queries of a unit read."""
+    readers: dict[str, list[Target]] = {}
+    for each in targets:
+        if isinstance(each.route, FoldRoute):
+            readers.setdefault(each.route.spec.panes.id, []).append(each)
+    return [PairFold(_route(each[0]).spec, each) for each in readers.values()]

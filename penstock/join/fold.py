@@ -1,0 +1,358 @@
+"""Fold rows into groups: sums, counts, least and greatest values, and moments, each by the number of its group.
+
+A group's number is found by hashing, so nothing is sorted; what is folded is a column of numbers.  Values that are no
+numbers (texts, decimals) have ranks in place of them (`Ordered`)::
+
+    key       a   b   a   c   b           number of group   0  1  0  2  1
+    value     5   1   2   7   4           sum               7  5  7         least  2  1  7
+
+Whole numbers are summed exactly, however many: as limbs of 32 bits, which are put together at the end.
+
+In:  Arrow columns.  Out: NumPy columns with one entry for each group.
+Always true: folding rows in parts, and then the parts, gives what folding all rows at once gives; for sums of floating
+point, but for rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.join.key_hash import Ints
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+_WIDEST = 1 << 62
+_FIRST_SLOTS = 1 << 12
+
+
+# --- which group ---------------------------------------------------------------------------------------------------
+
+
+def number_groups(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Give the distinct rows of some columns numbers from 0 on: the number of each row, and a row of each number.
+
+    >>> ids, rows = number_groups([np.array([7, 7, 9, 7]), np.array([1, 2, 1, 1])])
+    >>> ids.tolist(), rows.tolist()
+    ([0, 1, 2, 0], [0, 1, 2])
+    """
+    code = columns[0]
+    for column in columns[1:]:
+        code = _combined(code, column)
+    return _densified(code)
+
+
+def _combined(one: Ints, other: Ints) -> Ints:
+    """Write two columns as one, so that rows are equal where both were."""
+    if not one.size:
+        return one
+    (low, span), (least, width) = _span(one), _span(other)
+    if span * width >= _WIDEST:
+        one, other = _densified(one)[0], _densified(other)[0]
+        (low, span), (least, width) = _span(one), _span(other)
+    return (one - low) * width + (other - least)
+
+
+def _span(column: Ints) -> tuple[int, int]:
+    """Give the least value of a column, and how many there may be from it on."""
+    least, most = int(column.min()), int(column.max())
+    return least, most - least + 1
+
+
+def _densified(codes: Ints) -> tuple[Ints, Ints]:
+    if not codes.size:
+        return codes, codes
+    codes = np.ascontiguousarray(codes)
+    low, span = _span(codes)
+    if span <= max(4 * codes.size, _FIRST_SLOTS):
+        return _number_by_table(codes, low, span)
+    return _number(codes, _FIRST_SLOTS)
+
+
+@njit(cache=True, nogil=True)
+def _number_by_table(codes: Any, low: Any, span: Any) -> Any:
+    """Give each code a number in the order of first sight, with a table that has a place for each."""
+    ids = np.empty(codes.size, np.int64)
+    table = np.full(span, -1, np.int64)
+    firsts = np.empty(min(span, codes.size), np.int64)
+    size = 0
+    for i in range(codes.size):
+        n = table[codes[i] - low]
+        if n < 0:
+            n = size
+            table[codes[i] - low] = n
+            firsts[n] = i
+            size += 1
+        ids[i] = n
+    return ids, firsts[:size].copy()
+
+
+@njit(cache=True, nogil=True)
+def _slot(code: Any, mask: Any) -> Any:
+    """Scatter a code over the slots of a table."""
+    x = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((x ^ (x >> np.uint64(32))) & np.uint64(mask))
+
+
+@njit(cache=True, nogil=True)
+def _number(codes: Any, slots: Any) -> Any:
+    """Give each code a number in the order of first sight, with a hash table that doubles when it is half full."""
+    ids = np.empty(codes.size, np.int64)
+    firsts = np.empty(16, np.int64)
+    table = np.full(slots, -1, np.int64)
+    size = 0
+    for i in range(codes.size):
+        slot = _slot(codes[i], table.size - 1)
+        while table[slot] >= 0 and codes[firsts[table[slot]]] != codes[i]:
+            slot = (slot + 1) & (table.size - 1)
+        if table[slot] < 0:
+            if size == firsts.size:
+                grown = np.empty(2 * size, np.int64)
+                grown[:size] = firsts
+                firsts = grown
+            firsts[size] = i
+            table[slot] = size
+            size += 1
+            if 2 * size > table.size:
+                table = np.full(4 * table.size, -1, np.int64)
+                for n in range(size):
+                    slot = _slot(codes[firsts[n]], table.size - 1)
+                    while table[slot] >= 0:
+                        slot = (slot + 1) & (table.size - 1)
+                    table[slot] = n
+            ids[i] = size - 1
+        else:
+            ids[i] = table[slot]
+    return ids, firsts[:size].copy()
+
+
+def codes_of(column: pa.Array) -> Ints:
+    """Give equal values of a column equal numbers, null being a value; as Spark groups, -0.0 is 0.0 and NaN is NaN.
+
+    >>> codes = codes_of(pa.array([0.0, -0.0, None, float("nan"), None]))
+    >>> codes[0] == codes[1], codes[2] == codes[4], len(set(codes.tolist()))
+    (np.True_, np.True_, 3)
+    """
+    kind = column.type
+    if not column.null_count and (numbers := whole_numbers(column)) is not None:
+        return numbers
+    if pa.types.is_floating(kind):
+        values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
+        values[np.isnan(values)] = np.nan
+        column = pa.array(values.view(np.int64), mask=_nulls(column))
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _nulls(column: pa.Array) -> Mask:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+
+
+def whole_numbers(column: pa.Array) -> Ints | None:
+    """View whole numbers, times and truth values without nulls as 64-bit numbers; None for any other column."""
+    kind = column.type
+    types = pa.types
+    if types.is_boolean(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.int64)
+    if types.is_integer(kind):
+        return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
+    if types.is_timestamp(kind) or types.is_duration(kind) or types.is_date32(kind):
+        width = pa.int32() if types.is_date32(kind) else pa.int64()
+        return np.asarray(column.view(width).to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
+    return None
+
+
+# --- folds ---------------------------------------------------------------------------------------------------------
+
+
+def sum_ints(ids: Ints, values: Ints, size: int) -> Ints:
+    """Sum whole numbers by group.
+
+    >>> sum_ints(np.array([0, 1, 0]), np.array([5, 1, 2]), 2)
+    array([7, 1])
+    """
+    return _sum(ids, np.ascontiguousarray(values), np.zeros(size, np.int64))
+
+
+def sum_floats(ids: Ints, values: Floats, size: int) -> Floats:
+    """Sum floating point numbers by group."""
+    return _sum(ids, np.ascontiguousarray(values), np.zeros(size, np.float64))
+
+
+def count(ids: Ints, size: int) -> Ints:
+    """Count the rows of each group."""
+    return np.bincount(ids, minlength=size)
+
+
+def least(ids: Ints, values: Ints, valid: Mask, size: int) -> tuple[Ints, Mask]:
+    """Give the least valid number of each group, and which groups have one.
+
+    >>> least(np.array([0, 1, 0]), np.array([5, 1, 2]), np.array([True, False, True]), 2)
+    (array([2, 0]), array([ True, False]))
+    """
+    return _least(ids, values, valid, size)
+
+
+@njit(cache=True, nogil=True)
+def _sum(ids: Any, values: Any, out: Any) -> Any:
+    for i in range(ids.size):
+        out[ids[i]] += values[i]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _least(ids: Any, values: Any, valid: Any, size: Any) -> Any:
+    out = np.zeros(size, np.int64)
+    seen = np.zeros(size, np.bool_)
+    for i in range(ids.size):
+        n = ids[i]
+        if valid[i] and (not seen[n] or values[i] < out[n]):
+            out[n] = values[i]
+            seen[n] = True
+    return out, seen
+
+
+# --- exact sums ----------------------------------------------------------------------------------------------------
+
+LIMB = 32
+_LOW = (1 << LIMB) - 1
+
+
+def limbs_of(column: pa.Array) -> list[Ints]:
+    """Write whole numbers or decimals as limbs of 32 bits, from the lowest on; null counts as 0.
+
+    >>> [each.tolist() for each in limbs_of(pa.array([-1, 1 << 33, None]))]
+    [[4294967295, 0, 0], [-1, 2, 0]]
+    """
+    if pa.types.is_decimal(column.type):
+        wide = column.cast(pa.decimal128(38, column.type.scale)).fill_null(0)
+        words = np.frombuffer(wide.buffers()[1], np.uint32).reshape(-1, 4)[
+            wide.offset : wide.offset + len(wide)
+        ]
+        lowest = [words[:, n].astype(np.int64) for n in range(3)]
+        return [*lowest, words[:, 3].copy().view(np.int32).astype(np.int64)]
+    numbers = whole_numbers(column.fill_null(_zero(column.type)) if column.null_count else column)
+    assert numbers is not None, column.type  # noqa: S101 - asked of whole numbers only
+    return [numbers & _LOW, numbers >> LIMB]
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(0, pa.int64()).cast(kind) if not pa.types.is_boolean(kind) else pa.scalar(value=False)
+
+
+def carried(limbs: Sequence[Ints]) -> list[Ints]:
+    """Carry what is too large for a limb to the next one; the last one keeps its sign.
+
+    >>> [each.tolist() for each in carried([np.array([2 << 32]), np.array([5])])]
+    [[0], [7]]
+    """
+    out: list[Ints] = []
+    carry = np.zeros_like(limbs[0])
+    for limb in limbs[:-1]:
+        total = limb + carry
+        out.append(total & _LOW)
+        carry = total >> LIMB
+    return [*out, limbs[-1] + carry]
+
+
+def is_too_large(limbs: Sequence[Ints]) -> bool:
+    """Say whether some sum does not fit the limbs it began with, the last of which has 31 bits and a sign."""
+    last = carried(limbs)[-1]
+    return bool(((last > (1 << 31) - 1) | (last < -(1 << 31))).any())
+
+
+def to_ints(limbs: Sequence[Ints]) -> Ints:
+    """Put two limbs together again; what does not fit 64 bits wraps, as Spark's own sums do where they may."""
+    low, high = carried(limbs)
+    return (high << LIMB) | low
+
+
+def to_decimals(limbs: Sequence[Ints], kind: pa.DataType) -> pa.Array:
+    """Put four limbs together as decimals of one scale."""
+    whole = carried(limbs)
+    words = np.stack(
+        [*(each.astype(np.uint32) for each in whole[:-1]), whole[-1].astype(np.int32).view(np.uint32)], 1
+    )
+    buffer = pa.py_buffer(np.ascontiguousarray(words).tobytes())
+    return pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(whole[0]), [None, buffer])
+
+
+# --- least and greatest, of any type that has an order ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A column as numbers in the order of its values, and the way back."""
+
+    numbers: Ints
+    valid: Mask
+    kind: pa.DataType
+    values: pa.Array | None = None
+    """The distinct values in order, where numbers are ranks."""
+
+    @classmethod
+    def of(cls, column: pa.Array) -> Ordered:
+        """Read a column; NaN comes after every number, as in Spark.
+
+        >>> Ordered.of(pa.array(["b", None, "a"])).numbers.tolist()
+        [1, 1, 0]
+        """
+        valid = ~_nulls(column) if column.null_count else np.ones(len(column), np.bool_)
+        filled = (
+            column.fill_null(_zero(column.type)) if column.null_count and _is_whole(column.type) else column
+        )
+        if not filled.null_count and (numbers := whole_numbers(filled)) is not None:
+            return cls(numbers, valid, column.type)
+        if pa.types.is_floating(column.type):
+            floats = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
+            floats[np.isnan(floats)] = np.nan
+            return cls(_ordered_bits(floats.view(np.int64)), valid, column.type)
+        encoded = column.dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(order.size)
+        codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        numbers = ranks[codes] if order.size else np.zeros(len(column), np.int64)
+        return cls(numbers, valid, column.type, encoded.dictionary.take(pa.array(order)))
+
+    def back(self, numbers: Ints, valid: Mask) -> pa.Array:
+        """Give the values of some numbers; null where there is none."""
+        missing = ~valid
+        if self.values is not None:
+            return self.values.take(pa.array(numbers, mask=missing))
+        if pa.types.is_floating(self.kind):
+            return pa.array(_ordered_bits(numbers).view(np.float64), mask=missing).cast(self.kind)
+        if pa.types.is_boolean(self.kind):
+            return pa.array(numbers.astype(np.bool_), mask=missing)
+        if pa.types.is_integer(self.kind):
+            return pa.array(numbers, mask=missing).cast(self.kind)
+        if pa.types.is_date32(self.kind):
+            return pa.array(numbers.astype(np.int32), mask=missing).view(self.kind)
+        return pa.array(numbers, mask=missing).view(self.kind)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_boolean(kind)
+        or types.is_timestamp(kind)
+        or types.is_duration(kind)
+        or types.is_date32(kind)
+    )
+
+
+def _ordered_bits(bits: Ints) -> Ints:
+    """Turn the bits of floats into numbers in the order of the floats, and back again."""
+    return bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))

@@ -1,0 +1,276 @@
+"""What is kept of an aggregate so that it can go on: its parts, folded by group, put together in any order.
+
+    measure            parts                                  two of them make
+    count              n                                      the sum
+    sum, avg           n, limbs 0 1 (2 3) or a float s        the sums
+    min, max           the value, as a number in its order    the lesser
+    stddev, var        n, mean, m2                            Chan's formula
+
+A group that a part knows nothing of has n = 0, or no value.  Nothing is ever taken out again: what is left behind is
+simply not folded.
+
+In:  columns of pairs, or parts that were stored.  Out: parts by group, and the finished values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import RunError
+from penstock.join.fold import (
+    Ordered,
+    count,
+    is_too_large,
+    least,
+    limbs_of,
+    sum_floats,
+    sum_ints,
+    to_decimals,
+    to_ints,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from penstock.join.fold import Mask
+    from penstock.join.key_hash import Ints
+
+    Numbers = NDArray[Any]
+    """Whole numbers or floating point, each part its own."""
+
+_MOST = np.iinfo(np.int64).max
+_SPREADS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
+_SUMS = frozenset({"sum", "avg"})
+_ENDS = frozenset({"min", "max"})
+_LIMBS = ("0", "1", "2", "3")
+_SMALL_SUM = 1 << 61
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The parts of one measure, one entry for each group, or for each row before they are folded.
+
+    `ordered` knows the values behind the numbers of a least or greatest one; `kind` is the type of the argument.
+    """
+
+    function: str
+    parts: Mapping[str, Numbers]
+    kind: pa.DataType | None = None
+    ordered: Ordered | None = None
+    valid: Mask | None = None
+    """Of a least or greatest value: which entries have one."""
+
+    # --- from rows ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def rows(cls, ids: Ints, size: int) -> Folded:
+        """Count rows, whatever is in them."""
+        return cls("count", {"n": count(ids, size)})
+
+    @classmethod
+    def values(cls, function: str, column: pa.Array, ids: Ints, size: int) -> Folded:
+        """Fold the values of a column by group.
+
+        >>> folded = Folded.values("sum", pa.array([5, 1, None]), np.array([0, 0, 1]), 2)
+        >>> folded.finished(pa.int64()).to_pylist()
+        [6, None]
+        """
+        kind = column.type
+        if function in _ENDS:
+            ordered = Ordered.of(column)
+            numbers = ~ordered.numbers if function == "max" else ordered.numbers
+            found, seen = least(ids, numbers, ordered.valid, size)
+            return cls(function, {"v": np.where(seen, found, _MOST)}, kind, ordered, seen)
+        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        n = count(ids, size) if valid is None else sum_ints(ids, valid.astype(np.int64), size)
+        if function == "count":
+            return cls(function, {"n": n}, kind)
+        if function in _SPREADS:
+            return _spread_of(function, column, valid, ids, n)
+        if pa.types.is_floating(kind) or pa.types.is_string(kind):
+            floats = _floats(column)
+            return cls(function, {"n": n, "s": sum_floats(ids, floats, size)}, pa.float64())
+        return cls(function, {"n": n, **_exact_sum(column, ids, size)}, kind)
+
+    # --- folded further -------------------------------------------------------------------------------------------
+
+    def by(self, ids: Ints, size: int) -> Folded:
+        """Fold entries by group."""
+        if self.function in _ENDS:
+            assert self.valid is not None  # noqa: S101 - a least value always knows
+            found, seen = least(ids, self.parts["v"], self.valid, size)
+            return replace(self, parts={"v": np.where(seen, found, _MOST)}, valid=seen)
+        if self.function in _SPREADS:
+            return replace(self, parts=_merged_spread(self.parts, ids, size))
+        return replace(self, parts={name: _summed(ids, each, size) for name, each in self.parts.items()})
+
+    def cumulated(self, runs: int) -> Folded:
+        """Let each entry of a run take in those before it; all runs have the same length.
+
+        >>> Folded("count", {"n": np.array([1, 2, 0, 5])}).cumulated(2).parts["n"].tolist()
+        [1, 3, 0, 5]
+        """
+        if self.function in _SPREADS:
+            return replace(self, parts=_cumulated_spread(self.parts, runs))
+        if self.function in _ENDS:
+            assert self.valid is not None  # noqa: S101 - a least value always knows
+            values = np.minimum.accumulate(self.parts["v"].reshape(runs, -1), axis=1).reshape(-1)
+            valid = np.logical_or.accumulate(self.valid.reshape(runs, -1), axis=1).reshape(-1)
+            return replace(self, parts={"v": values}, valid=valid)
+        summed = {n: np.cumsum(each.reshape(runs, -1), axis=1).reshape(-1) for n, each in self.parts.items()}
+        return replace(self, parts=summed)
+
+    def plus(self, other: Folded) -> Folded:
+        """Put entries together one by one; both have the same values behind their numbers."""
+        size = len(next(iter(self.parts.values())))
+        both = {name: np.concatenate([each, other.parts[name]]) for name, each in self.parts.items()}
+        valid = None
+        if self.valid is not None and other.valid is not None:
+            valid = np.concatenate([self.valid, other.valid])
+        return replace(self, parts=both, valid=valid).by(np.tile(np.arange(size), 2), size)
+
+    def at(self, entries: Ints | Mask | slice) -> Folded:
+        """Take some of the entries."""
+        parts = {name: each[entries] for name, each in self.parts.items()}
+        return replace(self, parts=parts, valid=None if self.valid is None else self.valid[entries])
+
+    # --- stored ---------------------------------------------------------------------------------------------------
+
+    def stored(self) -> dict[str, pa.Array]:
+        """Give the parts as columns."""
+        if self.ordered is not None and self.valid is not None:
+            numbers = self.parts["v"]
+            return {"v": self.ordered.back(~numbers if self.function == "max" else numbers, self.valid)}
+        return {name: pa.array(each) for name, each in self.parts.items()}
+
+    @classmethod
+    def read(cls, function: str, columns: Mapping[str, pa.Array], kind: pa.DataType | None) -> Folded:
+        """Read parts that were stored; `kind` is the type of the argument."""
+        if function in _ENDS:
+            ordered = Ordered.of(columns["v"])
+            numbers = ~ordered.numbers if function == "max" else ordered.numbers
+            values = np.where(ordered.valid, numbers, _MOST)
+            return cls(function, {"v": values}, columns["v"].type, ordered, ordered.valid)
+        return cls(
+            function, {name: each.to_numpy(zero_copy_only=False) for name, each in columns.items()}, kind
+        )
+
+    # --- finished -------------------------------------------------------------------------------------------------
+
+    def finished(self, kind: pa.DataType) -> pa.Array:
+        """Give the values of the measure, in the type that its result has."""
+        if self.function in _ENDS:
+            return self.stored()["v"].cast(kind)
+        n = self.parts["n"]
+        if self.function == "count":
+            return pa.array(n).cast(kind)
+        if self.function in _SPREADS:
+            return _finished_spread(self.function, self.parts).cast(kind)
+        total = self._total(kind)
+        if self.function == "avg":
+            total = _averages(total, n, kind)
+        return pc.if_else(pa.array(n > 0), total, pa.scalar(None, total.type)).cast(kind)
+
+    def _total(self, kind: pa.DataType) -> pa.Array:
+        """Put sums together; one that no longer fits its type is refused, as Spark refuses it."""
+        if "s" in self.parts:
+            return pa.array(self.parts["s"])
+        limbs = [self.parts[each] for each in _LIMBS if each in self.parts]
+        is_decimal = len(limbs) == len(_LIMBS)
+        if is_too_large(limbs):
+            raise RunError(f"a SUM is too large for {kind}: CAST its argument to a wider type, or to DOUBLE")
+        if is_decimal:
+            assert self.kind is not None  # noqa: S101 - a sum knows what it sums
+            return to_decimals(limbs, self.kind)
+        total = pa.array(to_ints(limbs))
+        if self.kind is not None and pa.types.is_duration(self.kind):
+            return total.view(self.kind)
+        return total
+
+
+def _summed(ids: Ints, values: Numbers, size: int) -> Numbers:
+    if values.dtype == np.float64:
+        return sum_floats(ids, values, size)
+    return sum_ints(ids, values, size)
+
+
+def _floats(column: pa.Array) -> NDArray[np.float64]:
+    """Read numbers as floating point; null counts as 0."""
+    floats = column.cast(pa.float64()).fill_null(0)
+    return np.asarray(floats.to_numpy(zero_copy_only=False))
+
+
+def _exact_sum(column: pa.Array, ids: Ints, size: int) -> dict[str, Numbers]:
+    """Sum whole numbers or decimals by group, as limbs; small ones in one go."""
+    limbs = limbs_of(column)
+    if len(limbs) == 2 and len(column):  # noqa: PLR2004 - the two of a 64-bit number
+        high = limbs[1]
+        if (int(np.abs(high).max()) + 1) << 32 < _SMALL_SUM // len(column):
+            total = sum_ints(ids, (high << 32) | limbs[0], size)
+            limbs = [total & ((1 << 32) - 1), total >> 32]
+            return dict(zip(_LIMBS, limbs, strict=False))
+    return {name: sum_ints(ids, each, size) for name, each in zip(_LIMBS, limbs, strict=False)}
+
+
+def _spread_of(function: str, column: pa.Array, valid: Mask | None, ids: Ints, n: Ints) -> Folded:
+    """Fold numbers to their count, mean and sum of squared distances from it."""
+    floats = _floats(column)
+    ones = np.ones(len(column), np.int64) if valid is None else valid.astype(np.int64)
+    parts = {"n": ones, "mean": floats, "m2": np.zeros(len(column))}
+    return Folded(function, _merged_spread(parts, ids, n.size), column.type)
+
+
+def _merged_spread(parts: Mapping[str, Numbers], ids: Ints, size: int) -> dict[str, Numbers]:
+    """Merge counts, means and squared distances: each part's mean is as far from the common one as it is."""
+    n = sum_ints(ids, parts["n"], size)
+    weighted = np.where(parts["n"] > 0, parts["n"] * parts["mean"], 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(n > 0, sum_floats(ids, weighted, size) / n, 0.0)
+        apart = np.where(parts["n"] > 0, parts["n"] * (parts["mean"] - mean[ids]) ** 2, 0.0)
+    m2 = sum_floats(ids, parts["m2"] + apart, size)
+    return {"n": n, "mean": mean, "m2": m2}
+
+
+def _cumulated_spread(parts: Mapping[str, Numbers], runs: int) -> dict[str, Numbers]:
+    """Cumulate column by column: each takes in the one before."""
+    columns = [
+        {name: each.reshape(runs, -1)[:, c] for name, each in parts.items()}
+        for c in range(_length(parts, runs))
+    ]
+    done = [columns[0]]
+    ids = np.tile(np.arange(runs), 2)
+    for column in columns[1:]:
+        both = {name: np.concatenate([done[-1][name], each]) for name, each in column.items()}
+        done.append(_merged_spread(both, ids, runs))
+    return {name: np.stack([each[name] for each in done], axis=1).reshape(-1) for name in parts}
+
+
+def _length(parts: Mapping[str, Numbers], runs: int) -> int:
+    return int(parts["n"].size // max(1, runs))
+
+
+def _finished_spread(function: str, parts: Mapping[str, Numbers]) -> pa.Array:
+    """Give variances or their roots: of a sample of one there is none, as in Spark."""
+    n = parts["n"]
+    of_sample = function.endswith("samp")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = parts["m2"] / (n - 1 if of_sample else n)
+        values = np.sqrt(variance) if function.startswith("stddev") else variance
+    return pa.array(values, mask=n < (2 if of_sample else 1), from_pandas=False)
+
+
+def _averages(total: pa.Array, n: Ints, kind: pa.DataType) -> pa.Array:
+    """Divide sums by counts; decimals are rounded half up to the scale of the result."""
+    counts = np.maximum(n, 1)
+    if not pa.types.is_decimal(kind):
+        return pa.array(total.cast(pa.float64()).to_numpy(zero_copy_only=False) / counts)
+    wide = total.cast(pa.decimal256(total.type.precision, total.type.scale))
+    divided = pc.divide(wide, pa.array(counts).cast(pa.decimal256(19, 0)))
+    return pc.round(divided, kind.scale, "half_towards_infinity").cast(kind)

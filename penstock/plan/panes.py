@@ -1,0 +1,161 @@
+"""Which aggregate queries share their partial aggregates, and how finely time is cut for them.
+
+Let o and n be the times of a pair's older and newer row.  At instant E a query with window w sees the pair exactly when
+``n <= E`` and ``o > E - w``: the pair is *born* at n and dies at o + w, and only its death depends on the window.  So
+pairs are folded into *panes* by o, and what a query sees is the panes younger than E - w::
+
+    panes by o      |  p1  |  p2  |  p3  |  p4  |  p5  |  E
+    w = 20 s                       ====================>      from p3 on
+    w = 40 s         =================================>       from p1 on
+
+Every query with the same expressions reads the same panes: they are a *pane set*.  Panes are cut at multiples of the
+greatest common divisor of windows and EVERYs, births at multiples of that of the EVERYs.  Where the windows of the two
+sides differ, a pair dies at ``min(l + W_l, r + W_r)``: the same with ``o = min(l + W_l - W_r, r)`` and the window W_r,
+for all queries with one ``W_l - W_r``, the *skew*.
+
+A query of ``emit = 'final'`` or ``'changes'`` has no instants: its pairs are folded by group alone.
+
+Which queries a pair is for is kept with it, as one bit for each reader of the set.  A reader's bit is its own as long
+as the set lives, so queries come and go without touching what is folded.
+
+In:  queries.  Out: pane sets; a query that comes while others run joins a set only if its panes are cut finely enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from penstock.sql.query import Aggregation, Query
+
+MOST_READERS = 62
+"""Readers that a pane set has in all its life: as many as a number has bits to spare."""
+
+_FINER = 4
+"""How much finer than it needs them a query lets its panes be cut for the sake of sharing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaneSet:
+    """Partial aggregates that some queries share."""
+
+    id: str
+    emit: str
+    readers: Mapping[str, int] = field(default_factory=dict)
+    """The bit of each query that reads it."""
+    used: int = 0
+    """Bits that some reader has or had."""
+    pane: int = 0
+    """Sliding: the width of a pane in microseconds."""
+    step: int = 0
+    """Sliding: births are rounded up to multiples of this."""
+    skew: int = 0
+    """Sliding: how much longer left rows count than right ones."""
+    width: int = 0
+    """Sliding: the longest window of right rows."""
+
+    def with_reader(self, query: Query) -> PaneSet:
+        """Add a query."""
+        aggregation = aggregation_of(query)
+        return replace(
+            self,
+            readers={**self.readers, query.name: self.used},
+            used=self.used + 1,
+            pane=gcd(self.pane, finest(aggregation)),
+            step=gcd(self.step, aggregation.every),
+            width=max(self.width, aggregation.reach[1]),
+        )
+
+    def fits(self, query: Query, *, is_empty: bool) -> bool:
+        """Say whether a query may join: what is folded already must be cut finely enough for it."""
+        if self.used >= MOST_READERS:
+            return False
+        if self.emit != "sliding":
+            return True
+        need = finest(aggregation_of(query))
+        if is_empty:
+            return gcd(self.pane, need) * _FINER >= min(self.pane, need)
+        return need % self.pane == 0 and aggregation_of(query).every % self.step == 0
+
+
+def aggregation_of(query: Query) -> Aggregation:
+    """Give a query's aggregation, of which there is one."""
+    assert query.aggregation is not None  # noqa: S101 - asked of aggregate queries only
+    return query.aggregation
+
+
+def finest(aggregation: Aggregation) -> int:
+    """Say how finely panes are cut for one query: all its windows begin at multiples of this."""
+    return gcd(aggregation.every, aggregation.reach[1])
+
+
+def sharing_key(query: Query) -> str:
+    """Say what queries must have in common to read the same panes: the join, the expressions, and how they answer."""
+    aggregation = aggregation_of(query)
+    outputs = tuple((each.expression, each.column) for each in query.outputs)
+    skew = aggregation.reach[0] - aggregation.reach[1]
+    window = query.window if aggregation.emit == "final" else None  # groups are complete when their window is
+    shared = (query.signature, outputs, query.residual, aggregation.groups, aggregation.measures)
+    return repr((*shared, aggregation.emit, skew, aggregation.bucket, window))
+
+
+def share_panes(
+    queries: Iterable[Query],
+    standing: Mapping[str, PaneSet] | None = None,
+    anew: Collection[str] = (),
+    *,
+    version: int = 1,
+) -> dict[str, PaneSet]:
+    """Give every aggregate query a pane set: the one it has, another's that fits, or a new one.
+
+    `standing` are the sets there are; queries that begin `anew` leave theirs.
+    """
+    asking = {each.name: each for each in queries if each.aggregation is not None}
+    sets = {name: _staying(each, asking, anew) for name, each in (standing or {}).items()}
+    sets = {name: each for name, each in sets.items() if each.readers}
+    keys = {name: sharing_key(asking[next(iter(each.readers))]) for name, each in sets.items()}
+    placed = {name for each in sets.values() for name in each.readers}
+    old = set(sets)
+    for query in asking.values():
+        if query.name in placed:
+            continue
+        key = sharing_key(query)
+        home = next(
+            (
+                name
+                for name, each in sets.items()
+                if keys[name] == key and each.fits(query, is_empty=name not in old)
+            ),
+            None,
+        )
+        if home is None:
+            home = _new_id(key, version, sets)
+            keys[home] = key
+            aggregation = aggregation_of(query)
+            skew = aggregation.reach[0] - aggregation.reach[1]
+            sets[home] = PaneSet(home, aggregation.emit, skew=skew)
+        sets[home] = sets[home].with_reader(query)
+    return sets
+
+
+def _staying(panes: PaneSet, asking: Mapping[str, Query], anew: Collection[str]) -> PaneSet:
+    """Leave out the readers that are gone; their bits stay taken."""
+    readers = {name: bit for name, bit in panes.readers.items() if name in asking and name not in anew}
+    return replace(panes, readers=readers)
+
+
+def _new_id(key: str, version: int, taken: Collection[str]) -> str:
+    """Name a new set: by its expressions, the plan that brought it, and a number."""
+    stem = f"{crc32(key.encode()):08x}-{version}"
+    return next(name for n in range(len(taken) + 1) if (name := f"{stem}-{n}") not in taken)
+
+
+def set_of(query: str, sets: Mapping[str, PaneSet]) -> PaneSet | None:
+    """Find the pane set that a query reads."""
+    return next((each for each in sets.values() if query in each.readers), None)

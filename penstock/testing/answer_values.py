@@ -1,0 +1,107 @@
+"""What Spark SQL would make of answers: the types of keys and measures, SELECT lists and HAVING over them.
+
+In:  aggregate queries, and the rows that their panes are answered with.  Out: types, and the same rows with what is
+computed of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.engine.out.pane_answers import READER
+from penstock.plan.panes import aggregation_of
+from penstock.sql.spark_types import parse_type
+from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
+from penstock.testing.expression.values import arrow_type, is_supported
+from penstock.testing.pair_values import pair_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.engine.out.answers import AnswerJob, Reader
+    from penstock.plan.spark_settings import SparkSettings
+    from penstock.sql.query import Measure, Query, Stream
+
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
+_MOST_DIGITS = 38
+
+
+def answer_types(query: Query, left: Stream, right: Stream, settings: SparkSettings) -> dict[str, str]:
+    """Give the Spark SQL types of an aggregate query's keys and measures, by their names in its answers."""
+    aggregation, types = aggregation_of(query), pair_types(left, right)
+    outputs = [type_of(each.expression, types, ansi=settings.ansi) for each in query.outputs]
+    kinds = {f"g{number}": outputs[number] for number in range(aggregation.groups)}
+    for number, measure in enumerate(aggregation.measures):
+        kinds[f"a{number}"] = _measure_type(measure, outputs)
+    return kinds
+
+
+def _measure_type(measure: Measure, outputs: list[str]) -> str:
+    """Give the type of an aggregate, as Spark has it."""
+    if measure.function == "count":
+        return "bigint"
+    argument = outputs[measure.arguments[0]]
+    if measure.function in {"min", "max"}:
+        return argument
+    kind = parse_type(argument)
+    digits, scale = _decimal(argument)
+    if measure.function == "sum":
+        if digits:
+            return f"decimal({min(digits + 10, _MOST_DIGITS)},{scale})"
+        return "bigint" if argument in _WHOLE else "double"
+    if measure.function == "avg" and digits:
+        return f"decimal({min(digits + 4, _MOST_DIGITS)},{min(scale + 4, _MOST_DIGITS)})"
+    if not is_supported(kind):
+        raise NeedsSparkError(measure.function, measure.function, f"its argument is {argument}")
+    return "double"
+
+
+def _decimal(kind: str) -> tuple[int, int]:
+    """Give the digits of a decimal type, and how many of them come after the point; none for another type."""
+    if not kind.startswith("decimal("):
+        return 0, 0
+    digits, _, scale = kind.removeprefix("decimal(").removesuffix(")").partition(",")
+    return int(digits), int(scale or 0)
+
+
+def answer_schema(query: Query, left: Stream, right: Stream, settings: SparkSettings) -> pa.Schema:
+    """Give the Arrow types of an aggregate query's keys and measures."""
+    kinds = answer_types(query, left, right, settings)
+    return pa.schema([(name, arrow_type(parse_type(kind), settings.zone)) for name, kind in kinds.items()])
+
+
+def with_answers(
+    batch: pa.RecordBatch, job: AnswerJob, kinds: dict[str, str], settings: SparkSettings
+) -> Iterator[pa.RecordBatch]:
+    """Compute answers and conditions for each reader, of its own rows only."""
+    numbers = batch.column(READER).to_numpy(zero_copy_only=False)
+    for reader in job.readers:
+        mine = batch.filter(pa.array(numbers == reader.number))
+        if mine.num_rows:
+            yield _computed(mine, reader, kinds, settings) if reader.computed else mine
+
+
+def _computed(
+    rows: pa.RecordBatch, reader: Reader, kinds: dict[str, str], settings: SparkSettings
+) -> pa.RecordBatch:
+    table = pa.Table.from_batches([rows])
+
+    def value(expression: str, prefix: str = "a") -> pa.Array:
+        names = {f"{prefix}{name[1:]}" if name[0] == "a" else name: name for name in kinds}
+        chosen = pa.table({name: table.column(given) for given, name in names.items()})
+        return evaluate(expression, chosen, kinds, zone=settings.zone, ansi=settings.ansi)
+
+    number = reader.number
+    if reader.having:
+        holds = value(reader.having)
+        rows = rows.append_column(f"h{number}", holds)
+        if reader.emit == "changes":
+            rows = rows.append_column(f"w{number}", value(reader.having, "b"))
+        else:
+            rows = rows.filter(holds.fill_null(False))
+            table = pa.Table.from_batches([rows])
+    answers = {each.name: value(each.expression) for each in reader.answers}
+    struct = pa.StructArray.from_arrays(list(answers.values()), list(answers))
+    return rows.append_column(f"o{number}", struct)
