@@ -2,7 +2,8 @@
 
     text ──tokens──▶ statements ──script──▶ streams, settings
                          │
-                         └──bind──▶ names ──canonical──▶ conditions, outputs ──▶ Query
+                         └──bind──▶ names ──canonical──▶ conditions, outputs ─────────────┬─▶ Query
+                                                     └─▶ groups, aggregates, when to emit ─┘
 
 No Spark here: binding a query takes a millisecond and can be tested without a JVM.
 

@@ -59,7 +59,7 @@ _SPELLINGS = {"==": "=", "!=": "<>", "!>": "<=", "!<": ">="}
 
 def canonical(tree: Tree, type_of: Types) -> Tree:
     """Give the one way to write this."""
-    return unwrapped(rebuilt(tree, lambda node: _tidied(node, type_of)))
+    return unwrapped(rebuilt(tree, lambda node: tidied(node, type_of)))
 
 
 def conjuncts(tree: Tree) -> Iterator[Tree]:
@@ -73,14 +73,14 @@ def conjuncts(tree: Tree) -> Iterator[Tree]:
             yield each
 
 
-def _tidied(node: Tree, type_of: Types) -> Tree:
+def tidied(node: Tree, type_of: Types) -> Tree:
     """Rewrite a node whose parts are rewritten already."""
     if not isinstance(node, Form):
         return node
     if node.head in _SPELLINGS:
         node = replace(binary(_SPELLINGS[node.head], COMPARISON, *node.trees), span=node.span)
     if node.head.startswith(("NOT ", "IS NOT ")) and not node.head.endswith(_QUANTIFIERS):
-        return Form("NOT", ("NOT ", _tidied(_affirmed(node), type_of)), NOT, (NOT,), node.span)
+        return Form("NOT", ("NOT ", tidied(_affirmed(node), type_of)), NOT, (NOT,), node.span)
     rule = _RULES.get(node.head)
     return rule(node, type_of) if rule else node
 

@@ -10,7 +10,7 @@ the keys ``g0 g1 …`` and the aggregates ``a0 a1 …``::
         answers           k = g0        m = a0 + 1        `COUNT(*)` = a1
         having            a0 > 5
 
-What is equal (`penstock.sql.canonical`) is computed once.  A name in GROUP BY or HAVING is a column, if there is one
+What is equal (`penstock.sql.identity`) is computed once.  A name in GROUP BY or HAVING is a column, if there is one
 of that name, or else an item of the SELECT list.
 
 In:  a SELECT as it was read, and the scope of its streams.
@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.aggregates import has_aggregate, is_aggregate, read_aggregate, refuse_incomparable
-from penstock.sql.canonical import canonical
 from penstock.sql.deep import run
+from penstock.sql.identity import Identities
 from penstock.sql.outputs import list_entries, unique_names
 from penstock.sql.query import Answer, Measure
 from penstock.sql.time_windows import is_time_window, without_time_windows
@@ -112,10 +112,10 @@ def _keys(scope: Scope, select: Select, entries: list[Entry]) -> list[Tree]:
         trees = [entry.tree for entry in entries if not has_aggregate(entry.tree)]
     else:
         trees = [_key(scope, each, entries) for each in select.grouping.trees]
-    keys: dict[str, Tree] = {}
+    keys, identities = dict[int, "Tree"](), Identities(scope.type_of)
     for each in trees:
         refuse_incomparable(scope, each, "GROUP BY compares")
-        keys.setdefault(text_of(scope, each), each)
+        keys.setdefault(identities.number(each), each)
     return list(keys.values())
 
 
@@ -150,19 +150,16 @@ def _item(scope: Scope, ordinal: Constant, entries: list[Entry]) -> Tree:
     return tree
 
 
-def text_of(scope: Scope, tree: Tree) -> str:
-    """Give a text that is equal for equal trees."""
-    return show(canonical(tree, scope.type_of))
-
-
 class _Reading:
     """Rewrites resolved trees over keys and measures, and notes what these need of each pair."""
 
     def __init__(self, scope: Scope, groups: Groups) -> None:
         self.scope = scope
         self.groups = groups
-        self.numbers = {text_of(scope, each): number for number, each in enumerate(groups.keys)}
-        self.columns = [{*_columns(each)} for each in groups.keys]
+        self.identities = Identities(scope.type_of)
+        self.keys = {self.identities.number(each): place for place, each in enumerate(groups.keys)}
+        self.places = dict(self.keys)
+        """Where each key and argument is among the pair outputs, by its identity."""
 
     def over_groups(self, tree: Tree) -> Tree:
         """Write a tree over ``g0 g1 …`` and ``a0 a1 …``."""
@@ -191,10 +188,8 @@ class _Reading:
 
     def _grouped(self, tree: Tree) -> Constant | None:
         """Find the group key that a tree is equal to."""
-        if {*_columns(tree)} not in self.columns:
-            return None
-        number = self.numbers.get(text_of(self.scope, tree), len(self.columns))
-        return Constant(f"g{number}", "answer", tree.span) if number < len(self.columns) else None
+        place = self.keys.get(self.identities.number(tree)) if self.keys else None
+        return None if place is None else Constant(f"g{place}", "answer", tree.span)
 
     def _measure(self, call: Form) -> int:
         """Give the number of an aggregate; one that is new, and what it takes, are noted."""
@@ -207,11 +202,11 @@ class _Reading:
 
     def _argument(self, tree: Tree) -> int:
         """Give the number of what an aggregate takes of each pair."""
-        text = text_of(self.scope, tree)
-        if text not in self.numbers:
-            self.numbers[text] = len(self.groups.trees)
+        number = self.identities.number(tree)
+        if number not in self.places:
+            self.places[number] = len(self.groups.trees)
             self.groups.arguments.append(tree)
-        return self.numbers[text]
+        return self.places[number]
 
     def _ungrouped(self, tree: Tree) -> SqlError:
         """Say which column a group has many values of, and the way out."""
@@ -224,7 +219,3 @@ class _Reading:
             f"or wrap it, as in MAX({name})",
             tree,
         )
-
-
-def _columns(tree: Tree) -> set[Column]:
-    return {each for each in nodes(tree) if isinstance(each, Column)}

@@ -10,7 +10,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SUPPORTED = "a query selects, joins and filters two streams: SELECT ... FROM A, B WHERE ... WINDOW 1 min"
+SUPPORTED = "a query joins, filters and groups two streams: SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
 
 CLAUSES = _words("""
     AND AS BETWEEN BY CLUSTER CROSS DISTRIBUTE DIV ELSE END ESCAPE EXCEPT FROM GROUP HAVING IN INNER INTERSECT IS JOIN

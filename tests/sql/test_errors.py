@@ -12,7 +12,7 @@ from penstock.sql.bind import bind_query
 from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS, bind
 
-SUPPORTED = "a query selects, joins and filters two streams: SELECT ... FROM A, B WHERE ... WINDOW 1 min"
+SUPPORTED = "a query joins, filters and groups two streams: SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
 OK = "SELECT A.v FROM A, B WHERE A.k = B.k WINDOW 1 s"
 
 

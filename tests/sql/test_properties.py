@@ -115,6 +115,10 @@ CREATE QUERY q WITH (order = 'none') AS
 SELECT A.*, y.w + 1 AS x FROM A [RANGE 5 min] JOIN B y [NOW] ON A.k = y.k
 WHERE A.v BETWEEN 1 AND 2 AND lower(y.name) IN ('a', 'b') AND A.ts <= y.ts + INTERVAL 1 HOUR 30 MINUTES
 WINDOW 3 s;
+CREATE QUERY g WITH (emit = 'sliding') AS
+SELECT A.k, window.start AS s, COUNT(DISTINCT A.v, y.w) , MAX(A.v) FILTER (WHERE y.w > 1) + 1 AS m FROM A , B y
+WHERE A.k = y.k GROUP BY A.k , window(A.ts, '10 minutes') HAVING COUNT(*) > 3 AND m < 9 WINDOW 1 hour EVERY 1 min;
+ALTER QUERY g SET WINDOW 5 min EVERY 2 s;
 ALTER QUERY q SET WINDOW 5 min; SET scheduler = 'mqt'; EXPLAIN q; DROP QUERY q; DROP STREAM S"""
 WORDS = SCRIPT.split(" ")
 ODD = [
@@ -122,6 +126,8 @@ ODD = [
     "\ud800", "\U0001f600", "9" * 5000, "0." + "9" * 5000, "x" * 100_000, "(" * 700, ")" * 3, "CASE " * 700,
     "NOT " * 3000, "ARRAY<" * 700, "/*", "--", "'", '"', "`", "r'", "->", "=>", "::", "::INT", "<=>",
     "INTERVAL", "1L", "1e", "CAST(", "AS",
+    "EVERY", "EVERY 1 s", "GROUP BY", "HAVING", "COUNT(*)", "COUNT(", "sum(A.v)", "FILTER (WHERE", "window", "ALL",
+    "ROLLUP (",
     "OVER (", "IDENTIFIER('x')", "*", "A.*", "$", "@", "#", "{", "}", "END", "WHEN", "LIKE ANY (", "x ->", "(x, y) ->",
 ]  # fmt: skip
 
@@ -153,6 +159,10 @@ def test_a_damaged_script_is_read_or_refused_with_a_place_but_never_crashes(data
     [
         "CREATE QUERY q AS SELECT A.v FROM A, B WHERE A.k = B.k AND {} WINDOW 1 s",
         "CREATE QUERY q AS SELECT {} FROM A, B WHERE A.k = B.k WINDOW 1 s",
+        "CREATE QUERY q AS SELECT {} FROM A, B WHERE A.k = B.k GROUP BY A.v WINDOW 1 s",
+        "CREATE QUERY q AS SELECT COUNT(*) FROM A, B WHERE A.k = B.k GROUP BY {} WINDOW 1 s EVERY 1 ms",
+        "CREATE QUERY q AS SELECT MAX({}) AS m FROM A, B WHERE A.k = B.k HAVING {} WINDOW 1 s",
+        "CREATE QUERY q WITH (emit = {}) AS SELECT COUNT(*) FROM A, B WHERE A.k = B.k WINDOW 1 s EVERY {}",
         "CREATE QUERY q AS SELECT A.v FROM A {}, B WHERE A.k = B.k WINDOW 1 s",
         "CREATE QUERY q AS SELECT A.v FROM A, B WHERE A.k = B.k WINDOW {} ROWS",
         "CREATE QUERY q AS SELECT A.v FROM A [ROWS {}], B WHERE A.k = B.k WINDOW {} s",
