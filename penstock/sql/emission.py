@@ -120,9 +120,7 @@ def _refuse_names(scope: Scope, groups: Groups, emit: Emit) -> None:
 def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> tuple[int, tuple[int, int]]:
     """Give the time from one instant to the next, and how far back the left and the right stream are looked at."""
     if stated is None:
-        raise scope.error(
-            f"{query} aggregates, and has no WINDOW that slides, only conditions: {_WAYS_OUT}", scope.span
-        )
+        raise scope.error(f"{query} aggregates, and has no WINDOW that slides: {_WAYS_OUT}", scope.span)
     for clause in stated:
         if not clause.spec.slides:
             raise _no_end(scope, clause, query)

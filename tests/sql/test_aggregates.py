@@ -463,7 +463,7 @@ WRONG = [
     (f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY", "EVERY of q3 has no length: write EVERY 10 seconds"),
     (f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 5 ROWS", "has an unknown unit ROWS"),
     (f"SELECT A.v {JOIN} WINDOW 1 min >>EVERY 1 s", "EVERY is for aggregates, and q3 has none"),
-    (f">>SELECT COUNT(*) {JOIN} AND A.ts < B.ts AND B.ts < A.ts + INTERVAL 1 HOUR EVERY 1 s", "has no WINDOW that slides, only conditions: add WINDOW 1 min EVERY 10 s"),
+    (f">>SELECT COUNT(*) {JOIN} AND A.ts < B.ts AND B.ts < A.ts + INTERVAL 1 HOUR EVERY 1 s", "has no WINDOW that slides: add WINDOW 1 min EVERY 10 s"),
     (f"SELECT COUNT(*) {JOIN} >>WINDOW 5 ROWS", "a window that counts rows (5 ROWS)"),
     ("SELECT COUNT(*) FROM A [RANGE 1 s], B >>[UNBOUNDED] WHERE A.k = B.k", "a window that is unbounded"),
     (f"SELECT >>COUNT(*) AS Window_End {JOIN} WINDOW 1 min", "called Window_End, as one that comes with emit = 'sliding'"),
