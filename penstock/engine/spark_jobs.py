@@ -247,20 +247,24 @@ class SparkJobs:
             work = partial(_answer, self.files, tuple((number, jobs[number]) for number in plain), tasks)
             made = run_work(numbered(self.spark, tasks), work, NumberedAnswer)
             reports |= {each.number: each.report for each in made}
-        for number, job in enumerate(jobs):
-            if job.computed:
-                reports[number] = self._answer_computed(job)
+        computed_sets: dict[str, list[int]] = {}
+        for number, each in enumerate(jobs):
+            if each.computed:
+                computed_sets.setdefault(each.task.spec.panes.id, []).append(number)
+        for parts in computed_sets.values():
+            made = self._answer_computed([jobs[number] for number in parts])
+            reports |= {parts[each.number]: each.report for each in made}
         return [reports[number] for number in range(len(jobs))]
 
-    def _answer_computed(self, job: AnswerJob) -> AnswerReport:
-        """Answer from one pane set, with Spark SQL between its panes and the sinks."""
+    def _answer_computed(self, jobs: Sequence[AnswerJob]) -> list[NumberedAnswer]:
+        """Answer from the parts of one pane set, a task each, with Spark SQL between its panes and the sinks."""
+        job = jobs[0]
         rows = self._answers[job.readers[0].query].rows
         changes = job.task.spec.panes.emit == "changes"
         schema = answers_schema(rows, changes=changes, with_before=job.task.with_before)
-        plan = computed(self.spark, 1, schema, answer_columns(job.readers))
-        first = partial(_answer_first, self.files, job)
-        (report,) = run_work(plan, partial(_deliver_answers, self.files, job), AnswerReport, first=first)
-        return report
+        plan = computed(self.spark, len(jobs), schema, answer_columns(job.readers))
+        first, last = (partial(each, self.files, tuple(jobs)) for each in (_answer_first, _deliver_answers))
+        return run_work(plan, last, NumberedAnswer, first=first)
 
     # --- changes of plan ------------------------------------------------------------------------------------------
 
@@ -345,13 +349,13 @@ def _answer(files: Files, jobs: Sequence[tuple[int, AnswerJob]], tasks: int, bat
     """Answer from every pane set that falls to a task: each gets one in so many."""
     for task in numbers(batches):
         for number, job in jobs[task::tasks]:
-            made = deliver_answers(files, job, task, answer_rows(files, job.task))
+            made = deliver_answers(files, job, answer_rows(files, job.task))
             yield report(NumberedAnswer(number, made))
 
 
-def _answer_first(files: Files, job: AnswerJob, batches: Batches) -> Batches:
+def _answer_first(files: Files, jobs: Sequence[AnswerJob], batches: Batches) -> Batches:
     """Read a pane set for Spark SQL; what becomes of its files is written as a row among the others."""
-    for _ in numbers(batches):
+    for job in (jobs[number] for number in numbers(batches)):
         for each in answer_rows(files, job.task):
             if isinstance(each, PaneReport):
                 yield noted(job, json.dumps(to_json(each)))
@@ -359,9 +363,12 @@ def _answer_first(files: Files, job: AnswerJob, batches: Batches) -> Batches:
                 yield each
 
 
-def _deliver_answers(files: Files, job: AnswerJob, batches: Batches) -> Batches:
-    """Deliver what Spark SQL has made of answers."""
-    yield report(deliver_answers(files, job, 0, (part for each in batches for part in _with_note(each))))
+def _deliver_answers(files: Files, jobs: Sequence[AnswerJob], batches: Batches) -> Batches:
+    """Deliver what Spark SQL has made of a part's answers; a task has the number of its part."""
+    context = TaskContext.get()
+    number = context.partitionId() if context else 0
+    made = deliver_answers(files, jobs[number], (part for each in batches for part in _with_note(each)))
+    yield report(NumberedAnswer(number, made))
 
 
 def _with_note(batch: pa.RecordBatch) -> Batches:

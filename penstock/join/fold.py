@@ -211,6 +211,25 @@ def _sum(ids: Any, values: Any, out: Any) -> Any:
     return out
 
 
+def add_into(total: NDArray[Any], ids: Ints, values: NDArray[Any]) -> None:
+    """Add numbers to the totals of their groups, in place."""
+    _sum(ids, np.ascontiguousarray(values), total)
+
+
+def lower_into(total: Ints, seen: Mask, ids: Ints, values: Ints, valid: Mask) -> None:
+    """Lower the least numbers of groups to those of further rows, in place."""
+    _lower(total, seen, ids, values, valid)
+
+
+@njit(cache=True, nogil=True)
+def _lower(out: Any, seen: Any, ids: Any, values: Any, valid: Any) -> None:
+    for i in range(ids.size):
+        n = ids[i]
+        if valid[i] and (not seen[n] or values[i] < out[n]):
+            out[n] = values[i]
+            seen[n] = True
+
+
 @njit(cache=True, nogil=True)
 def _least(ids: Any, values: Any, valid: Any, size: Any) -> Any:
     out = np.zeros(size, np.int64)
@@ -227,6 +246,7 @@ def _least(ids: Any, values: Any, valid: Any, size: Any) -> Any:
 
 LIMB = 32
 _LOW = (1 << LIMB) - 1
+_TOO_MANY_DIGITS = 10**38
 
 
 def limbs_of(column: pa.Array) -> list[Ints]:
@@ -248,7 +268,9 @@ def limbs_of(column: pa.Array) -> list[Ints]:
 
 
 def _zero(kind: pa.DataType) -> pa.Scalar:
-    return pa.scalar(0, pa.int64()).cast(kind) if not pa.types.is_boolean(kind) else pa.scalar(value=False)
+    if pa.types.is_boolean(kind):
+        return pa.scalar(value=False)
+    return pa.scalar(0, pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)
 
 
 def carried(limbs: Sequence[Ints]) -> list[Ints]:
@@ -267,9 +289,16 @@ def carried(limbs: Sequence[Ints]) -> list[Ints]:
 
 
 def is_too_large(limbs: Sequence[Ints]) -> bool:
-    """Say whether some sum does not fit the limbs it began with, the last of which has 31 bits and a sign."""
-    last = carried(limbs)[-1]
-    return bool(((last > (1 << 31) - 1) | (last < -(1 << 31))).any())
+    """Say whether some sum does not fit: two limbs 64 bits, of which one is the sign, four the digits of a decimal."""
+    whole = carried(limbs)
+    last = whole[-1]
+    if len(limbs) == 2:  # noqa: PLR2004 - a whole number's
+        return bool(((last > (1 << 31) - 1) | (last < -(1 << 31))).any())
+    near = np.flatnonzero(np.abs(last) >= _TOO_MANY_DIGITS >> 3 * LIMB)
+    return any(
+        abs(sum(int(limb[n]) << place * LIMB for place, limb in enumerate(whole))) >= _TOO_MANY_DIGITS
+        for n in near
+    )
 
 
 def to_ints(limbs: Sequence[Ints]) -> Ints:

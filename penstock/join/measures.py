@@ -23,11 +23,15 @@ import pyarrow.compute as pc
 
 from penstock.errors import RunError
 from penstock.join.fold import (
+    LIMB,
     Ordered,
+    add_into,
+    carried,
     count,
     is_too_large,
     least,
     limbs_of,
+    lower_into,
     sum_floats,
     sum_ints,
     to_decimals,
@@ -128,13 +132,35 @@ class Folded:
         return replace(self, parts=summed)
 
     def plus(self, other: Folded) -> Folded:
-        """Put entries together one by one; both have the same values behind their numbers."""
-        size = len(next(iter(self.parts.values())))
-        both = {name: np.concatenate([each, other.parts[name]]) for name, each in self.parts.items()}
-        valid = None
+        """Put entries together one by one; both have the same values behind their numbers.
+
+        >>> one, other = (Folded("count", {"n": np.array(each)}) for each in ([1, 2], [5, 0]))
+        >>> one.plus(other).parts["n"].tolist()
+        [6, 2]
+        """
+        if self.function in _SPREADS:
+            return replace(self, parts=_joined_spread(self.parts, other.parts))
         if self.valid is not None and other.valid is not None:
-            valid = np.concatenate([self.valid, other.valid])
-        return replace(self, parts=both, valid=valid).by(np.tile(np.arange(size), 2), size)
+            lesser = np.minimum(self.parts["v"], other.parts["v"])
+            return replace(self, parts={"v": lesser}, valid=self.valid | other.valid)
+        return replace(self, parts={name: each + other.parts[name] for name, each in self.parts.items()})
+
+    def nothing(self, size: int) -> Folded:
+        """Give so many entries that know nothing yet, of the same measure."""
+        fill = _MOST if self.function in _ENDS else 0
+        parts = {name: np.full(size, fill, each.dtype) for name, each in self.parts.items()}
+        return replace(self, parts=parts, valid=None if self.valid is None else np.zeros(size, np.bool_))
+
+    def add(self, ids: Ints, entries: Folded) -> Folded:
+        """Take further entries into those with these numbers; this one's own arrays are changed, and given back."""
+        if self.function in _SPREADS:
+            return self.plus(entries.by(ids, self.parts["n"].size))
+        if self.valid is not None and entries.valid is not None:
+            lower_into(self.parts["v"], self.valid, ids, entries.parts["v"], entries.valid)
+            return self
+        for name, total in self.parts.items():
+            add_into(total, ids, entries.parts[name])
+        return self
 
     def at(self, entries: Ints | Mask | slice) -> Folded:
         """Take some of the entries."""
@@ -173,10 +199,19 @@ class Folded:
             return pa.array(n).cast(kind)
         if self.function in _SPREADS:
             return _finished_spread(self.function, self.parts).cast(kind)
-        total = self._total(kind)
+        total = (
+            self._total(kind) if self.function == "sum" or not pa.types.is_floating(kind) else self._float()
+        )
         if self.function == "avg":
             total = _averages(total, n, kind)
         return pc.if_else(pa.array(n > 0), total, pa.scalar(None, total.type)).cast(kind)
+
+    def _float(self) -> pa.Array:
+        """Put sums together as floating point, which they always fit."""
+        if "s" in self.parts:
+            return pa.array(self.parts["s"])
+        low, high = carried([self.parts[each] for each in _LIMBS[:2]])
+        return pa.array(high * float(1 << LIMB) + low)
 
     def _total(self, kind: pa.DataType) -> pa.Array:
         """Put sums together; one that no longer fits its type is refused, as Spark refuses it."""
@@ -230,12 +265,30 @@ def _spread_of(function: str, column: pa.Array, valid: Mask | None, ids: Ints, n
 def _merged_spread(parts: Mapping[str, Numbers], ids: Ints, size: int) -> dict[str, Numbers]:
     """Merge counts, means and squared distances: each part's mean is as far from the common one as it is."""
     n = sum_ints(ids, parts["n"], size)
-    weighted = np.where(parts["n"] > 0, parts["n"] * parts["mean"], 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(n > 0, sum_floats(ids, weighted, size) / n, 0.0)
+    known, near = parts["n"] > 0, np.zeros(size)
+    near[ids[known]] = parts["mean"][known]  # one of its values, from which the others are not far
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        weighted = np.where(known, parts["n"] * (parts["mean"] - near[ids]), 0.0)
+        mean = np.where(n > 0, near + sum_floats(ids, weighted, size) / n, 0.0)
         apart = np.where(parts["n"] > 0, parts["n"] * (parts["mean"] - mean[ids]) ** 2, 0.0)
     m2 = sum_floats(ids, parts["m2"] + apart, size)
     return {"n": n, "mean": mean, "m2": m2}
+
+
+def _joined_spread(one: Mapping[str, Numbers], other: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Merge counts, means and squared distances entry by entry."""
+    n = one["n"] + other["n"]
+    share = other["n"] / np.maximum(n, 1)
+    apart = other["mean"] - one["mean"]
+    return {
+        "n": n,
+        "mean": np.where(
+            one["n"] == 0, other["mean"], one["mean"] + np.where(other["n"] == 0, 0, apart * share)
+        ),
+        "m2": one["m2"]
+        + other["m2"]
+        + np.where((one["n"] == 0) | (other["n"] == 0), 0, apart**2 * one["n"] * share),
+    }
 
 
 def _cumulated_spread(parts: Mapping[str, Numbers], runs: int) -> dict[str, Numbers]:
@@ -267,8 +320,12 @@ def _finished_spread(function: str, parts: Mapping[str, Numbers]) -> pa.Array:
 
 
 def _averages(total: pa.Array, n: Ints, kind: pa.DataType) -> pa.Array:
-    """Divide sums by counts; decimals are rounded half up to the scale of the result."""
+    """Divide sums by counts; decimals are rounded half up to the scale of the result, intervals to microseconds."""
     counts = np.maximum(n, 1)
+    if pa.types.is_duration(kind):
+        micros = total.view(pa.int64()).to_numpy(zero_copy_only=False)
+        whole, rest = np.divmod(np.abs(micros), counts)
+        return pa.array(np.sign(micros) * (whole + (2 * rest >= counts))).view(kind)
     if not pa.types.is_decimal(kind):
         return pa.array(total.cast(pa.float64()).to_numpy(zero_copy_only=False) / counts)
     wide = total.cast(pa.decimal256(total.type.precision, total.type.scale))

@@ -32,9 +32,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from penstock.join.fold import codes_of, number_groups, sum_ints
+from penstock.join.fold import codes_of, number_groups, sum_ints, whole_numbers
+from penstock.join.key_hash import mix
 from penstock.join.measures import Folded
 from penstock.log.checksum import map_whole, summed_writer
 from penstock.plan.panes import PaneSet
@@ -80,6 +82,8 @@ class PaneFile:
     arrived: float = 0.0
     """When the last of its pairs had arrived, in seconds since the epoch."""
     checksum: int | None = None
+    part: int = 0
+    """Which of the set's parts its groups are in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +214,19 @@ def functions_of(measures: Iterable[Measure]) -> list[str]:
     return [each.function for each in measures if each.arguments and not each.distinct]
 
 
+def group_hashes(table: pa.Table) -> Ints:
+    """Give a hash of each entry's group: the same wherever the group is found, and below 2 ** 61."""
+    code = np.zeros(table.num_rows, np.int64)
+    for name in keys_in(table, "k"):
+        column = _whole(table.column(name))
+        numbers = None if column.null_count else whole_numbers(column)
+        if numbers is None:
+            texts = column.cast(pa.string()) if not pa.types.is_binary(column.type) else column
+            numbers = pd.util.hash_array(texts.to_numpy(zero_copy_only=False)).view(np.int64)
+        code = mix(code ^ numbers).view(np.int64)
+    return code & (1 << 61) - 1
+
+
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +301,7 @@ def write_panes(
     folded: bool = False,
     generation: int = 0,
     arrived: float = 0.0,
+    part: int = 0,
 ) -> PaneFile | None:
     """Write a table, in the order of its first column; None if there is nothing in it."""
     if not table.num_rows:
@@ -297,7 +315,7 @@ def write_panes(
     newest = int(_numbers(table, PANE).max()) if PANE in table.column_names else 0
     first, last = int(order[sorted_rows[0]]), int(order[sorted_rows[-1]])
     return PaneFile(
-        name, number, batch.num_rows, first, last, newest, folded, generation, arrived, sink.checksum
+        name, number, batch.num_rows, first, last, newest, folded, generation, arrived, sink.checksum, part
     )
 
 

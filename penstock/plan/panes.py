@@ -29,6 +29,8 @@ from math import gcd
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from penstock.sql.query import Range
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -59,6 +61,8 @@ class PaneSet:
     """Sliding: how much longer left rows count than right ones."""
     width: int = 0
     """Sliding: the longest window of right rows."""
+    parts: int = 1
+    """Groups are divided among so many parts by a hash of their key, each with files of its own."""
 
     def with_reader(self, query: Query) -> PaneSet:
         """Add a query."""
@@ -111,10 +115,11 @@ def share_panes(
     anew: Collection[str] = (),
     *,
     version: int = 1,
+    parts: int = 1,
 ) -> dict[str, PaneSet]:
     """Give every aggregate query a pane set: the one it has, another's that fits, or a new one.
 
-    `standing` are the sets there are; queries that begin `anew` leave theirs.
+    `standing` are the sets there are; queries that begin `anew` leave theirs.  New sets with keys have so many `parts`.
     """
     asking = {each.name: each for each in queries if each.aggregation is not None}
     sets = {name: _staying(each, asking, anew) for name, each in (standing or {}).items()}
@@ -139,7 +144,7 @@ def share_panes(
             keys[home] = key
             aggregation = aggregation_of(query)
             skew = aggregation.reach[0] - aggregation.reach[1]
-            sets[home] = PaneSet(home, aggregation.emit, skew=skew)
+            sets[home] = PaneSet(home, aggregation.emit, skew=skew, parts=parts if aggregation.groups else 1)
         sets[home] = sets[home].with_reader(query)
     return sets
 
@@ -154,6 +159,31 @@ def _new_id(key: str, version: int, taken: Collection[str]) -> str:
     """Name a new set: by its expressions, the plan that brought it, and a number."""
     stem = f"{crc32(key.encode()):08x}-{version}"
     return next(name for n in range(len(taken) + 1) if (name := f"{stem}-{n}") not in taken)
+
+
+def alike(query: Query, queries: Iterable[Query], panes: PaneSet) -> int:
+    """Give the bits of the readers that see a pair whenever this query wants it, if their windows reach it.
+
+    They have the same predicates.  A window that is nothing but how far back of an instant rows count need not be asked
+    of the pair: who cannot reach it does not see its pane.
+    """
+    own = 1 << panes.readers[query.name]
+    if panes.emit != "sliding" or not _is_reach(query):
+        return own
+    same = (query.left_predicates, query.right_predicates)
+    return own | sum(
+        1 << panes.readers[each.name]
+        for each in queries
+        if each.name in panes.readers
+        and each.name != query.name
+        and _is_reach(each)
+        and (each.left_predicates, each.right_predicates) == same
+    )
+
+
+def _is_reach(query: Query) -> bool:
+    """Say whether a query's window is what its aggregates see, and no condition bounds it further."""
+    return query.window == Range.window(*aggregation_of(query).reach)
 
 
 def set_of(query: str, sets: Mapping[str, PaneSet]) -> PaneSet | None:

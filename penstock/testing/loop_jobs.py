@@ -154,7 +154,7 @@ class LoopJobs:
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
         """Answer from one pane set after the other."""
-        return [deliver_answers(self.files, each, 0, self._answered(each)) for each in jobs]
+        return [deliver_answers(self.files, each, self._answered(each)) for each in jobs]
 
     def _answered(self, job: AnswerJob) -> Iterator[pa.RecordBatch | PaneReport]:
         kinds = self._answers[job.readers[0].query]

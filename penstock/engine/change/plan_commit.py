@@ -62,6 +62,7 @@ def plan_commit(
     upgrades: Upgrades | None = None,
     *,
     release: Released | None = None,
+    parts: int = 1,
 ) -> PlanServed:
     """Write the commit that makes a plan true.
 
@@ -96,14 +97,16 @@ def plan_commit(
             for query in plan.queries
             if query.ordered
         },
-        panes=_pane_sets(plan, before, change, ledger),
+        panes=_pane_sets(plan, before, change, ledger, parts),
         tables={group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
         writes={group.id: _written(group, plan, ledger) for group in plan.groups},
         adopted=before is None,
     )
 
 
-def _pane_sets(plan: Plan, before: Plan | None, change: Change, ledger: Ledger) -> dict[str, PaneSet]:
+def _pane_sets(
+    plan: Plan, before: Plan | None, change: Change, ledger: Ledger, parts: int
+) -> dict[str, PaneSet]:
     """Give aggregate queries the pane sets they read from now on; one that answers something else begins anew."""
     standing = {name: each.panes for name, each in ledger.panes.items()}
     anew = [
@@ -111,7 +114,7 @@ def _pane_sets(plan: Plan, before: Plan | None, change: Change, ledger: Ledger) 
         for name in change.added + change.altered + change.resumed
         if not (before and name in change.altered and goes_on(plan.query(name), before.query(name)))
     ]
-    return share_panes(plan.queries, standing, anew, version=ledger.version + 1)
+    return share_panes(plan.queries, standing, anew, version=ledger.version + 1, parts=parts)
 
 
 def served(plan: Plan) -> ServedPlan:

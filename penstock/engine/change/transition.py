@@ -105,7 +105,10 @@ class Transition:
         upgrades = _upgrades(store, jobs, self.after)
         plan = _planned_again(self.after, upgraded(ledger, self.after, upgrades))
         release = self._last_release(store, jobs)
-        store.commit(plan_commit(plan, self.before, self.change, ledger, upgrades, release=release))
+        parts = jobs.parallelism
+        store.commit(
+            plan_commit(plan, self.before, self.change, ledger, upgrades, release=release, parts=parts)
+        )
         for name in ledger.files() - store.ledger.files():
             store.let_go(name)
         return plan

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,7 @@ from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import MERGE_FAN
 from penstock.log.recent import delays_of
 from penstock.log.spark_schema import SPARK_SCHEMA
+from penstock.log.values import by_name
 from penstock.plan.panes import aggregation_of
 from penstock.sql.query import FOREVER
 
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.engine.readings.idle import IdleClock
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
-    from penstock.log.panes import PaneState
+    from penstock.log.panes import PaneFile, PaneState
     from penstock.plan.build import Plan
     from penstock.sql.query import Answer, Query
 
@@ -135,7 +137,7 @@ def choose_answers(
 ) -> list[AnswerJob]:
     """List what can be answered by now; `everything`: all input that is there is all there is."""
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    return [each.job(files, jobs) for each in asking if each.is_due()]
+    return [job for each in asking if each.is_due() for job in each.jobs(files, jobs)]
 
 
 def is_answer_due(
@@ -179,8 +181,8 @@ class _Asking:
             held and any(self._last(each) > self._answered(each.name) for each in self.queries)
         )
 
-    def job(self, files: Files, jobs: UnitJobs) -> AnswerJob:
-        """Describe the work."""
+    def jobs(self, files: Files, jobs: UnitJobs) -> list[AnswerJob]:
+        """Describe the work: one job for each part of the set's groups that has files."""
         emit, number = self.state.panes.emit, self.ledger.answers
         group, member, _ = self.plan.find(self.queries[0].name)
         streams = [self.plan.stream(name) for name in group.streams]
@@ -190,9 +192,9 @@ class _Asking:
         readers = tuple(
             _reader((at, query), self.plan, files, jobs, number) for at, query in enumerate(self.queries)
         )
-        task = AnswerTask(
+        whole = AnswerTask(
             spec=FoldSpec.of(self.state.panes, self.queries[0], types),
-            files=self.state.files,
+            files=(),
             due=due,
             folds_until=limits[emit](),
             schema=jobs.answer_schema(group, member, *streams),
@@ -200,7 +202,13 @@ class _Asking:
             bits=sum(1 << bit for bit in self.state.panes.readers.values()),
         )
         answered = {each.name: due[at].until for at, each in enumerate(self.queries) if emit != "final"}
-        return AnswerJob(task, readers, answered)
+        parts: dict[int, list[PaneFile]] = {}
+        for each in self.state.files:
+            parts.setdefault(each.part, []).append(each)
+        return [
+            AnswerJob(replace(whole, files=tuple(some), part=part), readers, answered)
+            for part, some in sorted(parts.items())
+        ]
 
     def _due(self, at: int, query: Query) -> Due:
         bit, aggregation = self.state.panes.readers[query.name], aggregation_of(query)
@@ -312,7 +320,7 @@ def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs,
 
 
 def deliver_answers(
-    files: Files, job: AnswerJob, part: int, rows: Iterable[pa.RecordBatch | PaneReport]
+    files: Files, job: AnswerJob, rows: Iterable[pa.RecordBatch | PaneReport]
 ) -> AnswerReport:
     """Write what readers are answered, and report."""
     panes, results = PaneReport(), dict[str, int]()
@@ -326,7 +334,7 @@ def deliver_answers(
             if not made.num_rows:
                 continue
             results[reader.query] = results.get(reader.query, 0) + made.num_rows
-            if reader.query not in written and (out := reader.file(files, part)):
+            if reader.query not in written and (out := reader.file(files, job.task.part)):
                 written[reader.query] = out
             if reader.query in written:
                 written[reader.query].write(made)
@@ -402,13 +410,13 @@ def answer_commit(jobs: Sequence[AnswerJob], reports: Sequence[AnswerReport], nu
     done = list(zip(jobs, reports, strict=True))
     written = [file for _, report in done for file in report.files]
     spooled = {each.query for job in jobs for each in job.readers if each.spooled}
-    results = {query: count for _, report in done for query, count in report.results.items()}
+    results = sum((Counter(report.results) for report in reports), Counter[str]())
     return Answered(
         answered={job.task.spec.panes.id: dict(job.answered) for job in jobs},
-        gone={job.task.spec.panes.id: report.panes.gone for job, report in done},
-        files={job.task.spec.panes.id: report.panes.files for job, report in done},
+        gone=by_name({job.task.spec.panes.id: report.panes.gone} for job, report in done),
+        files=by_name({job.task.spec.panes.id: report.panes.files} for job, report in done),
         output=Output(
-            results=results,
+            results=dict(results),
             publish=publications(f"{ANSWER}{number:012d}", written, spooled),
             kept=kept_files(written),
             delays=_delays(done),
@@ -419,10 +427,9 @@ def answer_commit(jobs: Sequence[AnswerJob], reports: Sequence[AnswerReport], nu
 def _delays(done: Sequence[tuple[AnswerJob, AnswerReport]]) -> dict[str, tuple[tuple[float, int], ...]]:
     """Say how long answers took from the arrival of the last pairs that may be in them."""
     now = time.time()
-    delays = {}
+    arrivals: dict[str, list[tuple[float, int]]] = {}
     for job, report in done:
         arrived = max((each.arrived for each in job.task.files if not each.folded), default=0.0)
         for query, count in report.results.items():
-            if waited := delays_of([(arrived, count)], now):
-                delays[query] = tuple(waited)
-    return delays
+            arrivals.setdefault(query, []).append((arrived, count))
+    return {query: tuple(delays) for query, each in arrivals.items() if (delays := delays_of(each, now))}

@@ -1,11 +1,11 @@
 """Answers from partial aggregates: what each reader of a pane set sees, group by group.
 
 *Sliding.*  At instant E a reader with window w sees the entries born by E whose pane is younger than E - w.  All
-windows are read in one go: an entry has the *rank* of the shortest window that sees it, entries are folded by group and
-rank, and a window is what all ranks up to its own come to::
+windows are read in one go: entries are folded by group and by the cuts at which some window begins, and a window is
+what all that is younger than its cut comes to::
 
-    rank       0 (10 s)   1 (20 s)   2 (40 s)
-    group a       3          1          7          10 s: 3     20 s: 4     40 s: 11
+    from cut     E - 10 s   E - 20 s   E - 40 s
+    group a         3          1          7          10 s: 3     20 s: 4     40 s: 11
 
 Entries that every reader has seen at their birth are folded by pane alone, panes taken together where they are many
 (`penstock.log.panes`), so what an answer costs does not depend on the window.
@@ -20,15 +20,14 @@ Out: rows ``(q, e, g0 …, a0 …)``, and at the end a note on which files take 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from penstock.join.fold import codes_of, number_groups, whole_numbers
-from penstock.join.key_hash import mix
+from penstock.join.fold import codes_of, number_groups
 from penstock.join.measures import Folded
 from penstock.log.panes import (
     CLASS,
@@ -39,6 +38,7 @@ from penstock.log.panes import (
     PaneFile,
     choose_merges,
     functions_of,
+    group_hashes,
     key_types,
     keys_in,
     levels_for,
@@ -69,9 +69,9 @@ READER, NOTE, INSTANT, WAS = "q", "note", "e", "was"
 group had been answered before."""
 
 MOST_CELLS = 1 << 21
-"""Groups times windows that are answered in one go."""
+"""Groups times cuts that a few instants are answered from in one go."""
 
-_INSTANTS_AT_ONCE = 16
+INSTANTS_AT_ONCE = 32
 LONG_AGO = -(1 << 62)
 """Before all births and instants: who has not been answered yet was answered then."""
 
@@ -104,6 +104,8 @@ class AnswerTask:
     """Whether changes carry what a group was before (``b0 b1 …``), for a HAVING to be asked of it."""
     bits: int = -1
     """The bits of all readers there are: entries of nobody are left behind."""
+    part: int = 0
+    """Which part of the set's groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,47 +202,23 @@ class _Entries:
         kinds = key_types(self.main)
         return [put_together(kind, columns, f"k{number}") for number, kind in enumerate(kinds)]
 
-    def answered(
-        self, born_until: int, thresholds: Sequence[int], due: Sequence[tuple[Due, int]]
-    ) -> Iterator[_Seen]:
-        """Fold what is born by some time by group and rank, and give what each reader sees.
+    def answered(self, born_until: int, due: Sequence[Due]) -> Iterator[_Seen]:
+        """Give what each reader sees of all that is born by some time, whatever its pane."""
+        rows = np.flatnonzero(self.born <= born_until)
+        folded = {}
+        for each, chosen in self.by_class(rows, due):
+            every = (self.count, *self.measures)
+            folded[each] = [one.at(chosen).by(self.gid[chosen], self.groups) for one in every]
+        for reader in due:
+            if parts := [each for classes, each in folded.items() if classes >> reader.bit & 1]:
+                yield _seen(reader, parts)
 
-        `thresholds` are the oldest panes that each rank's window sees, from the shortest window on; `due` are readers
-        and their ranks.
-        """
-        ranks = len(thresholds)
-        rows = np.flatnonzero((self.born <= born_until) & (self.pane >= thresholds[-1]))
-        rank = _ranks(self.pane[rows], thresholds)
-        bits = sum(1 << each.bit for each, _ in due)
-        classes = self.classes[rows] & bits
-        blocks = -(-self.groups * ranks // MOST_CELLS) if self.groups else 0
-        for block in range(blocks):
-            mine = np.arange(block, self.groups, blocks)
-            inside = self.gid[rows] % blocks == block if blocks > 1 else slice(None)
-            local, local_rank, local_classes = rows[inside], rank[inside], classes[inside]
-            ids = self.gid[local] // blocks * ranks + local_rank
-            folded = {
-                each: self._folded(local[local_classes == each], ids[local_classes == each], mine.size, ranks)
-                for each in np.unique(local_classes).tolist()
-                if each
-            }
-            for reader, number in due:
-                parts = [each for classes_, each in folded.items() if classes_ >> reader.bit & 1]
-                if parts:
-                    yield self._seen(reader, mine, [_at(each, mine.size, ranks, number) for each in parts])
-
-    def _folded(self, rows: Ints, ids: Ints, groups: int, ranks: int) -> list[Folded]:
-        """Fold entries by group and rank; each rank takes in those before it."""
-        every = [self.count, *self.measures]
-        return [each.at(rows).by(ids, groups * ranks).cumulated(groups) for each in every]
-
-    def _seen(self, reader: Due, groups: Ints, parts: Sequence[list[Folded]]) -> _Seen:
-        """Put together what a reader sees of several sets of readers, and leave out groups without a pair."""
-        folded = parts[0]
-        for others in parts[1:]:
-            folded = [one.plus(other) for one, other in zip(folded, others, strict=True)]
-        present = np.flatnonzero(folded[0].parts["n"] > 0)
-        return _Seen(reader, groups[present], [each.at(present) for each in folded])
+    def by_class(self, rows: Ints, due: Iterable[Due]) -> Iterator[tuple[int, Ints]]:
+        """Divide entries by which of some readers they are for."""
+        classes = self.classes[rows] & sum(1 << each.bit for each in due)
+        for each in np.unique(classes).tolist():
+            if each:
+                yield each, rows[classes == each]
 
     def columns(self, seen: _Seen, born_until: int, threshold: int) -> list[pa.Array]:
         """Give the finished measures of what a reader sees, in their order."""
@@ -316,20 +294,43 @@ def _numbered(tables: Sequence[pa.Table], names: Sequence[str]) -> tuple[int, li
     return firsts.size, [ids[ends[n] : ends[n + 1]] for n in range(len(sizes))], firsts
 
 
-def _ranks(panes: Ints, thresholds: Sequence[int]) -> Ints:
-    """Give the shortest window that sees each pane.
+def _seen(reader: Due, parts: Sequence[list[Folded]]) -> _Seen:
+    """Put together what a reader sees of several sets of readers, and leave out groups without a pair."""
+    folded = parts[0]
+    for others in parts[1:]:
+        folded = [one.plus(other) for one, other in zip(folded, others, strict=True)]
+    present = np.flatnonzero(folded[0].parts["n"] > 0)
+    return _Seen(reader, present, [each.at(present) for each in folded])
 
-    >>> _ranks(np.array([9, 5, 7]), [8, 6, 4]).tolist()
-    [0, 2, 1]
+
+class _Grid:
+    """What the entries of one set of readers come to, cut by cut and group by group.
+
+    A row of the grid is what is between two cuts; a window is the rows from its cut on, taken together.
     """
-    ascending = np.array(thresholds[::-1], np.int64)
-    return len(thresholds) - np.searchsorted(ascending, panes, "right")
 
+    def __init__(self, entries: _Entries, cuts: int) -> None:
+        self.entries, self.cuts = entries, cuts
+        self.cells = [each.nothing(cuts * entries.groups) for each in (entries.count, *entries.measures)]
 
-def _at(folded: Sequence[Folded], groups: int, ranks: int, number: int) -> list[Folded]:
-    """Take the entries of one rank."""
-    entries = np.arange(groups) * ranks + number
-    return [each.at(entries) for each in folded]
+    def add(self, rows: Ints, cut: Ints) -> None:
+        """Take in some entries."""
+        ids = cut * self.entries.groups + self.entries.gid[rows]
+        every = (self.entries.count, *self.entries.measures)
+        self.cells = [cells.add(ids, each.at(rows)) for cells, each in zip(self.cells, every, strict=True)]
+
+    def windows(self, cuts: Iterable[int]) -> dict[int, list[Folded]]:
+        """Give what is seen from each of some cuts on: rows are added up from the newest to the oldest."""
+        seen: dict[int, list[Folded]] = {}
+        total = [each.nothing(self.entries.groups) for each in self.cells]
+        upto = self.cuts
+        for cut in sorted(cuts, reverse=True):
+            for row in range(upto - 1, cut - 1, -1):
+                cells = slice(row * self.entries.groups, (row + 1) * self.entries.groups)
+                total = [one.plus(each.at(cells)) for one, each in zip(total, self.cells, strict=True)]
+            upto = cut
+            seen[cut] = total
+        return seen
 
 
 def _batch(
@@ -359,7 +360,7 @@ def _sliding(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRe
     until = max((*(each.until for each in task.due), task.folds_until))
     opened = _Opened(files, task, until)
     if opened.fresh[0] is not None or opened.base[0]:
-        for instants in _chunks(_instants(opened, task)):
+        for instants in _chunks(_instants(opened, task), _at_once(opened, task)):
             yield from _answer_instants(opened, task, instants)
     yield _slid(files, task, opened)
 
@@ -410,33 +411,54 @@ def _spans_of(alive: tuple[Ints, Ints], reader: Due, pane: int) -> list[tuple[in
     return [(int(starts[i]), int(ends[j])) for i, j in zip(first, last, strict=True) if starts[i] <= ends[j]]
 
 
-def _chunks(instants: Mapping[int, list[Due]]) -> Iterator[dict[int, list[Due]]]:
-    """Take a few instants at a time, so that what they share is read once."""
+def _at_once(opened: _Opened, task: AnswerTask) -> int:
+    """Say how many instants are answered in one go: what they share is read once, and the grid is of bounded size."""
+    fresh, groups = opened.fresh[0], 1
+    if fresh is not None and fresh.num_rows and (names := keys_in(fresh, "k")):
+        groups = number_groups([codes_of(_whole(fresh, name)) for name in names])[1].size
+    panes = task.spec.panes.width // task.spec.panes.pane
+    return max(1, min(INSTANTS_AT_ONCE, MOST_CELLS // groups - panes))
+
+
+def _chunks(instants: Mapping[int, list[Due]], size: int) -> Iterator[dict[int, list[Due]]]:
+    """Take a few instants at a time."""
     listed = list(instants.items())
-    for start in range(0, len(listed), _INSTANTS_AT_ONCE):
-        yield dict(listed[start : start + _INSTANTS_AT_ONCE])
+    for start in range(0, len(listed), size):
+        yield dict(listed[start : start + size])
 
 
 def _answer_instants(
     opened: _Opened, task: AnswerTask, instants: Mapping[int, list[Due]]
 ) -> Iterator[pa.RecordBatch]:
+    """Answer some instants, from the first on: each takes in what is born by it."""
     pane = task.spec.panes.pane
-    cuts = sorted(
-        {(instant - each.width) // pane for instant, readers in instants.items() for each in readers}
-    )
+    cuts = sorted({(at - each.width) // pane for at, readers in instants.items() for each in readers})
     tables = [_visible(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
     if tables[0] is None or not tables[0].num_rows:
         return
     entries = _Entries(task, tables)
+    cut_of = np.searchsorted(cuts, entries.pane, "right") - 1
+    grids: dict[int, _Grid] = {}
+    order = np.argsort(entries.born, kind="stable")
+    births, taken = entries.born[order], 0
+    everybody = {each.bit: each for readers in instants.values() for each in readers}
     for instant, readers in instants.items():
-        widths = sorted({each.width for each in readers})
-        thresholds = [(instant - each) // pane for each in widths]
-        due = [(each, widths.index(each.width)) for each in readers]
-        for seen in entries.answered(instant, thresholds, due):
-            threshold = (instant - seen.reader.width) // pane
-            if seen.groups.size:
-                columns = entries.columns(seen, instant, threshold)
-                yield _batch(task, entries, seen, instant, columns)
+        born = int(np.searchsorted(births, instant, "right"))
+        for classes, rows in entries.by_class(order[taken:born], everybody.values()):
+            if classes not in grids:
+                grids[classes] = _Grid(entries, len(cuts))
+            grids[classes].add(rows, cut_of[rows])
+        taken = born
+        asked = {each: bisect_left(cuts, (instant - each.width) // pane) for each in readers}
+        seen = {
+            classes: grid.windows({cut for each, cut in asked.items() if classes >> each.bit & 1})
+            for classes, grid in grids.items()
+        }
+        for reader, cut in asked.items():
+            parts = [windows[cut] for classes, windows in seen.items() if classes >> reader.bit & 1]
+            if parts and (answer := _seen(reader, parts)).groups.size:
+                columns = entries.columns(answer, instant, (instant - reader.width) // pane)
+                yield _batch(task, entries, answer, instant, columns)
 
 
 def _visible(
@@ -502,7 +524,7 @@ def _slid(files: Files, task: AnswerTask, opened: _Opened) -> PaneReport:
         alive = seen.filter(pa.array(_ints(seen, PANE) >= oldest))
         if alive.num_rows:
             folded = with_nodes(alive, levels, functions)
-            made += _some(write_panes(files, panes.id, folded, number, folded=True))
+            made += _some(write_panes(files, panes.id, folded, number, folded=True, part=task.part))
     for file in task.files:
         if file.folded or file.first > task.folds_until:
             continue
@@ -546,7 +568,14 @@ def _merge(files: Files, task: AnswerTask, run: Sequence[PaneFile], oldest: int)
     arrived = max(each.arrived for each in run)
     generation = run[0].generation + 1
     return write_panes(
-        files, task.spec.panes.id, whole, number, folded=folded, generation=generation, arrived=arrived
+        files,
+        task.spec.panes.id,
+        whole,
+        number,
+        folded=folded,
+        generation=generation,
+        arrived=arrived,
+        part=task.part,
     )
 
 
@@ -558,7 +587,7 @@ def _final(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRepo
     main = opened.fresh[0]
     if main is not None and main.num_rows:
         entries = _Entries(task, opened.fresh)
-        for seen in entries.answered(task.folds_until, [0], [(each, 0) for each in task.due]):
+        for seen in entries.answered(task.folds_until, task.due):
             if seen.groups.size:
                 yield _batch(task, entries, seen, 0, entries.columns(seen, task.folds_until, 0))
     gone, made = [], []
@@ -588,21 +617,15 @@ def _changes(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRe
             if table is not None and table.num_rows:
                 functions = opened.functions(number)
                 folded = reduce_table(table, [ORDER, PANE, CLASS, *keys_in(table)], functions)
-                made += _some(write_panes(files, task.spec.panes.id, folded, number, folded=True))
+                made += _some(
+                    write_panes(files, task.spec.panes.id, folded, number, folded=True, part=task.part)
+                )
     yield _merged(files, task, [each for each in task.files if not each.folded], made)
 
 
 def _hashed(table: pa.Table) -> pa.Table:
     """Put entries in the order of a hash of their group, by which they are found again."""
-    code = np.zeros(table.num_rows, np.int64)
-    for name in keys_in(table, "k"):
-        column = _whole(table, name)
-        numbers = None if column.null_count else whole_numbers(column)
-        if numbers is None:
-            numbers = pd.util.hash_array(column.to_pandas().astype(str).to_numpy(dtype=object)).view(np.int64)
-        code = mix(code ^ numbers).view(np.int64)
-    code >>= 2
-    return table.set_column(table.column_names.index(ORDER), ORDER, pa.array(code))
+    return table.set_column(table.column_names.index(ORDER), ORDER, pa.array(group_hashes(table)))
 
 
 def _of_groups(base: Sequence[tuple[PaneFile, pa.Table]], hashes: Ints) -> list[pa.Table]:
@@ -639,33 +662,12 @@ def _changed_groups(
         reader.number: np.unique(entries.gid[(entries.pane == 1) & (entries.classes >> reader.bit & 1 == 1)])
         for reader in task.due
     }
-    asked = [(each, 0) for each in task.due]
-    were = {each.reader.number: each for each in _one_block(entries.answered(0, [0], asked))}
-    for seen in _one_block(entries.answered(1, [0], asked)):
+    were = {each.reader.number: each for each in entries.answered(0, task.due)}
+    for seen in entries.answered(1, task.due):
         mine = np.isin(seen.groups, changed[seen.reader.number])
         now = _Seen(seen.reader, seen.groups[mine], [each.at(mine) for each in seen.folded])
         if now.groups.size:
             yield _change_batch(task, entries, now, were.get(seen.reader.number))
-
-
-def _one_block(seen: Iterable[_Seen]) -> list[_Seen]:
-    """Put the blocks of each reader together."""
-    readers: dict[int, _Seen] = {}
-    for each in seen:
-        if each.reader.number not in readers:
-            readers[each.reader.number] = each
-            continue
-        first = readers[each.reader.number]
-        both = [
-            replace(
-                one,
-                parts={name: np.concatenate([part, other.parts[name]]) for name, part in one.parts.items()},
-                valid=None if one.valid is None else np.concatenate([one.valid, other.valid]),
-            )
-            for one, other in zip(first.folded, each.folded, strict=True)
-        ]
-        readers[each.reader.number] = _Seen(each.reader, np.concatenate([first.groups, each.groups]), both)
-    return list(readers.values())
 
 
 def _in_pane(table: pa.Table, pane: int) -> pa.Table:

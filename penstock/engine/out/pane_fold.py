@@ -29,6 +29,7 @@ from penstock.log.panes import (
     ROWS,
     Shape,
     functions_of,
+    group_hashes,
     keys_in,
     laid_out,
     reduce_table,
@@ -38,7 +39,7 @@ from penstock.plan.panes import PaneSet, aggregation_of
 from penstock.sql.query import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -95,7 +96,8 @@ class FoldRoute:
     """Pairs are folded; answers come later."""
 
     spec: FoldSpec
-    bit: int
+    bits: int
+    """The query's own bit, and those of readers that see the pair too if their windows reach it."""
     makes_rows: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
 
@@ -136,14 +138,15 @@ class PairFold:
         if pairs.sets is not None:
             classes = np.zeros(len(pairs.level), np.int64)
             for each in self.targets:
-                classes |= members(pairs.sets, each.number).astype(np.int64) << _bit(each)
+                classes |= np.where(
+                    members(pairs.sets, each.number), np.int64(_route(each).bits), np.int64(0)
+                )
             return classes
         last = max(each.levels[1] for each in self.targets)
-        of_level = [
-            sum(1 << _bit(each) for each in self.targets if each.levels[0] <= level < each.levels[1])
-            for level in range(last + 1)
-        ]
-        return np.array(of_level, np.int64)[np.minimum(pairs.level, last)]
+        of_level = np.zeros(last + 1, np.int64)
+        for each in self.targets:
+            of_level[slice(*each.levels)] |= _route(each).bits
+        return of_level[np.minimum(pairs.level, last)]
 
     def _place(self, pairs: PairBatch, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """Say when pairs are born and in which pane they are, or when their bucket ends; drop those nobody sees."""
@@ -203,14 +206,21 @@ class PairFold:
     def write(self, files: Files) -> list[PaneFile]:
         """Write what was folded."""
         made = (
-            write_panes(files, self.spec.panes.id, self._reduced(number), number, arrived=self.arrived)
+            write_panes(files, self.spec.panes.id, table, number, arrived=self.arrived, part=part)
             for number in sorted(self._waiting)
+            for part, table in self._parts(self._reduced(number))
         )
         return [each for each in made if each]
 
-
-def _bit(target: Target) -> int:
-    return _route(target).bit
+    def _parts(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Divide entries among the parts of their pane set."""
+        parts = self.spec.panes.parts
+        if parts == 1:
+            yield 0, table
+            return
+        of_part = group_hashes(table) % parts
+        for part in range(parts):
+            yield part, table.filter(pa.array(of_part == part))
 
 
 def _route(target: Target) -> FoldRoute:

@@ -23,7 +23,7 @@ from penstock.engine.out.sinks import pairs_folder
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, joined_before, joined_between
-from penstock.plan.panes import set_of
+from penstock.plan.panes import alike, set_of
 from penstock.sql.constancy import Constancy, constancy_of
 
 if TYPE_CHECKING:
@@ -161,7 +161,9 @@ class Describer:
             side: self.jobs.arrow_types(stream)
             for side, stream in zip(group.sides, self.streams(group), strict=True)
         }
-        return FoldRoute(FoldSpec.of(panes, query, types), panes.readers[query.name])
+        return FoldRoute(
+            FoldSpec.of(panes, query, types), alike(query, (each.query for each in group.members), panes)
+        )
 
     def _buffers(self, group: Group, targets: Sequence[Target]) -> dict[str, Buffers]:
         """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""
