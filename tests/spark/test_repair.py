@@ -15,10 +15,13 @@ from pyspark.errors import PySparkException
 
 from penstock.app.repair import repair_state
 from penstock.engine import repair as repair_module
+from penstock.engine.store import fold_json
 from penstock.errors import PenstockError, RunError
-from penstock.log.envelope import commit_name
+from penstock.log.envelope import TornError, as_commit, commit_name, numbers, snapshot_name, unwrap
 from penstock.log.files import open_files
 from penstock.log.journal import Journal
+from penstock.log.ledger import Ledger
+from penstock.log.snapshot import dump, load
 from tests.log.test_checksum import damage
 from tests.oracle import Feed, Spec, Window, answer, same_bag
 from tests.spark.runner import Run
@@ -112,23 +115,75 @@ def hurt(random: Random, path: Path, how: str) -> None:
         path.write_bytes(damage(random, path.read_bytes()))
 
 
+BETWEEN, AFTER = 9, 6
+"""Commits from the older of two snapshots to the newer one, and after that."""
+
+HOWS = ("missing", "cut", "flip")
+
+
+def lay_snapshots(state: Path) -> dict[str, str]:
+    """Let the last commits of a journal lie around two snapshots, and say what damage to each of its files leads to.
+
+    How many commits a run makes is a matter of timing, so it makes no snapshot; then the journal is written again::
+
+        1 ..... n-15 | n-14 ..... n-6 | n-5 ..... n-1   n
+        removed      S    harmless    S     again       back
+    """
+    files = open_files(str(state), private=True)
+    present = numbers(files)
+    bodies = [as_commit(unwrap(files.read(commit_name(each)), each).body) for each in present.commits]
+    first = len(bodies) - BETWEEN - AFTER
+    assert first > 0, f"only {len(bodies)} commits"
+    assert present == ([*range(1, len(bodies) + 1)], [])
+    shutil.rmtree(state / "journal")
+    for every, part in ((first, bodies[:first]), (BETWEEN, bodies[first:])):
+        journal = Journal(files, fold_json, Ledger(), dump=dump, load=load, snapshot_every=every)
+        journal.recover()
+        for body in part:
+            journal.commit(body)
+    snapshots = [snapshot_name(first), snapshot_name(first + BETWEEN)]
+    commits = [commit_name(first + place) for place in range(1, BETWEEN + AFTER + 1)]
+    ways = [*["harmless"] * (2 + BETWEEN), *["again"] * (AFTER - 1), "back"]
+    return dict(zip([*snapshots, *commits], ways, strict=True))
+
+
+def spoil(random: Random, path: Path, how: str) -> None:
+    """Damage a file of the journal so that it cannot be read; without the newline at its end, say, it still can be."""
+    whole = path.read_bytes()
+    hurt(random, path, how)
+    while path.exists() and is_readable(path):
+        path.write_bytes(whole)
+        hurt(random, path, how)
+
+
+def is_readable(path: Path) -> bool:
+    try:
+        unwrap(path.read_bytes(), int(path.stem.removeprefix("snapshot-")))
+    except TornError:
+        return False
+    return True
+
+
 @pytest.mark.timeout(900)
 def test_each_file_of_the_journal_in_turn_is_damaged_and_the_state_repaired(spark, tmp_path, monkeypatch):
-    monkeypatch.setitem(Journal.__init__.__kwdefaults__, "snapshot_every", 9)
+    monkeypatch.setitem(Journal.__init__.__kwdefaults__, "snapshot_every", 1000)
     case, random = Case(spark, tmp_path), Random(3)
-    names = sorted(each.name for each in (case.run.state / "journal").glob("*.json"))
-    assert any("snapshot" in each for each in names)
-    assert len(names) > 9, "a snapshot, what it follows, and what follows it"
-    ways = dict.fromkeys(("again", "back", "harmless"), 0)
-    for place, name in enumerate(names):
+    ways = lay_snapshots(case.pristine / "state")
+    monkeypatch.setitem(Journal.__init__.__kwdefaults__, "snapshot_every", BETWEEN)
+    assert {f"journal/{each.name}" for each in (case.pristine / "state" / "journal").iterdir()} == set(ways)
+    assert len(ways) > 15
+    *others, last = ways
+    cases = [*((name, HOWS[place % 3]) for place, name in enumerate(others)), *((last, how) for how in HOWS)]
+    for name, how in cases:
         case.begin_again()
-        how = ("missing", "cut", "flip")[place % 3]
-        hurt(random, case.run.state / "journal" / name, how)
+        spoil(random, case.run.state / name, how)
         said = case.repaired()
         text = " ".join(said)
-        ways["again" if "again: the next" in text else "back" if "go back" in text else "harmless"] += 1
+        way = "again" if "again: the next" in text else "back" if "go back" in text else "harmless"
+        # nothing follows the last commit, so nothing in the journal says that it is missing
+        right = "harmless" if (name, how) == (last, "missing") else ways[name]
+        assert way == right, f"{name} {how}, {said}"
         case.check(f"{name} {how}, {said}")
-    assert all(ways.values()), ways
 
 
 KINDS = ("journal", "log", "log", "hold", "checkpoint", "checkpoint", "pairs", "results")
