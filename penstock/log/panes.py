@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from penstock.join.fold import codes_of, number_groups, sum_ints, whole_numbers
+from penstock.join.fold import Ordered, codes_of, number_groups, sum_ints
 from penstock.join.key_hash import mix
 from penstock.join.measures import Folded
 from penstock.log.checksum import map_whole, summed_writer
@@ -218,13 +218,23 @@ def group_hashes(table: pa.Table) -> Ints:
     """Give a hash of each entry's group: the same wherever the group is found, and below 2 ** 61."""
     code = np.zeros(table.num_rows, np.int64)
     for name in keys_in(table, "k"):
-        column = _whole(table.column(name))
-        numbers = None if column.null_count else whole_numbers(column)
-        if numbers is None:
-            texts = column.cast(pa.string()) if not pa.types.is_binary(column.type) else column
-            numbers = pd.util.hash_array(texts.to_numpy(zero_copy_only=False)).view(np.int64)
-        code = mix(code ^ numbers).view(np.int64)
+        code = mix(code ^ _value_hashes(_whole(table.column(name)))).view(np.int64)
     return code & (1 << 61) - 1
+
+
+def _value_hashes(column: pa.Array) -> Ints:
+    """Give equal values equal numbers, whatever else is in the column; null has 0.
+
+    >>> _value_hashes(pa.array([7, None])).tolist(), _value_hashes(pa.array([7])).tolist()
+    ([7, 0], [7])
+    """
+    ordered = Ordered.of(column)
+    numbers = ordered.numbers
+    if ordered.values is not None and len(ordered.values):
+        values = ordered.values
+        texts = values if pa.types.is_binary(values.type) else values.cast(pa.string())
+        numbers = pd.util.hash_array(texts.to_numpy(zero_copy_only=False)).view(np.int64)[numbers]
+    return np.where(ordered.valid, numbers, 0)
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
