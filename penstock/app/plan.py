@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.app.explain import planned
 from penstock.app.show import show_time
+from penstock.engine.change.floors import goes_on
 from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.costs.costs import costs
 from penstock.engine.costs.status import take_status
@@ -95,6 +96,9 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
         old, new = (plan.find(name) for plan in (before, after) if plan)
         windows = dict.fromkeys((show_window(old[0], name), show_window(new[0], name)))
         changed = [" -> ".join(windows), *_option_changes(old[2].query, new[2].query)]
+        if new[2].query.aggregation is not None and not goes_on(new[2].query, old[2].query):
+            since = _since(then, name)
+            changed.append(f"its aggregates are computed anew from the rows held, complete from {since}")
         yield f"  ~ {name:<12} {', '.join(changed)}, from here on"
     for name in change.dropped:
         kept = before is None or before.query(name).sink.kind != "table"

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.ingest.key_types import type_text
 from penstock.engine.out.answers import OPERATION, SEQUENCE, WINDOW_END
 from penstock.engine.out.pane_answers import INSTANT, NOTE, READER, WAS
+from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.lexer import tokenize
 
@@ -40,6 +42,30 @@ def folded(pairs: DataFrame, query: Query) -> DataFrame:
     return rows.drop("n")
 
 
+def refuse_without_equality(pairs: DataFrame, query: Query) -> None:
+    """Refuse keys and DISTINCT arguments that cannot be told apart as Spark does: arrays, maps, and collated texts."""
+    aggregation = aggregation_of(query)
+    inputs = pairs.select(*(F.expr(each.expression).alias(each.name) for each in query.outputs))
+    compared = {*range(aggregation.groups)}
+    compared |= {each for one in aggregation.measures if one.distinct for each in one.arguments}
+    ordered = {
+        each for one in aggregation.measures if one.function in {"min", "max"} for each in one.arguments
+    }
+    for number in sorted(compared | ordered):
+        kind, expression = type_text(inputs.schema.fields[number].dataType), query.outputs[number].expression
+        what = "grouped by or told apart" if number in compared else "put in order"
+        if any(word in kind for word in ("array<", "map<", "variant")):
+            raise InputError(
+                f"query {query.name}: {expression} is {kind}, which cannot be {what}: "
+                f"use one of its parts, or to_json({expression})"
+            )
+        if "collate" in kind.lower():
+            raise InputError(
+                f"query {query.name}: {expression} is {kind}, which cannot be {what} by its collation: "
+                f"use lower({expression}), or CAST it to STRING"
+            )
+
+
 def _call(measure: Measure, names: list[str]) -> str:
     arguments = ", ".join(f"`{names[each]}`" for each in measure.arguments) or "*"
     return f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments})"
@@ -48,6 +74,7 @@ def _call(measure: Measure, names: list[str]) -> str:
 def empty_answers(pairs: DataFrame, query: Query, left: Stream, right: Stream) -> DataFrame:
     """Give the result of an aggregate query over pairs without rows."""
     aggregation = aggregation_of(query)
+    refuse_without_equality(pairs, query)
     rows = folded(pairs, query)
     if aggregation.having:
         rows = rows.where(aggregation.having)

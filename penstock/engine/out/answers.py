@@ -34,6 +34,7 @@ from penstock.engine.out.pane_answers import (
 from penstock.engine.out.pane_fold import FoldSpec
 from penstock.engine.out.release import horizon, side_marks
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
+from penstock.engine.spark.culprits import find_culprits
 from penstock.errors import InputError
 from penstock.log.commits import Answered, Output
 from penstock.log.output_file import OutputFile, WrittenFile
@@ -45,7 +46,7 @@ from penstock.plan.panes import aggregation_of
 from penstock.sql.query import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from penstock.engine.jobs import UnitJobs
     from penstock.engine.readings.idle import IdleClock
@@ -400,6 +401,27 @@ def noted(job: AnswerJob, text: str) -> pa.RecordBatch:
             f"b{each.name[1:]}": pa.nulls(1, each.type) for each in job.task.schema if each.name[0] == "a"
         }
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+# --- whose fault ----------------------------------------------------------------------------------------------------
+
+
+def blame_for_answers(jobs: Sequence[AnswerJob], runner: UnitJobs) -> dict[str, str]:
+    """Find the queries whose answers cannot be computed: they are tried by halves, and nothing is delivered."""
+
+    def attempt(names: Collection[str]) -> None:
+        some = [_for_some(each, names) for each in jobs]
+        runner.answer([each for each in some if each.readers])
+
+    return find_culprits(sorted({each.query for job in jobs for each in job.readers}), attempt)
+
+
+def _for_some(job: AnswerJob, names: Collection[str]) -> AnswerJob:
+    """Ask a job for some of its readers only, and let their answers be counted."""
+    readers = tuple(replace(each, root="", kept="") for each in job.readers if each.query in names)
+    numbers = {each.number for each in readers}
+    due = tuple(each for each in job.task.due if each.number in numbers)
+    return replace(job, readers=readers, task=replace(job.task, due=due))
 
 
 # --- the commit -----------------------------------------------------------------------------------------------------

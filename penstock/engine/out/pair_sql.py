@@ -111,7 +111,7 @@ def _result(pairs: DataFrame, group: Group, number: int, left: Stream, right: St
     """Give a query's result over pairs without rows."""
     member = group.members[number]
     if member.query.aggregation is not None:
-        return empty_answers(pairs, member.query, left, right)
+        return empty_answers(pairs.where(wants(group, number, member)), member.query, left, right)
     return view(pairs, group, number, member)
 
 
@@ -122,6 +122,8 @@ def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream
     for number, member in enumerate(group.members):
         try:
             empty[member.query.name] = _result(none, group, number, left, right)
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(f"query {member.query.name}: {short_message(error)}") from error
     return empty

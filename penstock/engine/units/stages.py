@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.answers import answer_commit, choose_answers
+from penstock.engine.out.answers import answer_commit, blame_for_answers, choose_answers
 from penstock.engine.out.compact import choose_steps, compact_commit
 from penstock.engine.out.release import choose_releases, last_releases, release_commit
 from penstock.engine.out.sinks import delete_spooled, publish_files
 from penstock.engine.readings.waiting import switch_commit
+from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.sealing import choose_sealings, seal_commit
 from penstock.log.commits import Published
 from penstock.log.table_merge import CONFLICT
@@ -69,7 +70,17 @@ def answer(joining: Joining) -> None:
     jobs = choose_answers(joining.plan, ledger, files, joining.jobs, joining.idle, everything=everything)
     if not jobs:
         return
-    joining.store.commit(answer_commit(jobs, joining.jobs.answer(jobs), ledger.answers))
+    try:
+        reports = joining.jobs.answer(jobs)
+    except Exception as error:
+        failures = blame_for_answers(jobs, joining.jobs)
+        if not failures:
+            raise
+        if joining.stop_queries is None:
+            raise QueriesFailedError(failures) from error
+        joining.plan = joining.stop_queries(failures)
+        return
+    joining.store.commit(answer_commit(jobs, reports, ledger.answers))
     for name in ledger.files() - joining.ledger.files():
         joining.store.let_go(name)
 
