@@ -19,6 +19,7 @@ from rich.markup import escape
 from penstock.app.spark_talk import quiet_spark
 from penstock.errors import InputError, did_you_mean
 from penstock.lab.bench.against_peers import first, peers
+from penstock.lab.bench.aggregates import aggregates
 from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.scale import scale
@@ -36,7 +37,9 @@ class Where(StrEnum):
 
 
 PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper4.PAPER)
-BENCHMARKS = {each.__name__: each for each in (peers, scale, latency, breakdown, strategies, first)}
+BENCHMARKS = {
+    each.__name__: each for each in (peers, aggregates, scale, latency, breakdown, strategies, first)
+}
 
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)
 bench = typer.Typer(help="Measure, side by side with other engines.", no_args_is_help=True)

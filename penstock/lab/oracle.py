@@ -5,7 +5,7 @@ One pass over the pairs of the widest window: every query is a count with a filt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import duckdb
 
@@ -31,8 +31,42 @@ def true_counts(data: Path, queries: Sequence[WindowQuery]) -> Truth:
     pairs = pairs_of(data, max(each.micros for each in queries))
     connection = duckdb.connect()
     counted = connection.execute(f"SELECT count(*), {counts} FROM ({pairs})").fetchone() or ()
+    return Truth(_rows_in(connection, data), tuple(counted[1:]), counted[0])
+
+
+def true_answers(data: Path, queries: Sequence[WindowQuery], sides: Literal["both", "a"]) -> Truth:
+    """Count by DuckDB the answers of aggregates at every whole second: one for each group with a pair in the window.
+
+    Of `both` sides: both rows lie in (E - window, E], as Penstock has it.  Of ``a``: its row lies in [E - window, E),
+    and the other is less than the window away.  So at E a window sees a group exactly if, of the group's pairs that
+    were `born` by E, the one whose `old` second is the youngest is young enough.
+    """
+    born, old = {
+        "both": ("(greatest(ta, tb) - 1) // 1000000 + 1", "(least(ta, tb) - 1) // 1000000"),
+        "a": ("ta // 1000000 + 1", "ta // 1000000"),
+    }[sides]
+    group, wide = "k" if queries[0].group == "k" else "k % 64", max(each.window for each in queries)
+    each_window = list(enumerate(queries))
+    youngest = ", ".join(f"max({old}) FILTER (WHERE abs(d) < {q.micros}) AS o{n}" for n, q in each_window)
+    so_far = ", ".join(f"max(o{n}) OVER upto AS o{n}" for n, _ in each_window)
+    counts = ", ".join(f"count(*) FILTER (WHERE o{n} >= e - {q.window})" for n, q in each_window)
+    pairs = (
+        f"SELECT *, epoch_us(ats) AS ta, epoch_us(bts) AS tb FROM ({pairs_of(data, round(wide * 1_000_000))})"
+    )
+    answers = f"""
+        WITH born AS (SELECT {group} AS g, {born} AS e, {youngest} FROM ({pairs}) GROUP BY ALL),
+        span AS (SELECT unnest(range(min(e), max(e) + {round(wide)} + 1)) AS e FROM born),
+        every AS (SELECT g, e FROM (SELECT DISTINCT g FROM born), span),
+        seen AS (SELECT e, {so_far} FROM every LEFT JOIN born USING (g, e) WINDOW upto AS (PARTITION BY g ORDER BY e))
+        SELECT {counts} FROM seen"""
+    connection = duckdb.connect()
+    counted = connection.execute(answers).fetchone() or ()
+    return Truth(_rows_in(connection, data), tuple(counted), 0)
+
+
+def _rows_in(connection: duckdb.DuckDBPyConnection, data: Path) -> int:
     rows = connection.execute(f"SELECT count(*) FROM read_parquet('{data}/[ab]/*.parquet')").fetchall()
-    return Truth(rows[0][0], tuple(counted[1:]), counted[0])
+    return int(rows[0][0])
 
 
 def pairs_of(data: Path, micros: int) -> str:

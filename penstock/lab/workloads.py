@@ -157,10 +157,14 @@ MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
 
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed."""
+    """A window join of ``a`` and ``b``: seconds to both sides, in whole milliseconds, and what ``a.v`` must exceed.
+
+    An aggregate of it has a `group`: what of ``a`` its pairs are grouped by.
+    """
 
     window: float
     above: float | None = None
+    group: str | None = None
 
     @property
     def micros(self) -> int:
@@ -211,15 +215,18 @@ def as_script(data: Path, queries: Sequence[WindowQuery], sink: str, files: int 
 
     `sink` is the clause that says where results go; `files` of a stream are a micro-batch, or all that are there.
     """
-    pace = "" if files is None else f", maxFilesPerTrigger = '{files}'"
-    streams = "".join(
-        f"CREATE STREAM {name} (k BIGINT, v DOUBLE, ts TIMESTAMP) WITH (format = 'parquet', "
-        f"path = '{data / name}', time = 'ts'{pace});\n"
-        for name in STREAMS
-    )
     where = [f"WHERE {each.condition('a.v')} " if each.above is not None else "" for each in queries]
-    return streams + "".join(
+    return streams_in(data, files) + "".join(
         f"CREATE QUERY q{number} WITH ({sink}) AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
         f"FROM a JOIN b ON a.k = b.k {where[number]}WINDOW {query.window} seconds;\n"
         for number, query in enumerate(queries)
+    )
+
+
+def streams_in(data: Path, files: int | None = 1, columns: str = "k BIGINT, v DOUBLE, ts TIMESTAMP") -> str:
+    """Write both streams of a workload's files as the beginning of a Penstock script."""
+    pace = "" if files is None else f", maxFilesPerTrigger = '{files}'"
+    return "".join(
+        f"CREATE STREAM {name} ({columns}) WITH (format = 'parquet', path = '{data / name}', time = 'ts'{pace});\n"
+        for name in STREAMS
     )

@@ -103,7 +103,7 @@ def test_bench_lists_every_benchmark(capsys):
     shown = capsys.readouterr()
     assert all(
         name in shown.out + shown.err
-        for name in ("breakdown", "first", "latency", "peers", "scale", "strategies")
+        for name in ("aggregates", "breakdown", "first", "latency", "peers", "scale", "strategies")
     )
 
 

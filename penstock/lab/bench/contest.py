@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import InputError, did_you_mean
 from penstock.lab.bench.peers import PEERS, Job, Peer
@@ -88,6 +88,8 @@ def steady_part(marks: Sequence[Mark], rows: int, warm: float = WARM) -> Mark:
 class Contest:
     """What is compared: peers, query sets, how often, how many seconds a run may take, and where things are kept."""
 
+    known: ClassVar[Mapping[str, Peer]] = PEERS
+
     workload: Workload
     peers: tuple[str, ...]
     queries: Mapping[str, tuple[WindowQuery, ...]]
@@ -99,27 +101,35 @@ class Contest:
     def __post_init__(self) -> None:
         """Refuse what there is none of, before anything runs."""
         for name in self.peers:
-            if name not in PEERS:
-                raise InputError(f"there is no engine {name}: {did_you_mean(name, PEERS)}")
+            if name not in self.known:
+                raise InputError(f"there is no engine {name}: {did_you_mean(name, self.known)}")
         if self.rounds < 1:
             raise InputError(f"{self.rounds} rounds: at least one is needed")
 
     def run(self, tell: Callable[[str], None]) -> Iterator[Outcome]:
         """Run every peer on every query set in turn, several times over."""
-        data, truths = self.workload.write(self.home), {}
+        data, truths = self.write(), {}
         for name, queries in self.queries.items():
             tell(f"DuckDB counts what {name} should give")
-            truths[name] = true_counts(data, queries)
+            truths[name] = self.truths(data, queries)
         given_up: dict[tuple[str, str], Outcome] = {}
         for turn, (name, truth), engine in product(range(self.rounds), truths.items(), self.peers):
             outcome = given_up.get((engine, name))
             if outcome is None:
-                tell(f"round {turn + 1} of {self.rounds}: {name} on {PEERS[engine].title}")
-                job = Job(data, self.queries[name], truth.rows, self.home.resolve())
-                outcome = self._checked(PEERS[engine], job, truth, turn)
+                tell(f"round {turn + 1} of {self.rounds}: {name} on {self.known[engine].title}")
+                job = Job(data, self.queries[name], truth[engine].rows, self.home.resolve())
+                outcome = self._checked(self.known[engine], job, truth[engine], turn)
             if not outcome.has_figures:
                 given_up[engine, name] = outcome
             yield replace(outcome, queries=name, turn=turn)
+
+    def write(self) -> Path:
+        """Write the input; give its directory."""
+        return self.workload.write(self.home)
+
+    def truths(self, data: Path, queries: tuple[WindowQuery, ...]) -> Mapping[str, Truth]:
+        """Say what each engine must count."""
+        return dict.fromkeys(self.peers, true_counts(data, queries))
 
     def _checked(self, peer: Peer, job: Job, truth: Truth, turn: int) -> Outcome:
         """Run a peer; the first time, if its timed run tells too little, after an untimed one that tells all."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
     """Joins, each with the queries it serves."""
+    Finish = Callable[[DataFrame, Sequence[WindowQuery]], DataFrame]
 
 STATE = "org.apache.spark.sql.execution.streaming.state"
 
@@ -95,8 +96,9 @@ def run_script(strategy: str, path: Path) -> None:
     tell_done(rows=rows, results=done.results, state_rows=done.state_rows, pairs=pairs)
 
 
-def run_spark(job: Job, joins: Served, *, best: bool = False) -> None:
-    """Run Spark's own joins: start every one, wait for all, and report."""
+def run_spark(job: Job, joins: Served, *, best: bool = False, finish: Finish | None = None) -> None:
+    """Run Spark's own joins: start every one, wait for all, and report; `finish` makes results of pairs, counted."""
+    finish = finish or counted
     heap, settings = job.heap(len(joins)), AT_ITS_BEST if best else {}
     wanted = {"spark.driver.memory": f"{heap}m", **SHUFFLE, **settings}
     spark = embedded_session(wanted) if best else plain_session(wanted)
@@ -110,7 +112,7 @@ def run_spark(job: Job, joins: Served, *, best: bool = False) -> None:
         for number, (served, join) in enumerate(joins):
             pool = f"pool-{number}" if best else "default"
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
-            writer = counted(joined(spark, job.data, join, number), served).writeStream.format("noop")
+            writer = finish(joined(spark, job.data, join, number), served).writeStream.format("noop")
             writer = writer.option("checkpointLocation", f"{checkpoints}/{number}").queryName(str(number))
             running.append(writer.trigger(availableNow=True).start())
         for query in running:
@@ -182,11 +184,12 @@ class Progress(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Add up what a micro-batch did."""
         progress = event.progress
-        if not progress.numInputRows:
+        counts = progress.observedMetrics["results"].asDict() if progress.observedMetrics else {}
+        if not progress.numInputRows and not any(counts.values()):
             return
         self._rows += progress.numInputRows
-        self._state[progress.id] = progress.stateOperators[0]
-        for name, count in progress.observedMetrics["results"].asDict().items():
+        self._state[progress.id] = progress.stateOperators
+        for name, count in counts.items():
             self._counts[int(progress.name), int(name[1:])] += count
         tell("mark", time.monotonic() - self.started, self._rows / self._queries)
 
@@ -206,7 +209,7 @@ class Progress(StreamingQueryListener):
 
     def held(self, name: str) -> int:
         """Add up over the queries what their state is at the end."""
-        return sum(getattr(each, name) for each in self._state.values())
+        return sum(getattr(each, name) for operators in self._state.values() for each in operators)
 
 
 def serve_penstock(home: Path) -> None:

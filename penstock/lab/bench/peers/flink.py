@@ -35,11 +35,11 @@ PROGRAM = Path(__file__).with_name("flink_program.py")
 
 
 def flink(way: str) -> Callable[[Job], Launch]:
-    """Give the launch of Flink, used in one of its two ways."""
+    """Give the launch of Flink, used in one of its ways."""
 
     def launch(job: Job) -> Launch:
         home = install(job.home / "flink")
-        heap = job.heap(len(job.queries) if way == "each" else 1)
+        heap = job.heap(len(job.queries) if way.endswith("each") else 1)
         hadoop = sorted((Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-*.jar"))
         environment = {
             "JVM_ARGS": f"-Xmx{heap}m",

@@ -1,6 +1,6 @@
 """Flink's side of a run, in the interpreter of its own environment: nothing of Penstock can be imported here.
 
-    python flink_program.py each|widest JOB DATA
+    python flink_program.py each|widest|answer|answer-each JOB DATA
 
 Prints what `penstock.lab.bench.peers.peer` says a run prints.  Flink counts for us: its REST interface is asked for the
 metrics while the job runs.  A run is over when the sources have read every row and no counter moves any more, and its
@@ -22,12 +22,13 @@ from typing import Any
 
 SAMPLE_SECONDS, STILL = 0.5, 4  # so many samples without a change make an end
 COLUMNS = "k BIGINT, av DOUBLE, bv DOUBLE, ats BIGINT, bts BIGINT"
+ANSWERS = "g BIGINT, e TIMESTAMP(3), n BIGINT, s DOUBLE, m DOUBLE"
 APART = "ABS(b.us - a.us)"
 MICROS = 1_000_000
 
 
 def main() -> None:
-    """Run a job in one of the two ways."""
+    """Run a job in one of the ways."""
     way, text, data = sys.argv[1:]
     job = json.loads(text)
     settings = {
@@ -44,6 +45,7 @@ def main() -> None:
     tables = environment(settings, data)
     statements, pairs_only = tables.create_statement_set(), way == "widest" and not job["checking"]
     columns, written = f"{COLUMNS}, level INT" if pairs_only else COLUMNS, inserts(way, tables, job)
+    columns = ANSWERS if way.startswith("answer") else columns
     for number, insert in enumerate(written):
         tables.execute_sql(f"CREATE TABLE q{number} ({columns}) WITH ('connector' = 'blackhole')")
         statements.add_insert_sql(f"INSERT INTO q{number} {insert}")
@@ -77,11 +79,15 @@ def environment(settings: dict[str, str], data: str) -> Any:
 
 
 def inserts(way: str, tables: Any, job: dict[str, Any]) -> list[str]:
-    """Write what each sink gets: every query as a join of its own, or one join with a level column.
+    """Write what each sink gets: every query as a join of its own, or one join with a level column, or answers.
 
     When checking, every query is a filter behind that join.
     """
     queries = job["queries"]
+    if way == "answer-each":
+        return [answer(tables, number, each) for number, each in enumerate(queries)]
+    if way == "answer":
+        return [answer(tables, 0, max(queries, key=lambda each: each["window"]))]
     if way == "each":
         return [f"{join(each, '')} AND {keeps(each, 'a.v')}" for each in queries]
     widest = {"window": max(each["window"] for each in queries)}
@@ -102,6 +108,17 @@ def join(query: dict[str, Any], more: str) -> str:
     return (
         f"SELECT a.k, a.v AS av, b.v AS bv, a.us AS ats, b.us AS bts{more} FROM a JOIN b ON a.k = b.k "
         f"AND b.ts BETWEEN a.ts - {span} AND a.ts + {span} AND {APART} < {round(query['window'] * MICROS)}"
+    )
+
+
+def answer(tables: Any, number: int, query: dict[str, Any]) -> str:
+    """Write an aggregate over a join as Flink's users do: windows that hop each second, by the time of ``a``."""
+    tables.execute_sql(f"CREATE TEMPORARY VIEW pairs{number} AS {join(query, ', a.ts AS happened')}")
+    group = "k" if query["group"] == "k" else "k % 64"
+    width = f"INTERVAL '{query['window']:.0f}' SECOND"
+    return (
+        f"SELECT {group}, window_end, COUNT(*), SUM(bv), MAX(av) FROM TABLE(HOP(TABLE pairs{number}, "
+        f"DESCRIPTOR(happened), INTERVAL '1' SECOND, {width})) GROUP BY {group}, window_start, window_end"
     )
 
 
