@@ -264,9 +264,9 @@ class _Asking:
 
 def _crowded(state: PaneState) -> bool:
     """Say whether so many files wait that some should be merged."""
-    counts: dict[tuple[int, bool, int], int] = {}
+    counts: dict[tuple[int, int, bool, int], int] = {}
     for each in state.files:
-        key = each.table, each.folded, each.generation
+        key = each.part, each.table, each.folded, each.generation
         counts[key] = counts.get(key, 0) + 1
     return any(each >= MERGE_FAN for each in counts.values())
 
