@@ -62,7 +62,7 @@ from penstock.engine.units.joining import Joining
 from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
-from penstock.join.warm import warm_up
+from penstock.join.warm import warm_folds, warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.build import Stopped
@@ -268,7 +268,9 @@ class Engine:
         self._check_settings()
         forget_plans()
         arrow_types.cache_clear()
-        kernels = threading.Thread(target=warm_up, name="penstock-kernels", daemon=True)
+        kernels = threading.Thread(
+            target=_warm, args=(transition.after,), name="penstock-kernels", daemon=True
+        )
         kernels.start()
         sources, empty = self._check(transition.after)
         sinks = file_sinks(transition.after.queries).values()
@@ -709,3 +711,10 @@ class Engine:
         plan, ledger = self.plan if query is None else serving(self.plan, query), self._store.ledger
         all_costs = costs(plan, ledger, self._workload.budget, runs=ledger.plan is not None)
         return plan_text(plan) + "\n".join(cost_lines(all_costs, compare=compare)) + "\n"
+
+
+def _warm(plan: Plan) -> None:
+    """Compile the kernels that a plan needs."""
+    warm_up()
+    if any(query.aggregation for query in plan.queries):
+        warm_folds()

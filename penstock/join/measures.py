@@ -39,7 +39,7 @@ from penstock.join.fold import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -103,6 +103,29 @@ class Folded:
             return cls(function, {"n": n, "s": sum_floats(ids, floats, size)}, pa.float64())
         return cls(function, {"n": n, **_exact_sum(column, ids, size)}, kind)
 
+    @classmethod
+    def each(cls, function: str, column: pa.Array) -> Folded | None:
+        """Read every value of a column as an entry of its own, to be added to others.
+
+        None for a least or greatest text or decimal: those are numbers only among the values of one column.
+        """
+        kind = column.type
+        if function in _ENDS:
+            ordered = Ordered.of(column)
+            if ordered.values is not None:
+                return None
+            numbers = ~ordered.numbers if function == "max" else ordered.numbers
+            return cls(function, {"v": numbers}, kind, ordered, ordered.valid)
+        valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        n = np.ones(len(column), np.int64) if valid is None else valid.astype(np.int64)
+        if function == "count":
+            return cls(function, {"n": n}, kind)
+        if function in _SPREADS:
+            return cls(function, {"n": n, "mean": _floats(column), "m2": np.zeros(len(column))}, kind)
+        if pa.types.is_floating(kind) or pa.types.is_string(kind):
+            return cls(function, {"n": n, "s": _floats(column)}, pa.float64())
+        return cls(function, {"n": n, **dict(zip(_LIMBS, limbs_of(column), strict=False))}, kind)
+
     # --- folded further -------------------------------------------------------------------------------------------
 
     def by(self, ids: Ints, size: int) -> Folded:
@@ -145,11 +168,55 @@ class Folded:
             return replace(self, parts={"v": lesser}, valid=self.valid | other.valid)
         return replace(self, parts={name: each + other.parts[name] for name, each in self.parts.items()})
 
+    @classmethod
+    def together(cls, several: Sequence[Folded]) -> Folded:
+        """Lay the entries of one measure end to end; all have the same values behind their numbers."""
+        if len(several) == 1:
+            return several[0]
+        parts = {name: np.concatenate([each.parts[name] for each in several]) for name in several[0].parts}
+        valid = [each.valid for each in several if each.valid is not None]
+        return replace(several[0], parts=parts, valid=np.concatenate(valid) if valid else None)
+
+    def with_runs(self, cells: Folded, first: int, last: int, size: int) -> Folded:
+        """Take in, entry by entry, the runs of so many cells from the first to the last, which is left out.
+
+        >>> cells = Folded("count", {"n": np.array([1, 2, 10, 20])})
+        >>> cells.nothing(2).with_runs(cells, 0, 2, 2).parts["n"].tolist()
+        [11, 22]
+        """
+        if self.function in _SPREADS:
+            total = self
+            for row in range(last - 1, first - 1, -1):
+                total = total.plus(cells.at(slice(row * size, (row + 1) * size)))
+            return total
+        inside = slice(first * size, last * size)
+        if self.valid is not None and cells.valid is not None:
+            lesser = np.minimum(
+                self.parts["v"], cells.parts["v"][inside].reshape(-1, size).min(axis=0, initial=_MOST)
+            )
+            seen = self.valid | cells.valid[inside].reshape(-1, size).any(axis=0)
+            return replace(self, parts={"v": lesser}, valid=seen)
+        parts = {
+            name: each + cells.parts[name][inside].reshape(-1, size).sum(axis=0)
+            for name, each in self.parts.items()
+        }
+        return replace(self, parts=parts)
+
     def nothing(self, size: int) -> Folded:
         """Give so many entries that know nothing yet, of the same measure."""
         fill = _MOST if self.function in _ENDS else 0
         parts = {name: np.full(size, fill, each.dtype) for name, each in self.parts.items()}
         return replace(self, parts=parts, valid=None if self.valid is None else np.zeros(size, np.bool_))
+
+    def grown(self, size: int) -> Folded:
+        """Give more entries, the new ones knowing nothing."""
+        old = next(iter(self.parts.values())).size
+        more = self.nothing(size)
+        for name, each in self.parts.items():
+            more.parts[name][:old] = each
+        if self.valid is not None and more.valid is not None:
+            more.valid[:old] = self.valid
+        return more
 
     def add(self, ids: Ints, entries: Folded) -> Folded:
         """Take further entries into those with these numbers; this one's own arrays are changed, and given back."""

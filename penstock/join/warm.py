@@ -14,7 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.join.column_checks import Check, with_near_columns
+from penstock.join.entries import Numbering, Panes
+from penstock.join.fold import number_groups
 from penstock.join.key_hash import mix
+from penstock.join.measures import Folded
 from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
@@ -43,6 +46,25 @@ def warm_up() -> None:
     _warm_comparisons(pairs)
 
 
+def warm_folds() -> None:
+    """Run the kernels of aggregates on a few rows; only where some query asks for them."""
+    ids = np.array([0, 1, 0])
+    for values in (np.arange(3), np.arange(3) / 2):
+        for column in (values, _mapped(values)):
+            for function in ("count", "sum", "max"):
+                folded = Folded.values(function, pa.array(column), ids, 2).by(np.array([0, 0]), 1)
+                each = Folded.each(function, pa.array(column))
+                if each is not None:
+                    folded.grown(2).add(ids, each)
+    panes = Panes(1, 1, 0, 9, 0, 0)
+    for times in (np.arange(3), _mapped(np.arange(3))):
+        places = panes.places(times, times, np.zeros(3, np.int64))
+        if places is not None:
+            Numbering().number(places, times)
+    number_groups([np.array([0, 1 << 40, 5])])
+    number_groups([np.arange(3), _mapped(np.arange(3))])
+
+
 def _row_cuts(times: np.ndarray) -> RowCuts:
     """Make row cuts with a cut time of each kind."""
     kind, shift = np.array([1, 0, 2], np.int8), np.array([0, 0, 0])
@@ -69,3 +91,4 @@ def _mapped(array: np.ndarray) -> np.ndarray:
 
 if __name__ == "__main__":
     warm_up()
+    warm_folds()

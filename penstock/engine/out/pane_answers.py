@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,9 @@ if TYPE_CHECKING:
 READER, NOTE, INSTANT, WAS = "q", "note", "e", "was"
 """Columns of answers: which reader, the note at the end, the instant (or the number of the change), and whether the
 group had been answered before."""
+
+MOST_WAITING = 1 << 20
+"""Answers that wait to be finished together."""
 
 MOST_CELLS = 1 << 21
 """Groups times cuts that a few instants are answered from in one go."""
@@ -195,12 +199,21 @@ class _Entries:
         """Number the group of each entry of the table of groups."""
         return self._gids[0]
 
+    @cached_property
+    def _all_keys(self) -> list[pa.Array]:
+        """Give the keys of all groups, in the types that answers have."""
+        rows = pa.array(self._firsts)
+        columns = {name: _whole(self.main, name).take(rows) for name in self._names}
+        keys = [put_together(kind, columns, f"k{n}") for n, kind in enumerate(key_types(self.main))]
+        kinds = [self.task.schema.field(f"g{number}").type for number in range(len(keys))]
+        return [key if key.type == kind else key.cast(kind) for key, kind in zip(keys, kinds, strict=True)]
+
     def keys(self, groups: Ints) -> list[pa.Array]:
         """Give the keys of some groups."""
-        rows = pa.array(self._firsts[groups])
-        columns = {name: _whole(self.main, name).take(rows) for name in self._names}
-        kinds = key_types(self.main)
-        return [put_together(kind, columns, f"k{number}") for number, kind in enumerate(kinds)]
+        if groups.size == self.groups and bool((groups[:-1] < groups[1:]).all()):
+            return self._all_keys  # all of them, in their order
+        rows = pa.array(groups)
+        return [each.take(rows) for each in self._all_keys]
 
     def answered(self, born_until: int, due: Sequence[Due]) -> Iterator[_Seen]:
         """Give what each reader sees of all that is born by some time, whatever its pane."""
@@ -220,19 +233,33 @@ class _Entries:
             if each:
                 yield each, rows[classes == each]
 
-    def columns(self, seen: _Seen, born_until: int, threshold: int) -> list[pa.Array]:
-        """Give the finished measures of what a reader sees, in their order."""
-        plain, distinct = iter(seen.folded[1:]), iter(self.distinct)
+    def columns(self, seen: _Seen, distinct: Sequence[pa.Array]) -> list[pa.Array]:
+        """Give the finished measures of what a reader sees, in their order; those that are DISTINCT are given."""
+        plain, given = iter(seen.folded[1:]), iter(distinct)
         columns = []
         for number, measure in enumerate(self.task.spec.measures):
             kind = self.task.schema.field(f"a{number}").type
             if not measure.arguments:
                 columns.append(seen.folded[0].finished(kind))
-            elif measure.distinct:
-                columns.append(next(distinct).finished(seen, self.groups, born_until, threshold, kind))
             else:
-                columns.append(next(plain).finished(kind))
+                columns.append(next(given) if measure.distinct else next(plain).finished(kind))
         return columns
+
+    def distinct_columns(self, seen: _Seen, born_until: int, threshold: int) -> list[pa.Array]:
+        """Give the finished DISTINCT measures of what a reader sees."""
+        kinds = [
+            self.task.schema.field(f"a{number}").type
+            for number, each in enumerate(self.task.spec.measures)
+            if each.distinct
+        ]
+        return [
+            each.finished(seen, self.groups, born_until, threshold, kind)
+            for each, kind in zip(self.distinct, kinds, strict=True)
+        ]
+
+    def all_columns(self, seen: _Seen, born_until: int) -> list[pa.Array]:
+        """Give all finished measures of what a reader sees, whatever the pane."""
+        return self.columns(seen, self.distinct_columns(seen, born_until, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +326,9 @@ def _seen(reader: Due, parts: Sequence[list[Folded]]) -> _Seen:
     folded = parts[0]
     for others in parts[1:]:
         folded = [one.plus(other) for one, other in zip(folded, others, strict=True)]
-    present = np.flatnonzero(folded[0].parts["n"] > 0)
+    present = np.flatnonzero(folded[0].parts["n"])
+    if present.size == folded[0].parts["n"].size:
+        return _Seen(reader, present, folded)
     return _Seen(reader, present, [each.at(present) for each in folded])
 
 
@@ -322,33 +351,28 @@ class _Grid:
     def windows(self, cuts: Iterable[int]) -> dict[int, list[Folded]]:
         """Give what is seen from each of some cuts on: rows are added up from the newest to the oldest."""
         seen: dict[int, list[Folded]] = {}
-        total = [each.nothing(self.entries.groups) for each in self.cells]
-        upto = self.cuts
+        groups, upto = self.entries.groups, self.cuts
+        total = [each.nothing(groups) for each in self.cells]
         for cut in sorted(cuts, reverse=True):
-            for row in range(upto - 1, cut - 1, -1):
-                cells = slice(row * self.entries.groups, (row + 1) * self.entries.groups)
-                total = [one.plus(each.at(cells)) for one, each in zip(total, self.cells, strict=True)]
+            total = [
+                one.with_runs(each, cut, upto, groups) for one, each in zip(total, self.cells, strict=True)
+            ]
             upto = cut
             seen[cut] = total
         return seen
 
 
 def _batch(
-    task: AnswerTask, entries: _Entries, seen: _Seen, instant: int, columns: list[pa.Array]
+    task: AnswerTask, entries: _Entries, seen: _Seen, instants: Ints | int, columns: list[pa.Array]
 ) -> pa.RecordBatch:
     """Lay out what a reader is answered."""
     size = seen.groups.size
     fixed = [
         pa.array(np.full(size, seen.reader.number, np.int32)),
         pa.nulls(size, pa.string()),
-        pa.array(np.full(size, instant, np.int64)),
+        pa.array(np.broadcast_to(np.asarray(instants, np.int64), size)),
     ]
-    keys = [
-        each
-        if each.type == task.schema.field(f"g{number}").type
-        else each.cast(task.schema.field(f"g{number}").type)
-        for number, each in enumerate(entries.keys(seen.groups))
-    ]
+    keys = entries.keys(seen.groups)
     names = [READER, NOTE, INSTANT, *task.schema.names]
     return pa.RecordBatch.from_arrays([*fixed, *keys, *columns], names[: 3 + len(keys) + len(columns)])
 
@@ -368,8 +392,9 @@ def _sliding(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRe
 def _instants(opened: _Opened, task: AnswerTask) -> dict[int, list[Due]]:
     """List the instants at which somebody may see something, with those who ask then, in order."""
     asked: dict[int, list[Due]] = {}
+    alive = {each: _alive(opened, with_folded=each) for each in {each.since > LONG_AGO for each in task.due}}
     for reader in task.due:
-        spans = _alive(opened, with_folded=reader.since > LONG_AGO)
+        spans = alive[reader.since > LONG_AGO]
         for first, last in _spans_of(spans, reader, task.spec.panes.pane):
             since, until = max(first, reader.since + 1), min(last, reader.until)
             for instant in range(-(-since // reader.every) * reader.every, until + 1, reader.every):
@@ -438,7 +463,7 @@ def _answer_instants(
         return
     entries = _Entries(task, tables)
     cut_of = np.searchsorted(cuts, entries.pane, "right") - 1
-    grids: dict[int, _Grid] = {}
+    grids, answers = dict[int, _Grid](), _Answers(task, entries)
     order = np.argsort(entries.born, kind="stable")
     births, taken = entries.born[order], 0
     everybody = {each.bit: each for readers in instants.values() for each in readers}
@@ -457,8 +482,40 @@ def _answer_instants(
         for reader, cut in asked.items():
             parts = [windows[cut] for classes, windows in seen.items() if classes >> reader.bit & 1]
             if parts and (answer := _seen(reader, parts)).groups.size:
-                columns = entries.columns(answer, instant, (instant - reader.width) // pane)
-                yield _batch(task, entries, answer, instant, columns)
+                yield from answers.add(answer, instant, (instant - reader.width) // pane)
+    yield from answers.rest()
+
+
+class _Answers:
+    """What readers see at successive instants, finished some at a time."""
+
+    def __init__(self, task: AnswerTask, entries: _Entries) -> None:
+        self.task, self.entries = task, entries
+        self._waiting: dict[int, list[tuple[int, _Seen, list[pa.Array]]]] = {}
+        self._rows = 0
+
+    def add(self, seen: _Seen, instant: int, threshold: int) -> Iterator[pa.RecordBatch]:
+        """Take what a reader sees at an instant; give what waits if it is much."""
+        distinct = self.entries.distinct_columns(seen, instant, threshold)
+        self._waiting.setdefault(seen.reader.number, []).append((instant, seen, distinct))
+        self._rows += seen.groups.size
+        if self._rows > MOST_WAITING:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Finish what waits, reader by reader."""
+        for waiting in self._waiting.values():
+            yield self._finished(waiting)
+        self._waiting, self._rows = {}, 0
+
+    def _finished(self, waiting: Sequence[tuple[int, _Seen, list[pa.Array]]]) -> pa.RecordBatch:
+        instants = np.repeat([each for each, _, _ in waiting], [seen.groups.size for _, seen, _ in waiting])
+        seen = waiting[0][1]
+        groups = np.concatenate([each.groups for _, each, _ in waiting]) if len(waiting) > 1 else seen.groups
+        folded = [Folded.together(each) for each in zip(*(one.folded for _, one, _ in waiting), strict=True)]
+        distinct = [pa.concat_arrays(each) for each in zip(*(one for _, _, one in waiting), strict=True)]
+        whole = _Seen(seen.reader, groups, folded)
+        return _batch(self.task, self.entries, whole, instants, self.entries.columns(whole, distinct))
 
 
 def _visible(
@@ -589,7 +646,7 @@ def _final(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRepo
         entries = _Entries(task, opened.fresh)
         for seen in entries.answered(task.folds_until, task.due):
             if seen.groups.size:
-                yield _batch(task, entries, seen, 0, entries.columns(seen, task.folds_until, 0))
+                yield _batch(task, entries, seen, 0, entries.all_columns(seen, task.folds_until))
     gone, made = [], []
     for file in task.files:
         if file.first > task.folds_until:
@@ -679,13 +736,13 @@ def _in_pane(table: pa.Table, pane: int) -> pa.Table:
 
 def _change_batch(task: AnswerTask, entries: _Entries, now: _Seen, old: _Seen | None) -> pa.RecordBatch:
     """Lay out changed groups: what they are, whether they were answered before, and what they were if that is asked."""
-    columns = entries.columns(now, 1, 0)
+    columns = entries.all_columns(now, 1)
     batch = _batch(task, entries, now, now.reader.until, columns)
     was = np.isin(now.groups, old.groups) if old is not None else np.zeros(now.groups.size, np.bool_)
     batch = batch.append_column(WAS, pa.array(was))
     if not task.with_before:
         return batch
-    before = entries.columns(old, 0, 0) if old is not None else [each.slice(0, 0) for each in columns]
+    before = entries.all_columns(old, 0) if old is not None else [each.slice(0, 0) for each in columns]
     groups = old.groups if old is not None else np.zeros(0, np.int64)
     order = np.argsort(groups)
     at = np.searchsorted(groups[order], now.groups).clip(0, max(0, groups.size - 1))

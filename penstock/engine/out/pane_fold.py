@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.join.entries import MOST_CLASSES, KeyCodes, Numbering, Panes
 from penstock.join.fold import codes_of, number_groups
 from penstock.join.measures import Folded
 from penstock.join.sets import members
@@ -39,7 +40,7 @@ from penstock.plan.panes import PaneSet, aggregation_of
 from penstock.sql.query import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 1 << 18
 """Entries that wait before they are folded with each other."""
+
+_CODE_BITS = 62
+"""Bits that the codes of all key columns have together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,8 @@ class PairFold:
         self.arrived = 0.0
         self._waiting: dict[int, list[pa.Table]] = {}
         self._entries = 0
+        is_plain = spec.panes.emit == "sliding" and not spec.distinct
+        self._running: _RunningFold | None = _RunningFold(spec) if is_plain else None
 
     def take(self, pairs: PairBatch) -> None:
         """Fold some pairs."""
@@ -123,6 +129,12 @@ class PairFold:
         wanted = classes != 0
         if self.computed:
             wanted &= pairs.batch.column(self.source).is_valid().to_numpy(zero_copy_only=False)
+        if self._running is not None:
+            values = lambda rows: _Values(self, pairs, rows)  # noqa: E731 - a name for what is asked of it
+            if self._running.take(pairs, np.where(wanted, classes, 0), values):
+                self.arrived = max(self.arrived, pairs.arrived)
+                return
+            self._stop_running()
         order, pane = self._place(pairs, wanted)
         if not wanted.any():
             return
@@ -189,6 +201,13 @@ class PairFold:
             columns = _distinct(entries, arguments)
             self._keep(number, columns, Shape(types, len(arguments), (), ()))
 
+    def _stop_running(self) -> None:
+        """Go on table by table: something came that running entries cannot take."""
+        running, self._running = self._running, None
+        if running is not None and (table := running.table()) is not None:
+            self._waiting.setdefault(0, []).append(table)
+            self._entries += table.num_rows
+
     def _keep(self, number: int, columns: dict[str, pa.Array], shape: Shape) -> None:
         table = pa.table(columns).replace_schema_metadata(shape.metadata())
         self._waiting.setdefault(number, []).append(table)
@@ -205,6 +224,7 @@ class PairFold:
 
     def write(self, files: Files) -> list[PaneFile]:
         """Write what was folded."""
+        self._stop_running()
         made = (
             write_panes(files, self.spec.panes.id, table, number, arrived=self.arrived, part=part)
             for number in sorted(self._waiting)
@@ -221,6 +241,116 @@ class PairFold:
         of_part = group_hashes(table) % parts
         for part in range(parts):
             yield part, table.filter(pa.array(of_part == part))
+
+
+class _RunningFold:
+    """A fold whose entries stay, and take in a batch of pairs after the other."""
+
+    def __init__(self, spec: FoldSpec) -> None:
+        self.spec = spec
+        self.plain = [each for each in spec.measures if each.arguments]
+        self.panes: Panes | None = None
+        self.numbering = Numbering()
+        self.classes: dict[int, int] = {}
+        self.keys: dict[str, KeyCodes] = {}
+        self.types: tuple[pa.DataType, ...] = ()
+        self.kinds: dict[str, pa.DataType] = {}
+        self.totals: list[Folded] = []
+
+    def take(self, pairs: PairBatch, classes: Ints, values: Callable[[Ints], _Values]) -> bool:
+        """Take in some pairs, or say that it cannot."""
+        left, right = pairs.times()
+        numbers = self._class_numbers(classes)
+        if numbers is None:
+            return False
+        places = self._places(left, right, numbers)
+        if places is None:
+            return False
+        rows = np.flatnonzero(places >= 0)
+        if not rows.size:
+            return True
+        chosen = values(rows)
+        codes = self._codes(chosen, rows.size)
+        measured = [Folded.each(each.function, chosen[each.arguments[0]]) for each in self.plain]
+        if codes is None or None in measured:
+            return False
+        ids = self.numbering.number(places[rows], codes)
+        counted = Folded("count", {"n": np.ones(rows.size, np.int64)})
+        self._add(ids, [counted, *(each for each in measured if each is not None)])
+        return True
+
+    def _class_numbers(self, classes: Ints) -> Ints | None:
+        """Give the sets of readers small numbers, -1 for nobody; None if there are too many of them."""
+        distinct = classes[:1] if (classes == classes[0]).all() else np.unique(classes)
+        for each in distinct.tolist():
+            if each:
+                self.classes.setdefault(each, len(self.classes))
+        if len(self.classes) > MOST_CLASSES:
+            return None
+        of_distinct = np.array([self.classes.get(each, -1) for each in distinct.tolist()], np.int64)
+        if distinct.size == 1:
+            return np.full(classes.size, of_distinct[0])
+        return of_distinct[np.searchsorted(distinct, classes)]
+
+    def _places(self, left: Ints, right: Ints, classes: Ints) -> Ints | None:
+        if self.panes is None:
+            panes = self.spec.panes
+            self.panes = Panes(
+                panes.step,
+                panes.pane,
+                panes.skew,
+                panes.width,
+                int(max(left[0], right[0])) // panes.step,
+                int(min(left[0] + panes.skew, right[0])) // panes.pane,
+            )
+        return self.panes.places(left, right, classes)
+
+    def _codes(self, values: _Values, size: int) -> Ints | None:
+        """Give the group of each pair one number; None if its keys do not fit one."""
+        columns: dict[str, pa.Array] = {}
+        for number in range(self.spec.groups):
+            columns |= laid_out(values[number], f"k{number}")
+        if not self.types:
+            self.types = tuple(values[number].type for number in range(self.spec.groups))
+            self.kinds = {name: each.type for name, each in columns.items()}
+            self.keys = {name: KeyCodes(small=len(columns) > 1) for name in columns}
+        codes, bits = np.zeros(size, np.int64), _CODE_BITS // max(1, len(columns))
+        for place, (name, column) in enumerate(columns.items()):
+            own = self.keys[name].codes(column)
+            if own is None or (len(columns) > 1 and int(own.max()) >> bits):
+                return None
+            codes = codes | own << bits * place if len(columns) > 1 else own
+        return codes
+
+    def _add(self, ids: Ints, entries: Sequence[Folded]) -> None:
+        """Add entries to the totals, which have room for all numbers."""
+        size = self.numbering.size
+        if not self.totals:
+            self.totals = [each.nothing(max(1024, size)) for each in entries]
+        if (room := self.totals[0].parts["n"].size) < size:
+            self.totals = [each.grown(max(size, 2 * room)) for each in self.totals]
+        self.totals = [total.add(ids, each) for total, each in zip(self.totals, entries, strict=True)]
+
+    def table(self) -> pa.Table | None:
+        """Give all entries as a table of groups."""
+        size = self.numbering.size
+        if not size or self.panes is None:
+            return None
+        born, pane, classes = self.panes.unpacked(self.numbering.places)
+        sets = np.array(list(self.classes), np.int64)
+        columns = {ORDER: pa.array(born), PANE: pa.array(pane), CLASS: pa.array(sets[classes])}
+        bits = _CODE_BITS // max(1, len(self.keys))
+        for place, (name, keys) in enumerate(self.keys.items()):
+            codes = self.numbering.codes
+            own = codes >> bits * place & (1 << bits) - 1 if len(self.keys) > 1 else codes
+            columns[name] = keys.values(own, self.kinds[name])
+        totals = [each.at(slice(0, size)) for each in self.totals]
+        columns[ROWS] = pa.array(totals[0].parts["n"])
+        for number, each in enumerate(totals[1:]):
+            columns |= {f"m{number}.{name}": part for name, part in each.stored().items()}
+        functions = tuple(each.function for each in self.plain)
+        shape = Shape(self.types, 0, functions, tuple(each.kind for each in totals[1:]))
+        return pa.table(columns).replace_schema_metadata(shape.metadata())
 
 
 def _route(target: Target) -> FoldRoute:
