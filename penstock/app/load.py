@@ -119,5 +119,5 @@ def _query_notices(query: Query, *, together: bool) -> Iterator[str]:
             yield f"max_lag = {value} of {query.name}: with scheduler = 'lwo' no query lags behind another"
         elif name == "alpha" and query.order != "adaptive":
             yield f"alpha = {value} of {query.name}: it is for order = 'adaptive', and the order is {query.order}"
-        elif name == "idle_after" and not query.ordered:
+        elif name == "idle_after" and not query.ordered and query.aggregation is None:
             yield f"idle_after = {value} of {query.name}: without an order its results wait for no stream"

@@ -197,8 +197,8 @@ class Answered:
     KIND: ClassVar = "answer"
     BY: ClassVar = "join, for aggregates"
 
-    answered: Mapping[str, Mapping[str, int]]
-    """By pane set and reader: the last instant or change it has got."""
+    answered: Mapping[str, int]
+    """By query: the last instant or change it has got."""
     gone: Mapping[str, tuple[str, ...]]
     """By pane set: the files that are not needed any more, or not as they were."""
     files: Mapping[str, tuple[PaneFile, ...]]

@@ -224,18 +224,11 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
 
 
 def _pane_sets(ledger: Ledger, commit: PlanServed) -> dict[str, PaneState]:
-    """Keep the pane sets that go on, and begin new ones; a reader that was answered before goes on from there."""
-    before = {
-        (each.panes.emit, name): until
-        for each in ledger.panes.values()
-        for name, until in each.answered.items()
+    """Keep the pane sets that go on, with their files, and begin new ones."""
+    return {
+        name: replace(ledger.panes.get(name, PaneState(panes)), panes=panes)
+        for name, panes in commit.panes.items()
     }
-    sets = {}
-    for name, panes in commit.panes.items():
-        state = ledger.panes.get(name, PaneState(panes))
-        answered = {each: before[panes.emit, each] for each in panes.readers if (panes.emit, each) in before}
-        sets[name] = replace(state, panes=panes, answered=answered)
-    return sets
 
 
 def _served(plan: ServedPlan) -> list[str]:
@@ -494,13 +487,14 @@ def _advance(before: Watermarks, after: Watermarks) -> int | None:
 @_fold.register
 def _answered(commit: Answered, ledger: Ledger) -> Ledger:
     """Take note of what readers of pane sets have got, and of the files that are left."""
-    panes = dict(ledger.panes)
-    for name, answered in commit.answered.items():
-        state, gone = panes[name], set(commit.gone.get(name, ()))
-        kept = tuple(each for each in state.files if each.name not in gone)
-        files = kept + tuple(commit.files.get(name, ()))
-        panes[name] = replace(state, files=files, answered={**state.answered, **answered})
-    return _delivered(replace(ledger, panes=panes, answers=ledger.answers + 1), commit.output)
+    panes, queries = dict(ledger.panes), dict(ledger.queries)
+    for name, gone in commit.gone.items():
+        kept = tuple(each for each in panes[name].files if each.name not in set(gone))
+        panes[name] = replace(panes[name], files=kept + commit.files.get(name, ()))
+    for name, until in commit.answered.items():
+        queries[name] = replace(ledger.query(name), answered=until)
+    done = replace(ledger, panes=panes, queries=queries, answers=ledger.answers + 1)
+    return _delivered(done, commit.output)
 
 
 @_fold.register

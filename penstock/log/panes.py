@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,14 +88,10 @@ class PaneFile:
 
 @dataclass(frozen=True, slots=True)
 class PaneState:
-    """A pane set, its files, and how far each reader has been answered."""
+    """A pane set and its files."""
 
     panes: PaneSet
     files: tuple[PaneFile, ...] = ()
-    answered: Mapping[str, int] = field(default_factory=dict)
-    """For each reader: the last instant, end of a bucket, or change that it has got."""
-    answers: int = 0
-    """How often readers were answered; the number is in the names of files."""
 
     @property
     def rows(self) -> int:

@@ -115,7 +115,8 @@ class QueryState:
     `backfill` is the cursor up to which it still lacks the pairs of rows that were there before it.  `floors` are, for
     each input, the event times from which on all rows it accepts are known to be held; None: all.
     `complete_from` is the event time such that every pair of rows not older is delivered; None if all are.  `born` is
-    the version of the plan that brought it: a query dropped and added again is another one.
+    the version of the plan that brought it: a query dropped and added again is another one.  `answered` is, of an
+    aggregate, the last instant or change that it has got.
     """
 
     results: int = 0
@@ -124,6 +125,7 @@ class QueryState:
     complete_from: int | None = None
     born: int = 0
     delays: Delays = field(default_factory=Delays)
+    answered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import scheduler_of
 from penstock.sql.query import SIDES, Sink
 from penstock.sql.spark_types import parse_type
+from penstock.testing.answer_values import answer_types
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.expression.values import arrow_type, is_supported
 from penstock.testing.input_rows import as_table, in_batches
@@ -126,6 +127,11 @@ class Session:
                     raise InputError(f"query {query.name}: {expression} is no condition: it is not BOOLEAN")
         for expression in (*(each.expression for each in query.outputs), *query.residual):
             self._try(expression, pair_types(left, right))
+        if query.aggregation is not None:
+            kinds = answer_types(query, left, right, self._workload.read_under)
+            having = [query.aggregation.having] if query.aggregation.having else []
+            for expression in (*(each.expression for each in query.aggregation.answers), *having):
+                self._try(expression, kinds)
 
     def _try(self, expression: str, types: Mapping[str, str]) -> pa.DataType:
         """Evaluate an expression of no rows, and give the type of its values."""

@@ -54,7 +54,16 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         floors=floors,
         complete_from=_later(floors),
         born=known.born or ledger.version + 1,
+        answered=_still_answered(member.query, before, known),
     )
+
+
+def _still_answered(query: Query, before: Plan | None, state: QueryState) -> int | None:
+    """Say how far an aggregate that is computed anew has been answered: it goes on from there if it answers alike."""
+    if before is None or state.answered is None or query.aggregation is None:
+        return None
+    old = before.query(query.name).aggregation
+    return state.answered if old is not None and old.emit == query.aggregation.emit else None
 
 
 def _is_counted_anew(query: Query, before: Plan | None, change: Change) -> bool:
@@ -97,6 +106,7 @@ def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) 
         floors=floors,
         complete_from=_later(floors if state.backfill else coming),
         born=state.born,
+        answered=state.answered,
     )
 
 

@@ -221,7 +221,8 @@ class _Asking:
         return Due(at, bit, since, max(since, self._last(query)), aggregation.reach[1], aggregation.every)
 
     def _answered(self, name: str) -> int:
-        return self.state.answered.get(name, LONG_AGO)
+        until = self.ledger.query(name).answered
+        return LONG_AGO if until is None else until
 
     def _horizon(self, query: Query) -> int | None:
         """Give the time below which a query has all its pairs; at the end, the instant after the newest row."""
@@ -434,7 +435,7 @@ def answer_commit(jobs: Sequence[AnswerJob], reports: Sequence[AnswerReport], nu
     spooled = {each.query for job in jobs for each in job.readers if each.spooled}
     results = sum((Counter(report.results) for report in reports), Counter[str]())
     return Answered(
-        answered={job.task.spec.panes.id: dict(job.answered) for job in jobs},
+        answered={query: until for job in jobs for query, until in job.answered.items()},
         gone=by_name({job.task.spec.panes.id: report.panes.gone} for job, report in done),
         files=by_name({job.task.spec.panes.id: report.panes.files} for job, report in done),
         output=Output(
