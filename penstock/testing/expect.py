@@ -7,6 +7,10 @@ the script has them, translated by sqlglot, and its window as a range of differe
                      JOIN (SELECT *, <keys> FROM B WHERE <predicates>) r
                      ON <keys equal> AND lo <= r.t - l.t AND r.t - l.t < hi AND <conditions on both rows>
 
+An aggregate query is one more SELECT around that: its pairs, each at every instant that sees it, by instant and group::
+
+    SELECT <answers> FROM (SELECT e, g0 …, max(x0) AS a0 … FROM <pairs>, <instants e> GROUP BY e, g0 …) WHERE <having>
+
 In:  a run or a session.  Out: nothing, or an `AssertionError` that shows the rows that are missing or too many.
 """
 
@@ -19,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import InputError
+from penstock.plan.panes import aggregation_of
 from penstock.sql.query import RESERVED, SIDES
+from penstock.testing.answer_values import answer_types
 from penstock.testing.expression.evaluate import type_of
 from penstock.testing.input_rows import timely
 from penstock.testing.pair_values import pair_types
@@ -29,7 +35,7 @@ from penstock.testing.session import Run, Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.sql.query import Query, Side
+    from penstock.sql.query import Measure, Query, Side
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -54,6 +60,7 @@ def expect(run: Run | Session, *queries: str) -> None:
         if query.name in session.altered:
             raise InputError(f"query {query.name} was defined anew: its results are by two definitions")
         _refuse_overtaken(session, query)
+        _refuse_changes(query)
         rows = run[query.name] if isinstance(run, Run) else session.results(query.name)
         _compare(session, query, rows)
 
@@ -67,13 +74,36 @@ def _refuse_overtaken(session: Session, query: Query) -> None:
         )
 
 
+def _refuse_changes(query: Query) -> None:
+    """Refuse to compare changes: which there are depends on the units in which pairs were found."""
+    if query.aggregation is not None and query.aggregation.emit == "changes":
+        raise InputError(
+            f"query {query.name} answers with changes, unit by unit, and testing.expect compares finished results: "
+            "compare the last row of each group with rows that you write down, or name the queries to compare: "
+            "expect(run, 'another')"
+        )
+
+
 def _compare(session: Session, query: Query, rows: Sequence[Mapping[str, Any]]) -> None:
     got: Bag = Counter(_plain(row.values()) for row in rows)
+    if query.aggregation is not None:
+        _compare_answers(session, query, got)
+        return
     answer = _answer(session, query, None)
     since = session.since[query.name]
     least = answer if since is None else _answer(session, query, since)
     missing, extra = least - got, got - answer
     assert not missing and not extra, _difference(query, got, least, missing, extra)  # noqa: S101, PT018
+
+
+def _compare_answers(session: Session, query: Query, got: Bag) -> None:
+    """Compare aggregates.  A query that came late has one answer for a group of which it knows only some pairs."""
+    answers = _ask(session, query, _aggregate_question(session, query, session.since[query.name]))
+    wanted = [_plain(values) for whole, holds, *values in answers if whole and holds]
+    known: Bag = Counter(_plain(values) for _, holds, *values in answers if holds)
+    partial = sum(not whole for whole, *_ in answers)
+    missing, extra = Counter(wanted) - got, got - known
+    assert not missing and extra.total() <= partial, _difference(query, got, known, missing, extra)  # noqa: S101, PT018
 
 
 def _difference(query: Query, got: Bag, expected: Bag, missing: Bag, extra: Bag) -> str:
@@ -87,6 +117,11 @@ def _difference(query: Query, got: Bag, expected: Bag, missing: Bag, extra: Bag)
 
 def _answer(session: Session, query: Query, since: int | None) -> Bag:
     """Let DuckDB answer a query, over all rows or those from some event time on."""
+    return Counter(_plain(row) for row in _ask(session, query, _question(session, query, since)))
+
+
+def _ask(session: Session, query: Query, question: str) -> list[tuple[Any, ...]]:
+    """Put a question to DuckDB, about the rows of a query's streams."""
     try:
         import duckdb  # noqa: PLC0415 - wanted here only
         import sqlglot  # noqa: F401, PLC0415 - and so is this
@@ -98,15 +133,13 @@ def _answer(session: Session, query: Query, since: int | None) -> Bag:
     connection.execute("SET TimeZone = 'UTC'")
     for name, stream in (("left_rows", query.left), ("right_rows", query.right)):
         connection.register(name, _rows(session, stream))
-    answer = connection.sql(_question(session, query, since)).to_arrow_table()
-    return Counter(_plain(row.values()) for row in _columns(answer))
+    return _columns(connection.sql(question).to_arrow_table())
 
 
-def _columns(table: pa.Table) -> Iterable[dict[str, Any]]:
+def _columns(table: pa.Table) -> list[tuple[Any, ...]]:
     """Read rows by position: two outputs may have one name."""
     numbered = table.rename_columns([str(number) for number in range(table.num_columns)])
-    rows: list[dict[str, Any]] = numbered.to_pylist()
-    return rows
+    return [tuple(row.values()) for row in numbered.to_pylist()]
 
 
 def _rows(session: Session, name: str) -> pa.Table:
@@ -125,15 +158,76 @@ def _no_rows(session: Session, name: str) -> pa.Table:
 
 def _question(session: Session, query: Query, since: int | None) -> str:
     """Write a query as DuckDB reads it."""
+    pairs = _pair_translator(session, query)
+    outputs = ", ".join(f"{pairs.sql(each.expression)} AS c{n}" for n, each in enumerate(query.outputs))
+    return _pairs(session, query, outputs, since)
+
+
+def _pair_translator(session: Session, query: Query) -> _Translator:
     left, right = session.stream(query.left), session.stream(query.right)
-    pairs = _Translator(pair_types(left, right), ansi=session.settings.ansi)
+    return _Translator(pair_types(left, right), ansi=session.settings.ansi)
+
+
+def _pairs(session: Session, query: Query, outputs: str, since: int | None) -> str:
+    """Write the join of a query."""
+    pairs = _pair_translator(session, query)
     conditions = [f"l.{_key_name(number)} = r.{_key_name(number)}" for number in range(len(query.keys))]
     conditions += [*_window(query), *(pairs.sql(each) for each in query.residual)]
-    outputs = ", ".join(f"{pairs.sql(each.expression)} AS c{n}" for n, each in enumerate(query.outputs))
     sides = (_side(session, query, side, since) for side in SIDES)
     return (
         f"SELECT {outputs} FROM {next(sides)} l JOIN {next(sides)} r "
         f"ON {' AND '.join(f'({each})' for each in conditions)}"
+    )
+
+
+def _aggregate_question(session: Session, query: Query, since: int | None) -> str:
+    """Write an aggregate query: whether all pairs of a group are known, whether HAVING holds, and the answers."""
+    aggregation, pairs = aggregation_of(query), _pair_translator(session, query)
+    left, right = session.stream(query.left), session.stream(query.right)
+    kinds = answer_types(query, left, right, session.settings)
+    groups = _Translator(kinds, ansi=session.settings.ansi)
+    read = {*range(aggregation.groups), *(each for one in aggregation.measures for each in one.arguments)}
+    outputs = [f"{pairs.sql(query.outputs[each].expression)} AS c{each}" for each in sorted(read)]
+    whole = "TRUE" if since is None else f"l.{_TIME} >= {since} AND r.{_TIME} >= {since}"
+    joined = _pairs(
+        session,
+        query,
+        ", ".join([*outputs, f"{whole} AS whole", f"l.{_TIME} AS tl", f"r.{_TIME} AS tr"]),
+        None,
+    )
+    keys = [*(["e"] if aggregation.every else []), *(f"c{each}" for each in range(aggregation.groups))]
+    columns = [*(["e"] if aggregation.every else []), *(f"c{n} AS g{n}" for n in range(aggregation.groups))]
+    columns += [f"{_measure(each, kinds[f'a{n}'])} AS a{n}" for n, each in enumerate(aggregation.measures)]
+    folded = f"SELECT {', '.join([*columns, 'bool_and(whole) AS whole'])} FROM ({joined}) p"
+    if aggregation.every:
+        folded += f", LATERAL (SELECT unnest({_instants(query)}) AS e)"
+    folded += f" GROUP BY {', '.join(keys)}" if keys else " HAVING count(*) > 0"
+    having = f"coalesce({groups.sql(aggregation.having)}, FALSE)" if aggregation.having else "TRUE"
+    answers = ["make_timestamp(e)"] if aggregation.every else []
+    answers += [groups.sql(each.expression) for each in aggregation.answers]
+    return f"SELECT whole, {having}, {', '.join(answers)} FROM ({folded})"
+
+
+def _instants(query: Query) -> str:
+    """List the instants that see a pair: from its newer row until one leaves its window, up to the newest of all."""
+    aggregation = aggregation_of(query)
+    every, (left, right) = aggregation.every, aggregation.reach
+    newest = ", ".join(f"(SELECT max({_TIME}) FROM {table})" for table in ("left_rows", "right_rows"))
+    first = f"greatest(tl, tr) + {every - 1}"
+    first = f"{first} - (({first}) % {every} + {every}) % {every}"
+    return f"generate_series({first}, least(tl + {left - 1}, tr + {right - 1}, greatest({newest})), {every})"
+
+
+def _measure(measure: Measure, kind: str) -> str:
+    """Write an aggregate over the outputs of pairs; a null in any of several values that are told apart is no value."""
+    arguments = [f"c{each}" for each in measure.arguments]
+    if measure.function == "avg" and kind.startswith("decimal"):
+        raise _incomparable(f"AVG, which is {kind}", "DuckDB averages decimals as doubles")
+    if len(arguments) > 1:
+        given = " AND ".join(f"{each} IS NOT NULL" for each in arguments)
+        arguments = [f"CASE WHEN {given} THEN row({', '.join(arguments)}) END"]
+    return (
+        f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments[0] if arguments else '*'})"
     )
 
 
