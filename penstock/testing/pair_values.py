@@ -93,6 +93,8 @@ def _computed(
     What may fail is evaluated for the query's own pairs only.
     """
     wanted = wanted_rows(batch, asked.number, asked.levels, selective=asked.selective)
+    for number, levels in asked.others:
+        wanted |= wanted_rows(batch, number, levels, selective=asked.selective)
     numbers = np.flatnonzero(wanted)
     for condition in asked.residual:
         some = outputs_of(rows.take(pa.array(numbers)), [("holds", condition)], types, settings)["holds"]
