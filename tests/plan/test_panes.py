@@ -22,7 +22,7 @@ KINDS = {
 }
 
 
-def asked(name, window=60, every=10, kind="count", where="", other=None, **options):
+def asked(name, window=60, every=10, *, kind="count", where="", other=None, **options):
     """Bind an aggregate query; windows and steps in seconds, another window for B if given."""
     select, rest = KINDS[kind]
     brackets = ("", "") if other is None else (f" [RANGE {window} seconds]", f" [RANGE {other} seconds]")
@@ -127,7 +127,8 @@ def test_queries_that_come_stay_and_go_always_have_one_set_that_fits_them(seed):
             window, every = random.choice([2, 4, 6, 8, 12, 60]), random.choice([1, 2])
             where = random.choice(["", "AND B.w > 3"])
             other = random.choice([None, None, window // 2])
-            running[name] = asked(name, window, every, random.choice(["count", "all"]), where, other)
+            kind = random.choice(["count", "all"])
+            running[name] = asked(name, window, every, kind=kind, where=where, other=other)
             anew.append(name)
         before = sets
         sets = share_panes(running.values(), before, anew, version=version)
