@@ -225,19 +225,19 @@ class _Asking:
         return LONG_AGO if until is None else until
 
     def _horizon(self, query: Query) -> int | None:
-        """Give the time below which a query has all its pairs; at the end, the instant after the newest row."""
+        """Give the time below which a query has all its pairs; where nothing is waited for, after the newest row."""
         passed = horizon(self.plan, self.ledger, query.name, self.silence)
-        if not self.everything:
+        if not self.everything and (passed is None or passed < FOREVER):
             return passed
         streams = {name for group, _, _ in self.plan.groups_of(query.name) for name in group.streams}
         newest = [self.ledger.stream(name).newest for name in streams]
         ends = [each + 1 for each in newest if each is not None]
-        return max([*ends, *([] if passed is None or passed > FOREVER else [passed])], default=None)
+        return max([*ends, *([] if passed is None or passed >= FOREVER else [passed])], default=None)
 
     def _last(self, query: Query) -> int:
         """Give the last instant that a query can be answered for."""
         until, every = self._horizon(query), aggregation_of(query).every
-        return LONG_AGO if until is None else (min(until, FOREVER) - 1) // every * every
+        return LONG_AGO if until is None else (until - 1) // every * every
 
     def _folds_until(self) -> int:
         """Give the last birth that every reader has seen, or will have when it is answered now."""
