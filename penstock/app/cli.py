@@ -265,7 +265,7 @@ def status(
 ) -> None:
     """Say how far a run is, from outside; also after it has ended."""
     from penstock.app.look import State as StateView  # noqa: PLC0415 - pyarrow
-    from penstock.app.show import console, response_table, status_view  # noqa: PLC0415
+    from penstock.app.show import answer_table, console, response_table, status_view  # noqa: PLC0415
 
     view = StateView.open(state)
     now = view.status()
@@ -274,6 +274,8 @@ def status(
         return
     out = console()
     out.print(status_view(view.plan, now))
+    if answers := answer_table(now):
+        out.print(answers)
     if responses := response_table(now):
         out.print(responses)
 

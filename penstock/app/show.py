@@ -208,6 +208,20 @@ def response_table(status: Status) -> Table | None:
     return table
 
 
+def answer_table(status: Status) -> Table | None:
+    """Show how each aggregate query is answered, and what is kept for that; None if there is none."""
+    asked = [each for each in status.queries if each.emit]
+    if not asked:
+        return None
+    table = _table("aggregate")
+    table.add_column("answers")
+    for title in ("groups held", "waiting"):
+        table.add_column(title, justify="right")
+    for each in asked:
+        table.add_row(each.name, each.emit, f"{each.groups_held:,}", f"{each.answers_waiting:,}")
+    return table
+
+
 def show_seconds(seconds: float) -> str:
     """Write a short time.
 
