@@ -288,10 +288,8 @@ class _Values:
     ) -> pa.Array:
         """Count, or sum, each value that a reader sees in a group once."""
         if self.table is None:
-            none = np.zeros(0, np.int64)
-            empty = Folded.rows(none, groups) if self.function == "count" else None
-            folded = empty or Folded.values(self.function, pa.array([], pa.int64()), none, groups)
-            return folded.at(seen.groups).finished(kind)
+            size = seen.groups.size
+            return pa.array(np.zeros(size, np.int64)) if self.function == "count" else pa.nulls(size, kind)
         visible = (self.born <= born_until) & (self.pane >= threshold)
         visible &= (self.classes >> seen.reader.bit & 1).astype(np.bool_)
         ids = np.unique(self.ids[visible])
