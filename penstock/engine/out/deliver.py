@@ -281,6 +281,8 @@ class TaskOutput:
 
     def _write_folds(self) -> dict[str, tuple[PaneFile, ...]]:
         """Write what was folded, by pane set."""
+        if not self.folds:
+            return {}
         files = open_files(self.delivery.state, sync=False)
         made = {each.spec.panes.id: tuple(each.write(files)) for each in self.folds}
         return {panes: written for panes, written in made.items() if written}
