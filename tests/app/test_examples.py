@@ -13,6 +13,7 @@ import subprocess
 import sys
 from decimal import Decimal
 
+import pyarrow.parquet as pq
 import pytest
 
 from penstock import testing
@@ -22,7 +23,9 @@ from penstock.sql.script import Explain, parse_script
 from penstock.sql.spark_types import parse_type
 from tests.app.blocks import BLOCKS, PAGES, ROOT, blocks, created, statements
 
-START = dt.datetime(2026, 1, 1, 10, tzinfo=dt.UTC)
+START = dt.datetime(2026, 1, 1, 9, 59, 30, tzinfo=dt.UTC)
+"""An hour begins among the rows, so that there is an instant for whatever EVERY."""
+
 NUMBERS = (-10, 5, 42, 99)
 WORDS = ("Oslo", "fragile", "Bergen")
 
@@ -72,6 +75,27 @@ def test_there_are_blocks_to_run():
     assert len(PAGES) > 20
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.sql")), ids=lambda path: path.stem)
+def test_the_scripts_among_the_examples_give_what_duckdb_gives(path, tmp_path):
+    subprocess.run([sys.executable, ROOT / "examples" / "make_readings.py"], check=True, cwd=tmp_path)
+    batches = {
+        name: [pq.read_table(each) for each in sorted((tmp_path / "data" / name).glob("*.parquet"))]
+        for name in ("temperature", "humidity")
+    }
+    run = testing.run(path.read_text(encoding="utf-8"), batches)
+    testing.expect(run, *comparable(run.session))
+    assert all(run.results.values())
+
+
+def comparable(session):
+    """Name the queries whose results are finished: changes are told again and again."""
+    return [
+        each.name
+        for each in session.queries
+        if each.aggregation is None or each.aggregation.emit != "changes"
+    ]
+
+
 CHANGING = ("ALTER", "DROP", "SHOW", "EXPLAIN")
 QUIET = [each for each in blocks("sql", on_spark=False) if not each.error]
 
@@ -83,7 +107,7 @@ def test_a_script_of_the_documents_runs_and_gives_what_duckdb_gives(block):
         session.restart()
         send(session, 20, 40)
         session.end()
-        testing.expect(session)
+        testing.expect(session, *comparable(session))
         assert all(session.results(each.name) for each in session.queries), (
             "made-up rows give every query some"
         )
@@ -184,7 +208,7 @@ def test_the_python_of_the_guide_runs(tmp_path, monkeypatch, capfd):
         return re.sub(r'"(data|out|live)/', rf'"{tmp_path}/\1/', code)
 
     names = {}
-    first, second = blocks("python", on_spark=True)
+    first, *others = blocks("python", on_spark=True)
     run_python([first], names, absolute)
     out = capfd.readouterr().out
     assert "only showing top 20 rows" in out
@@ -195,8 +219,11 @@ def test_the_python_of_the_guide_runs(tmp_path, monkeypatch, capfd):
         (tmp_path / "live" / name).mkdir(parents=True)
     exec(absolute(RUNNING), names)  # noqa: S102 - see above
     with names["engine"] as engine:
-        run_python([second], names, absolute)
+        run_python(others, names, absolute)
         for name in ("temperature", "humidity"):
             shutil.copy(tmp_path / "data" / name / "0.parquet", tmp_path / "live" / name)
         engine.process_available()
+        latest = {row["Room"]: row["pairs"] for row in names["rooms"].results().collect()}
     assert list((tmp_path / "out" / "alarm").glob("*/part-*.parquet"))
+    assert len(latest) == 12
+    assert names["table"] == latest

@@ -33,9 +33,11 @@ def plain(lines):
     return sorted(re.sub(r"after [\d.]+ seconds", "after N seconds", line) for line in kept)
 
 
-def test_the_script_that_the_readme_shows_is_the_one_in_the_examples():
-    shown = re.search(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert shown[1].strip() in (ROOT / "examples" / "monitor.sql").read_text(encoding="utf-8")
+def test_the_queries_that_the_readme_shows_are_in_the_examples():
+    shown = re.findall(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    scripts = [ROOT / "examples" / name for name in ("monitor.sql", "aggregates.sql")]
+    for block, script in zip(shown, scripts, strict=True):
+        assert block.strip() in script.read_text(encoding="utf-8")
 
 
 @pytest.mark.spark
