@@ -303,7 +303,7 @@ def results(
         typer.echo(view.count(query))
         return
     most = 20 if limit is None and form is RowFormat.table else limit
-    write_rows(view.results(query, most, debug=is_debug()), form, view.count(query))
+    write_rows(view.results(query, most, debug=is_debug()), form, view.total(query))
 
 
 @app.command()

@@ -76,12 +76,16 @@ class State:
         """Count a query's committed results."""
         return self.ledger().query(self.query(name).name).results
 
+    def total(self, name: str) -> int | None:
+        """Count what a query shows, where that is all its results; None if it shows the latest of its changes."""
+        return None if has_latest(self.query(name)) else self.count(name)
+
     def results(self, name: str, limit: int | None, *, debug: bool = False) -> pa.Table:
         """Read a query's committed results, in order if it asks for that, at most `limit` of them."""
         query = self.query(name)
-        if query.sink.kind == "parquet":
+        if query.sink.kind == "parquet" and not has_latest(query):
             return _read_files(query.sink.option("path"), limit)
-        if query.sink.kind != "table":
+        if query.sink.kind not in {"table", "parquet"}:
             raise InputError(
                 f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read; "
                 "--count says how many there were"
@@ -89,7 +93,7 @@ class State:
         return self._read_table(query.name, limit, debug=debug)
 
     def _read_table(self, name: str, limit: int | None, *, debug: bool) -> pa.Table:
-        """Let Spark read the query's view over its group's pairs."""
+        """Let Spark read the query's view over its group's pairs, or the latest of its changes."""
         from penstock.engine.out.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
         from penstock.engine.spark.session import QUICK_START, embedded_session  # noqa: PLC0415
 
@@ -97,6 +101,11 @@ class State:
             spark = embedded_session({**QUICK_START, **self.plan.spark_settings.as_options()})
             rows = read_results(spark, open_files(self.url), self.plan, self.ledger, name)
             return to_show(rows if limit is None else rows.limit(limit)).toArrow()
+
+
+def has_latest(query: Query) -> bool:
+    """Say whether what a query shows is the latest state of its groups, and not all it has delivered."""
+    return query.aggregation is not None and query.aggregation.emit == "changes"
 
 
 def _read_files(path: str, limit: int | None) -> pa.Table:

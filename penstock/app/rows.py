@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def write_rows(rows: pa.Table, form: str, total: int) -> None:
+def write_rows(rows: pa.Table, form: str, total: int | None) -> None:
     """Write rows as ``table``, ``csv`` or ``json``; a table ends with how many there are in all."""
     if form == "csv":
         sys.stdout.flush()
@@ -38,7 +38,7 @@ def write_rows(rows: pa.Table, form: str, total: int) -> None:
         print_table(rows, total, console())
 
 
-def print_table(rows: pa.Table, total: int, out: Console) -> None:
+def print_table(rows: pa.Table, total: int | None, out: Console) -> None:
     """Print rows as a table; numbers to the right."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in rows.schema:
@@ -51,7 +51,9 @@ def print_table(rows: pa.Table, total: int, out: Console) -> None:
     for row in rows.to_pylist():
         table.add_row(*(Text(as_text(value)) for value in row.values()))
     out.print(table)
-    shown = f"{rows.num_rows:,} of {total:,} results" if rows.num_rows < total else f"{total:,} results"
+    shown = f"{rows.num_rows:,} results"
+    if total is not None and rows.num_rows < total:
+        shown = f"{rows.num_rows:,} of {total:,} results"
     out.print(shown)
 
 

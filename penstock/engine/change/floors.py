@@ -41,7 +41,7 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
     floors = tuple(_floor(group, member, side, before, ledger) if before else None for side in group.sides)
     if member.query.name in change.altered + change.moved + change.resumed:
         state = ledger.query(member.query.name)
-        if before and member.query.name in change.altered and _is_as_before(group, member, before):
+        if before and member.query.name in change.altered and _has_missed_nothing(group, member, before):
             again = _go_on(group, state.floors, state, ledger)
             return replace(again, complete_from=state.complete_from)
         if not _is_counted_anew(member.query, before, change):
@@ -54,7 +54,8 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         floors=floors,
         complete_from=_later(floors),
         born=known.born or ledger.version + 1,
-        answered=_still_answered(member.query, before, known),
+        answered=(answered := _still_answered(member.query, before, known)),
+        changes_from=answered or 0,
     )
 
 
@@ -77,6 +78,8 @@ def goes_on(query: Query, old: Query) -> bool:
     """Say whether an aggregate query can go on with its panes under another definition: only its way out is another."""
     if query.aggregation is None or old.aggregation is None:
         return query.aggregation is None and old.aggregation is None
+    if query.aggregation.emit == "changes" and query.aggregation != old.aggregation:
+        return False  # groups that no longer hold would never be told so
     plain = [
         replace(
             meaning(each),
@@ -88,6 +91,13 @@ def goes_on(query: Query, old: Query) -> bool:
         if each.aggregation is not None
     ]
     return plain[0] == plain[1]
+
+
+def _has_missed_nothing(group: Group, member: Member, before: Plan) -> bool:
+    """Say whether an altered query is asked of the same pairs: only its options are others, or what it answers."""
+    if member.query.aggregation is not None:
+        return goes_on(member.query, before.query(member.query.name))
+    return _is_as_before(group, member, before)
 
 
 def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
@@ -107,6 +117,7 @@ def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) 
         complete_from=_later(floors if state.backfill else coming),
         born=state.born,
         answered=state.answered,
+        changes_from=state.changes_from,
     )
 
 

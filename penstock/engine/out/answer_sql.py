@@ -79,7 +79,8 @@ def empty_answers(pairs: DataFrame, query: Query, left: Stream, right: Stream) -
     if aggregation.having:
         rows = rows.where(aggregation.having)
     chosen = [F.expr(each.expression).alias(each.name) for each in aggregation.answers]
-    return rows.select(*_own_columns(aggregation.emit, left, right), *chosen)
+    # without keys even no pairs are a group: not here, where a group without a pair has no answer
+    return rows.select(*_own_columns(aggregation.emit, left, right), *chosen).where(F.lit(False))
 
 
 def _own_columns(emit: str, left: Stream, right: Stream) -> list[Column]:

@@ -58,22 +58,28 @@ def read_results(
     query = plan.query(name)
     if query.sink.kind == "parquet":
         rows = _reader(spark).parquet(literal(query.sink.option("path")))
-        return in_order(positioned(rows)) if query.ordered else latest(rows, query)
+        return in_order(positioned(rows)) if query.ordered else latest(rows, query, look())
     if query.sink.kind != "table":
         raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     for _ in range(_LOOKS):
         with suppress(MissingError):
-            return latest(_read_kept(spark, files, plan, with_all_named(files, look()), query), query)
-    return latest(_read_kept(spark, files, plan, with_all_named(files, look()), query), query)
+            ledger = look()
+            return latest(_read_kept(spark, files, plan, with_all_named(files, ledger), query), query, ledger)
+    ledger = look()
+    return latest(_read_kept(spark, files, plan, with_all_named(files, ledger), query), query, ledger)
 
 
-def latest(rows: DataFrame, query: Query) -> DataFrame:
-    """Give the latest state of each group, where a query answers with changes; else the rows as they are."""
+def latest(rows: DataFrame, query: Query, ledger: Ledger) -> DataFrame:
+    """Give the latest state of each group, where a query answers with changes; else the rows as they are.
+
+    Changes of before the query was defined anew do not count.
+    """
     if query.aggregation is None or query.aggregation.emit != "changes":
         return rows
     keys = [each.name for each in query.aggregation.answers if each.plain.startswith("g")]
     columns = [F.col(always_quoted(each.name)) for each in query.aggregation.answers]
     newest = F.max_by(F.struct(F.col(OPERATION), *columns), F.col(SEQUENCE)).alias("newest")
+    rows = rows.where(F.col(SEQUENCE) > ledger.query(query.name).changes_from)
     grouped = rows.groupBy(*(F.col(always_quoted(each)) for each in keys)).agg(newest)
     kept = grouped.where(f"newest.{OPERATION} <> 'delete'")
     return kept.select(*(F.col(f"newest.{always_quoted(each.name)}") for each in query.aggregation.answers))
