@@ -204,8 +204,10 @@ class Folded:
 
     def nothing(self, size: int) -> Folded:
         """Give so many entries that know nothing yet, of the same measure."""
-        fill = _MOST if self.function in _ENDS else 0
-        parts = {name: np.full(size, fill, each.dtype) for name, each in self.parts.items()}
+        if self.function in _ENDS:
+            parts: dict[str, Numbers] = {"v": np.full(size, _MOST)}
+        else:
+            parts = {name: np.zeros(size, each.dtype) for name, each in self.parts.items()}
         return replace(self, parts=parts, valid=None if self.valid is None else np.zeros(size, np.bool_))
 
     def grown(self, size: int) -> Folded:

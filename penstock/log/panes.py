@@ -170,7 +170,7 @@ def measures_in(table: pa.Table, functions: Sequence[str]) -> list[Folded]:
         Folded.read(
             function,
             {
-                name.partition(".")[2]: _whole(table.column(name))
+                name.partition(".")[2]: whole_column(table, name)
                 for name in table.column_names
                 if name.startswith(f"m{number}.")
             },
@@ -184,10 +184,10 @@ def reduce_table(table: pa.Table, by: Sequence[str], functions: Sequence[str]) -
     """Fold the rows of a table that are equal in some of its columns."""
     if not table.num_rows:
         return table
-    ids, firsts = number_groups([codes_of(_whole(table.column(name))) for name in by])
+    ids, firsts = number_groups([codes_of(whole_column(table, name)) for name in by])
     if firsts.size == table.num_rows:
         return table
-    columns = {name: _whole(table.column(name)).take(pa.array(firsts)) for name in by}
+    columns = {name: whole_column(table, name).take(pa.array(firsts)) for name in by}
     if ROWS in table.column_names:
         columns[ROWS] = pa.array(sum_ints(ids, _numbers(table, ROWS), firsts.size))
     for number, each in enumerate(measures_in(table, functions)):
@@ -196,12 +196,16 @@ def reduce_table(table: pa.Table, by: Sequence[str], functions: Sequence[str]) -
     return pa.table(columns).replace_schema_metadata(table.schema.metadata)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def whole_column(table: pa.Table, name: str) -> pa.Array:
+    """Give a column of a table as one array, without copying it if it is one already."""
+    column = table.column(name)
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:
-    numbers: Ints = _whole(table.column(name)).to_numpy(zero_copy_only=False)
+    numbers: Ints = whole_column(table, name).to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -214,7 +218,7 @@ def group_hashes(table: pa.Table) -> Ints:
     """Give a hash of each entry's group: the same wherever the group is found, and below 2 ** 61."""
     code = np.zeros(table.num_rows, np.int64)
     for name in keys_in(table, "k"):
-        code = mix(code ^ _value_hashes(_whole(table.column(name)))).view(np.int64)
+        code = mix(code ^ _value_hashes(whole_column(table, name))).view(np.int64)
     return code & (1 << 61) - 1
 
 

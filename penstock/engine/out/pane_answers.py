@@ -50,6 +50,7 @@ from penstock.log.panes import (
     read_panes,
     reduce_table,
     rows_between,
+    whole_column,
     with_nodes,
     write_panes,
 )
@@ -164,9 +165,7 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table | None:
 
 
 def _ints(table: pa.Table, name: str) -> Ints:
-    column = table.column(name)
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    numbers: Ints = whole.to_numpy(zero_copy_only=False)
+    numbers: Ints = whole_column(table, name).to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -203,7 +202,7 @@ class _Entries:
     def _all_keys(self) -> list[pa.Array]:
         """Give the keys of all groups, in the types that answers have."""
         rows = pa.array(self._firsts)
-        columns = {name: _whole(self.main, name).take(rows) for name in self._names}
+        columns = {name: whole_column(self.main, name).take(rows) for name in self._names}
         keys = [put_together(kind, columns, f"k{n}") for n, kind in enumerate(key_types(self.main))]
         kinds = [self.task.schema.field(f"g{number}").type for number in range(len(keys))]
         return [key if key.type == kind else key.cast(kind) for key, kind in zip(keys, kinds, strict=True)]
@@ -279,7 +278,7 @@ class _Values:
         self.table = table
         if table is None:
             return
-        values = [codes_of(_whole(table, name)) for name in keys_in(table, "v")]
+        values = [codes_of(whole_column(table, name)) for name in keys_in(table, "v")]
         self.ids, self.firsts = number_groups([gids, *values])
         self.born, self.pane, self.classes = (_ints(table, each) for each in (ORDER, PANE, CLASS))
 
@@ -297,14 +296,9 @@ class _Values:
         if self.function == "count":
             folded = Folded.rows(self.gid[firsts], groups)
         else:
-            values = _whole(self.table, "v0").take(pa.array(firsts))
+            values = whole_column(self.table, "v0").take(pa.array(firsts))
             folded = Folded.values(self.function, values, self.gid[firsts], groups)
         return folded.at(seen.groups).finished(kind)
-
-
-def _whole(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _numbered(tables: Sequence[pa.Table], names: Sequence[str]) -> tuple[int, list[Ints], Ints]:
@@ -313,7 +307,7 @@ def _numbered(tables: Sequence[pa.Table], names: Sequence[str]) -> tuple[int, li
     if not names:
         return 1, [np.zeros(size, np.int64) for size in sizes], np.zeros(1, np.int64)
     keys = pa.concat_tables([each.select(names) for each in tables])
-    ids, firsts = number_groups([codes_of(_whole(keys, name)) for name in names])
+    ids, firsts = number_groups([codes_of(whole_column(keys, name)) for name in names])
     ends = np.cumsum([0, *sizes])
     # each group of another table is one of the first: its pairs were folded into both
     return firsts.size, [ids[ends[n] : ends[n + 1]] for n in range(len(sizes))], firsts
@@ -438,7 +432,7 @@ def _at_once(opened: _Opened, task: AnswerTask) -> int:
     """Say how many instants are answered in one go: what they share is read once, and the grid is of bounded size."""
     fresh, groups = opened.fresh[0], 1
     if fresh is not None and fresh.num_rows and (names := keys_in(fresh, "k")):
-        groups = number_groups([codes_of(_whole(fresh, name)) for name in names])[1].size
+        groups = number_groups([codes_of(whole_column(fresh, name)) for name in names])[1].size
     panes = task.spec.panes.width // task.spec.panes.pane
     return max(1, min(INSTANTS_AT_ONCE, MOST_CELLS // groups - panes))
 

@@ -119,7 +119,7 @@ class PairFold:
         self.source = f"o{min(each.number for each in targets)}"
         self.arrived = 0.0
         self._waiting: dict[int, list[pa.Table]] = {}
-        self._entries = 0
+        self._entries, self._most_entries = 0, MOST_ENTRIES
         is_plain = spec.panes.emit == "sliding" and not spec.distinct
         self._running: _RunningFold | None = _RunningFold(spec) if is_plain else None
 
@@ -212,9 +212,10 @@ class PairFold:
         table = pa.table(columns).replace_schema_metadata(shape.metadata())
         self._waiting.setdefault(number, []).append(table)
         self._entries += table.num_rows
-        if self._entries > MOST_ENTRIES:
+        if self._entries > self._most_entries:
             self._waiting = {each: [self._reduced(each)] for each in self._waiting}
-            self._entries = sum(each[0].num_rows for each in self._waiting.values()) // 2
+            self._entries = sum(each[0].num_rows for each in self._waiting.values())
+            self._most_entries = max(MOST_ENTRIES, 2 * self._entries)
 
     def _reduced(self, number: int) -> pa.Table:
         """Fold the entries of one table with each other."""
