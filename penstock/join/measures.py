@@ -136,7 +136,7 @@ class Folded:
             return replace(self, parts={"v": np.where(seen, found, _MOST)}, valid=seen)
         if self.function in _SPREADS:
             return replace(self, parts=_merged_spread(self.parts, ids, size))
-        return replace(self, parts={name: _summed(ids, each, size) for name, each in self.parts.items()})
+        return replace(self, parts=_in_limbs({n: _summed(ids, each, size) for n, each in self.parts.items()}))
 
     def cumulated(self, runs: int) -> Folded:
         """Let each entry of a run take in those before it; all runs have the same length.
@@ -166,7 +166,7 @@ class Folded:
         if self.valid is not None and other.valid is not None:
             lesser = np.minimum(self.parts["v"], other.parts["v"])
             return replace(self, parts={"v": lesser}, valid=self.valid | other.valid)
-        return replace(self, parts={name: each + other.parts[name] for name, each in self.parts.items()})
+        return replace(self, parts=_in_limbs({n: each + other.parts[n] for n, each in self.parts.items()}))
 
     @classmethod
     def together(cls, several: Sequence[Folded]) -> Folded:
@@ -243,7 +243,7 @@ class Folded:
         if self.ordered is not None and self.valid is not None:
             numbers = self.parts["v"]
             return {"v": self.ordered.back(~numbers if self.function == "max" else numbers, self.valid)}
-        return {name: pa.array(each) for name, each in self.parts.items()}
+        return {name: pa.array(each) for name, each in _in_limbs(self.parts).items()}
 
     @classmethod
     def read(cls, function: str, columns: Mapping[str, pa.Array], kind: pa.DataType | None) -> Folded:
@@ -297,6 +297,14 @@ class Folded:
         if self.kind is not None and pa.types.is_duration(self.kind):
             return total.view(self.kind)
         return total
+
+
+def _in_limbs(parts: Mapping[str, Numbers]) -> Mapping[str, Numbers]:
+    """Carry what is too large for a limb to the next, so that however many sums can be summed again."""
+    names = [each for each in _LIMBS if each in parts]
+    if not names:
+        return parts
+    return {**parts, **dict(zip(names, carried([parts[each] for each in names]), strict=True))}
 
 
 def _summed(ids: Ints, values: Numbers, size: int) -> Numbers:

@@ -116,8 +116,8 @@ class QueryState:
     each input, the event times from which on all rows it accepts are known to be held; None: all.
     `complete_from` is the event time such that every pair of rows not older is delivered; None if all are.  `born` is
     the version of the plan that brought it: a query dropped and added again is another one.  `answered` is, of an
-    aggregate, the last instant or change that it has got; of one that answers with changes, those after `changes_from`
-    are by its present definition.
+    aggregate, the last instant, end of a bucket or change that it has got; what comes after `counted_from` is by its
+    present definition.
     """
 
     results: int = 0
@@ -127,7 +127,7 @@ class QueryState:
     born: int = 0
     delays: Delays = field(default_factory=Delays)
     answered: int | None = None
-    changes_from: int = 0
+    counted_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.engine.out.pane_answers import READER
+from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.spark_types import parse_type
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
@@ -45,6 +46,8 @@ def _measure_type(measure: Measure, outputs: list[str]) -> str:
     argument = outputs[measure.arguments[0]]
     if measure.function in {"min", "max"}:
         return argument
+    if argument == "string":
+        raise InputError(f"{measure.function.upper()} of a STRING: CAST it to DOUBLE first")
     kind = parse_type(argument)
     digits, scale = _decimal(argument)
     if measure.function == "sum":

@@ -319,5 +319,6 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, pa.MonthDayNano):
         return dt.timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1 << 53 else f"{value:.12g}"
+        rounded = float(f"{value:.12g}")
+        return int(rounded) if rounded.is_integer() and abs(rounded) < 1 << 53 else f"{value:.12g}"
     return value

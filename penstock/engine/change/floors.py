@@ -43,7 +43,8 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         state = ledger.query(member.query.name)
         if before and member.query.name in change.altered and _has_missed_nothing(group, member, before):
             again = _go_on(group, state.floors, state, ledger)
-            return replace(again, complete_from=state.complete_from)
+            since = _counted_from(member.query, before.query(member.query.name), state)
+            return replace(again, complete_from=state.complete_from, counted_from=since)
         if not _is_counted_anew(member.query, before, change):
             return _go_on(group, floors, state, ledger)
     held = before is not None and any(ledger.segments(log.id) for log in group.logs)
@@ -55,22 +56,32 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         complete_from=_later(floors),
         born=known.born or ledger.version + 1,
         answered=(answered := _still_answered(member.query, before, known)),
-        changes_from=answered or 0,
+        counted_from=answered or 0,
     )
+
+
+def _counted_from(query: Query, old: Query, state: QueryState) -> int:
+    """Say which changes are by another definition: all so far, if a query that goes on answers something else."""
+    answers_alike = query.aggregation == old.aggregation or state.answered is None
+    is_changes = query.aggregation is not None and query.aggregation.emit == "changes"
+    return state.counted_from if answers_alike or not is_changes else state.answered or 0
 
 
 def _still_answered(query: Query, before: Plan | None, state: QueryState) -> int | None:
     """Say how far an aggregate that is computed anew has been answered: it goes on from there if it answers alike."""
     if before is None or state.answered is None or query.aggregation is None:
         return None
-    old = before.query(query.name).aggregation
-    return state.answered if old is not None and old.emit == query.aggregation.emit else None
+    old = before.query(query.name)
+    alike = old.aggregation is not None and old.aggregation.emit == query.aggregation.emit
+    return state.answered if alike and (old.left, old.right) == (query.left, query.right) else None
 
 
 def _is_counted_anew(query: Query, before: Plan | None, change: Change) -> bool:
     """Say whether an aggregate has to be computed anew, from what is held, because something else is asked of it."""
     if query.aggregation is None or before is None or query.name in change.moved:
         return False
+    if query.name in change.resumed:
+        return True  # what it had was let go when it was stopped
     return not goes_on(query, before.query(query.name))
 
 
@@ -78,8 +89,6 @@ def goes_on(query: Query, old: Query) -> bool:
     """Say whether an aggregate query can go on with its panes under another definition: only its way out is another."""
     if query.aggregation is None or old.aggregation is None:
         return query.aggregation is None and old.aggregation is None
-    if query.aggregation.emit == "changes" and query.aggregation != old.aggregation:
-        return False  # groups that no longer hold would never be told so
     plain = [
         replace(
             meaning(each),
@@ -117,7 +126,7 @@ def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) 
         complete_from=_later(floors if state.backfill else coming),
         born=state.born,
         answered=state.answered,
-        changes_from=state.changes_from,
+        counted_from=state.counted_from,
     )
 
 

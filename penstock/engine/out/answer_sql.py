@@ -51,15 +51,26 @@ def refuse_without_equality(pairs: DataFrame, query: Query) -> None:
     ordered = {
         each for one in aggregation.measures if one.function in {"min", "max"} for each in one.arguments
     }
-    for number in sorted(compared | ordered):
+    summed = {
+        each
+        for one in aggregation.measures
+        if one.function not in {"min", "max", "count"}
+        for each in one.arguments
+    }
+    for number in sorted(compared | ordered | summed):
         kind, expression = type_text(inputs.schema.fields[number].dataType), query.outputs[number].expression
         what = "grouped by or told apart" if number in compared else "put in order"
-        if any(word in kind for word in ("array<", "map<", "variant")):
+        if number in summed and kind.startswith("string"):
+            raise InputError(
+                f"query {query.name}: {expression} is {kind}, and is summed up: CAST({expression} AS DOUBLE)"
+            )
+        nested = ["array<", "map<", "variant", *(["struct<"] if number in ordered else [])]
+        if number in compared | ordered and any(word in kind for word in nested):
             raise InputError(
                 f"query {query.name}: {expression} is {kind}, which cannot be {what}: "
                 f"use one of its parts, or to_json({expression})"
             )
-        if "collate" in kind.lower():
+        if number in compared | ordered and "collate" in kind.lower():
             raise InputError(
                 f"query {query.name}: {expression} is {kind}, which cannot be {what} by its collation: "
                 f"use lower({expression}), or CAST it to STRING"

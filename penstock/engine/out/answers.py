@@ -84,6 +84,8 @@ class Reader:
     compression: str
     spooled: bool = False
     kept: str = ""
+    again: bool = False
+    """Whether it is told all its groups again; then what no longer holds is taken back, told or not."""
 
     @property
     def computed(self) -> bool:
@@ -171,7 +173,7 @@ class _Asking:
             return False  # its past comes first
         fresh = [each for each in state.files if not each.folded]
         if state.panes.emit == "changes":
-            return bool(fresh)
+            return bool(fresh) or any(self._is_told_again(each) for each in self.queries)
         if state.panes.emit == "final":
             return any(each.first <= self._limit() for each in fresh) or _crowded(state)
         until = self._folds_until()
@@ -191,7 +193,8 @@ class _Asking:
         due = tuple(self._due(at, query) for at, query in enumerate(self.queries))
         limits = {"sliding": self._folds_until, "final": self._limit, "changes": lambda: FOREVER}
         readers = tuple(
-            _reader((at, query), self.plan, files, jobs, number) for at, query in enumerate(self.queries)
+            replace(_reader((at, query), self.plan, files, jobs, number), again=due[at].again)
+            for at, query in enumerate(self.queries)
         )
         whole = AnswerTask(
             spec=FoldSpec.of(self.state.panes, self.queries[0], types),
@@ -202,7 +205,9 @@ class _Asking:
             with_before=emit == "changes" and any(each.having for each in readers),
             bits=sum(1 << bit for bit in self.state.panes.readers.values()),
         )
-        answered = {each.name: due[at].until for at, each in enumerate(self.queries) if emit != "final"}
+        answered = {
+            each.name: due[at].until for at, each in enumerate(self.queries) if due[at].until > LONG_AGO
+        }
         parts: dict[int, list[PaneFile]] = {}
         for each in self.state.files:
             parts.setdefault(each.part, []).append(each)
@@ -215,10 +220,16 @@ class _Asking:
         bit, aggregation = self.state.panes.readers[query.name], aggregation_of(query)
         since = self._answered(query.name)
         if self.state.panes.emit == "changes":
-            return Due(at, bit, 0, max(since, 0) + 1)
+            return Due(at, bit, 0, max(since, 0) + 1, again=self._is_told_again(query))
         if self.state.panes.emit == "final":
-            return Due(at, bit, 0, 0)
+            limit = since if self.everything else max(since, self._limit())
+            return Due(at, bit, self.ledger.query(query.name).counted_from, limit)
         return Due(at, bit, since, max(since, self._last(query)), aggregation.reach[1], aggregation.every)
+
+    def _is_told_again(self, query: Query) -> bool:
+        """Say whether all groups of a query that answers with changes are told again: it is defined anew."""
+        state = self.ledger.query(query.name)
+        return bool(state.counted_from) and state.counted_from == state.answered
 
     def _answered(self, name: str) -> int:
         until = self.ledger.query(name).answered
@@ -229,10 +240,15 @@ class _Asking:
         passed = horizon(self.plan, self.ledger, query.name, self.silence)
         if not self.everything and (passed is None or passed < FOREVER):
             return passed
+        end = self._after_newest(query)
+        known = [] if passed is None or passed >= FOREVER else [passed]
+        return max([*([end] if end > LONG_AGO else []), *known], default=None)
+
+    def _after_newest(self, query: Query) -> int:
+        """Give the time after all rows of a query's streams."""
         streams = {name for group, _, _ in self.plan.groups_of(query.name) for name in group.streams}
         newest = [self.ledger.stream(name).newest for name in streams]
-        ends = [each + 1 for each in newest if each is not None]
-        return max([*ends, *([] if passed is None or passed >= FOREVER else [passed])], default=None)
+        return max((each + 1 for each in newest if each is not None), default=LONG_AGO)
 
     def _last(self, query: Query) -> int:
         """Give the last instant that a query can be answered for."""
@@ -258,6 +274,10 @@ class _Asking:
         left, right = side_marks(self.plan, self.ledger, query.name, self.silence)
         if left is None or right is None:
             return LONG_AGO
+        if (
+            min(left, right) >= FOREVER
+        ):  # both are idle: nothing is waited for, but buckets that are open stay so
+            left = right = self._after_newest(query)
         # the youngest partner of a row at T: T + hi - 1 on the right, T - lo on the left
         other = right - window.hi + 1 if bucket.side == "l" else left + window.lo
         return min(left if bucket.side == "l" else right, other)
@@ -364,7 +384,8 @@ def _result(reader: Reader, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [batch.column(plain) for _, plain in reader.columns]
     wanted = np.ones(batch.num_rows, np.bool_)
     if reader.emit == "changes":
-        is_result, was = _holds(reader, batch, "h"), _holds(reader, batch, "w")
+        is_result = _holds(reader, batch, "h")
+        was = batch.column(WAS) if reader.again else _holds(reader, batch, "w")
         operation = pc.if_else(is_result, pc.if_else(was, "update", "insert"), "delete")
         names = [OPERATION, SEQUENCE, *names]
         arrays = [operation, batch.column(INSTANT), *arrays]

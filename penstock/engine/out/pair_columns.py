@@ -51,8 +51,9 @@ class PairExpressions:
 def computed_for(group: Group, number: int, member: Member, *, in_table: bool) -> Computed:
     """Say what is computed for a query: only whether a pair is its result, where that is read from the table."""
     outputs = tuple((each.name, each.expression) for each in member.query.outputs)
+    is_pair = in_table or not outputs  # COUNT(*) alone takes nothing of a pair
     return Computed(
-        number, member.levels, group.selective, member.query.residual, None if in_table else outputs
+        number, member.levels, group.selective, member.query.residual, None if is_pair else outputs
     )
 
 

@@ -20,9 +20,12 @@ Out: rows ``(q, e, g0 …, a0 …)``, and at the end a note on which files take 
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +95,8 @@ class Due:
     until: int
     width: int = 0
     every: int = 0
+    again: bool = False
+    """Whether all groups are told, and not only those that have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +221,12 @@ class _Entries:
 
     def answered(self, born_until: int, due: Sequence[Due]) -> Iterator[_Seen]:
         """Give what each reader sees of all that is born by some time, whatever its pane."""
-        rows = np.flatnonzero(self.born <= born_until)
+        for since in {each.since for each in due}:
+            rows = np.flatnonzero((self.born <= born_until) & ((self.born > since) | (since == 0)))
+            yield from self._answered_of(rows, [each for each in due if each.since == since])
+
+    def _answered_of(self, rows: Ints, due: Sequence[Due]) -> Iterator[_Seen]:
+        """Give what some readers see of some entries."""
         folded = {}
         for each, chosen in self.by_class(rows, due):
             every = (self.count, *self.measures)
@@ -227,8 +237,13 @@ class _Entries:
 
     def by_class(self, rows: Ints, due: Iterable[Due]) -> Iterator[tuple[int, Ints]]:
         """Divide entries by which of some readers they are for."""
-        classes = self.classes[rows] & sum(1 << each.bit for each in due)
-        for each in np.unique(classes).tolist():
+        bits = [1 << each.bit for each in due]
+        classes = self.classes[rows] & sum(bits)
+        distinct = np.unique(classes).tolist()
+        if len(distinct) > len(bits) + 1:  # more sets than readers: each gets its own
+            yield from ((bit, mine) for bit in bits if (mine := rows[classes & bit != 0]).size)
+            return
+        for each in distinct:
             if each:
                 yield each, rows[classes == each]
 
@@ -381,17 +396,25 @@ def _sliding(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRe
     yield _slid(files, task, opened)
 
 
-def _instants(opened: _Opened, task: AnswerTask) -> dict[int, list[Due]]:
-    """List the instants at which somebody may see something, with those who ask then, in order."""
-    asked: dict[int, list[Due]] = {}
+def _instants(opened: _Opened, task: AnswerTask) -> Iterator[tuple[int, list[Due]]]:
+    """Give the instants at which somebody may see something, with those who ask then, in order."""
     alive = {each: _alive(opened, with_folded=each) for each in {each.since > LONG_AGO for each in task.due}}
-    for reader in task.due:
-        spans = alive[reader.since > LONG_AGO]
-        for first, last in _spans_of(spans, reader, task.spec.panes.pane):
-            since, until = max(first, reader.since + 1), min(last, reader.until)
-            for instant in range(-(-since // reader.every) * reader.every, until + 1, reader.every):
-                asked.setdefault(instant, []).append(reader)
-    return dict(sorted(asked.items()))
+    asked = (
+        _instants_of(_spans_of(alive[each.since > LONG_AGO], each, task.spec.panes.pane), each)
+        for each in task.due
+    )
+    for instant, some in groupby(heapq.merge(*asked, key=itemgetter(0)), itemgetter(0)):
+        yield instant, [reader for _, reader in some]
+
+
+def _instants_of(spans: Iterable[tuple[int, int]], reader: Due) -> Iterator[tuple[int, Due]]:
+    """Give the instants that one reader asks for within some spans of time."""
+    done = LONG_AGO
+    for first, last in spans:
+        since, until = max(first, reader.since + 1, done + 1), min(last, reader.until)
+        for instant in range(-(-since // reader.every) * reader.every, until + 1, reader.every):
+            yield instant, reader
+            done = instant
 
 
 def _alive(opened: _Opened, *, with_folded: bool) -> tuple[Ints, Ints]:
@@ -434,14 +457,15 @@ def _at_once(opened: _Opened, task: AnswerTask) -> int:
     if fresh is not None and fresh.num_rows and (names := keys_in(fresh, "k")):
         groups = number_groups([codes_of(whole_column(fresh, name)) for name in names])[1].size
     panes = task.spec.panes.width // task.spec.panes.pane
+    held = max((file.rows for file, _ in opened.base[0]), default=0)
+    groups = max(groups, held // max(1, panes))
     return max(1, min(INSTANTS_AT_ONCE, MOST_CELLS // groups - panes))
 
 
-def _chunks(instants: Mapping[int, list[Due]], size: int) -> Iterator[dict[int, list[Due]]]:
+def _chunks(instants: Iterator[tuple[int, list[Due]]], size: int) -> Iterator[dict[int, list[Due]]]:
     """Take a few instants at a time."""
-    listed = list(instants.items())
-    for start in range(0, len(listed), size):
-        yield dict(listed[start : start + size])
+    while some := dict(islice(instants, size)):
+        yield some
 
 
 def _answer_instants(
@@ -658,10 +682,14 @@ def _changes(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRe
     fresh = [None if each is None else _hashed(each) for each in opened.fresh]
     main = fresh[0]
     made: list[PaneFile] = []
-    if main is not None and main.num_rows:
-        changed = np.unique(_ints(main, ORDER))
-        before = [_of_groups(each, changed) for each in opened.base]
-        yield from _changed_groups(task, before, fresh)
+    again = any(each.again for each in task.due)
+    if again or (main is not None and main.num_rows):
+        changed = np.unique(_ints(main, ORDER)) if main is not None else np.zeros(0, np.int64)
+        before = [
+            [table for _, table in each] if again else _of_groups(each, changed) for each in opened.base
+        ]
+        if main is not None or before[0]:
+            yield from _changed_groups(task, before, fresh)
         for number, table in enumerate(fresh):
             if table is not None and table.num_rows:
                 functions = opened.functions(number)
@@ -707,8 +735,11 @@ def _changed_groups(
     for each in entries.distinct:
         if each.table is not None:
             each.born = each.pane
+    everything = np.arange(entries.groups)
     changed = {
-        reader.number: np.unique(entries.gid[(entries.pane == 1) & (entries.classes >> reader.bit & 1 == 1)])
+        reader.number: everything
+        if reader.again
+        else np.unique(entries.gid[(entries.pane == 1) & (entries.classes >> reader.bit & 1 == 1)])
         for reader in task.due
     }
     were = {each.reader.number: each for each in entries.answered(0, task.due)}
@@ -731,7 +762,8 @@ def _change_batch(task: AnswerTask, entries: _Entries, now: _Seen, old: _Seen | 
     columns = entries.all_columns(now, 1)
     batch = _batch(task, entries, now, now.reader.until, columns)
     was = np.isin(now.groups, old.groups) if old is not None else np.zeros(now.groups.size, np.bool_)
-    batch = batch.append_column(WAS, pa.array(was))
+    told = was | now.reader.again  # a new definition may take back what it told of any group
+    batch = batch.append_column(WAS, pa.array(told))
     if not task.with_before:
         return batch
     before = entries.all_columns(old, 0) if old is not None else [each.slice(0, 0) for each in columns]

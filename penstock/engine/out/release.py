@@ -111,8 +111,10 @@ def side_marks(
         state = ledger.groups.get(group.id)
         slices = group.chain.read_by(query)
         known = state.watermarks_of(slices) if state else (None, None)
-        for side, mark, log in zip(marks, known, group.logs, strict=True):
-            if silence is None or not silence.is_idle(ledger, member.query, log.stream):
+        joined = min(state.cursors[each] for each in slices).batches if state else (0, 0)
+        for side, mark, log, batches in zip(marks, known, group.logs, joined, strict=True):
+            has_sent = batches < ledger.stream(log.stream).batches
+            if silence is None or has_sent or not silence.is_idle(ledger, member.query, log.stream):
                 side.append(mark)
     left, right = (trigger(each) if each else _NOTHING_TO_WAIT_FOR for each in marks)
     return left, right

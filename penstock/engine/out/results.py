@@ -79,7 +79,7 @@ def latest(rows: DataFrame, query: Query, ledger: Ledger) -> DataFrame:
     keys = [each.name for each in query.aggregation.answers if each.plain.startswith("g")]
     columns = [F.col(always_quoted(each.name)) for each in query.aggregation.answers]
     newest = F.max_by(F.struct(F.col(OPERATION), *columns), F.col(SEQUENCE)).alias("newest")
-    rows = rows.where(F.col(SEQUENCE) > ledger.query(query.name).changes_from)
+    rows = rows.where(F.col(SEQUENCE) > ledger.query(query.name).counted_from)
     grouped = rows.groupBy(*(F.col(always_quoted(each)) for each in keys)).agg(newest)
     kept = grouped.where(f"newest.{OPERATION} <> 'delete'")
     return kept.select(*(F.col(f"newest.{always_quoted(each.name)}") for each in query.aggregation.answers))
