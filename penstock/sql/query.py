@@ -324,7 +324,7 @@ class Query:
 
     @property
     def ordered(self) -> bool:
-        """Say whether this query wants its results in the order of their times; answers come in theirs anyway."""
+        """Say whether this query wants its results in the order of their times; answers come instant by instant."""
         return self.order != "none" and self.aggregation is None
 
     @property
