@@ -125,7 +125,7 @@ def answer_columns(readers: Iterable[Reader]) -> tuple[str, ...]:
         if not reader.computed:
             continue
         mine = f"{READER} = {reader.number}"
-        fields = ", ".join(f"{_literal(each.name)}, ({each.expression})" for each in reader.answers)
+        fields = ", ".join(f"{text_literal(each.name)}, ({each.expression})" for each in reader.answers)
         wanted = f"{mine} AND ({reader.having})" if reader.having and reader.emit != "changes" else mine
         columns.append(f"CASE WHEN {wanted} THEN named_struct({fields}) END AS o{reader.number}")
         if reader.having:
@@ -149,6 +149,11 @@ def of_before(having: str) -> str:
     return text
 
 
-def _literal(text: str) -> str:
+def text_literal(text: str) -> str:
+    r"""Write a text as Spark SQL does.
+
+    >>> print(text_literal("it's"))
+    'it\'s'
+    """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.out.answer_sql import empty_answers
+from penstock.engine.out.answer_sql import empty_answers, text_literal
 from penstock.engine.out.pair_columns import pair_schema
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
@@ -74,7 +74,7 @@ def computed_column(asked: Computed) -> str:
     """
     output = "TRUE"
     if asked.outputs is not None:
-        fields = ", ".join(f"{_literal(name)}, ({expression})" for name, expression in asked.outputs)
+        fields = ", ".join(f"{text_literal(name)}, ({expression})" for name, expression in asked.outputs)
         output = f"named_struct({fields})"
     if asked.residual:
         output = f"CASE WHEN {_all_of(asked.residual)} THEN {output} END"
@@ -84,16 +84,6 @@ def computed_column(asked: Computed) -> str:
     )
     met = " OR ".join(f"({each})" for each in each_met) if asked.others else next(each_met)
     return f"CASE WHEN {met} THEN {output} END AS o{asked.number}"
-
-
-def _literal(text: str) -> str:
-    r"""Write a text as Spark SQL does.
-
-    >>> print(_literal("it's"))
-    'it\'s'
-    """
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFrame:

@@ -598,14 +598,19 @@ def _slid(files: Files, task: AnswerTask, opened: _Opened) -> PaneReport:
         if alive.num_rows:
             folded = with_nodes(alive, levels, functions)
             made += _some(write_panes(files, panes.id, folded, number, folded=True, part=task.part))
-    for file in task.files:
-        if file.folded or file.first > task.folds_until:
-            continue
+    seen_files, left = _left_over(files, task)
+    return _merged(files, task, gone + seen_files, made + left, oldest)
+
+
+def _left_over(files: Files, task: AnswerTask) -> tuple[list[PaneFile], list[PaneFile]]:
+    """Give the files of entries that were not folded and are done with up to here, and what counts of them further."""
+    done = [each for each in task.files if not each.folded and each.first <= task.folds_until]
+    left = []
+    for file in done:
         rest = rows_between(read_panes(files, file), task.folds_until + 1, file.last + 1)
-        gone.append(file)
         if rest.num_rows:
-            made.append(replace(file, rows=rest.num_rows, first=int(_ints(rest, ORDER)[0])))
-    return _merged(files, task, gone, made, oldest)
+            left.append(replace(file, rows=rest.num_rows, first=int(_ints(rest, ORDER)[0])))
+    return done, left
 
 
 def _some(file: PaneFile | None) -> list[PaneFile]:
@@ -663,15 +668,7 @@ def _final(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRepo
         for seen in entries.answered(task.folds_until, task.due):
             if seen.groups.size:
                 yield _batch(task, entries, seen, 0, entries.all_columns(seen, task.folds_until))
-    gone, made = [], []
-    for file in task.files:
-        if file.first > task.folds_until:
-            continue
-        rest = rows_between(read_panes(files, file), task.folds_until + 1, file.last + 1)
-        gone.append(file)
-        if rest.num_rows:
-            made.append(replace(file, rows=rest.num_rows, first=int(_ints(rest, ORDER)[0])))
-    yield _merged(files, task, gone, made)
+    yield _merged(files, task, *_left_over(files, task))
 
 
 # --- changes --------------------------------------------------------------------------------------------------------
