@@ -138,22 +138,6 @@ class Folded:
             return replace(self, parts=_merged_spread(self.parts, ids, size))
         return replace(self, parts=_in_limbs({n: _summed(ids, each, size) for n, each in self.parts.items()}))
 
-    def cumulated(self, runs: int) -> Folded:
-        """Let each entry of a run take in those before it; all runs have the same length.
-
-        >>> Folded("count", {"n": np.array([1, 2, 0, 5])}).cumulated(2).parts["n"].tolist()
-        [1, 3, 0, 5]
-        """
-        if self.function in _SPREADS:
-            return replace(self, parts=_cumulated_spread(self.parts, runs))
-        if self.function in _ENDS:
-            assert self.valid is not None  # noqa: S101 - a least value always knows
-            values = np.minimum.accumulate(self.parts["v"].reshape(runs, -1), axis=1).reshape(-1)
-            valid = np.logical_or.accumulate(self.valid.reshape(runs, -1), axis=1).reshape(-1)
-            return replace(self, parts={"v": values}, valid=valid)
-        summed = {n: np.cumsum(each.reshape(runs, -1), axis=1).reshape(-1) for n, each in self.parts.items()}
-        return replace(self, parts=summed)
-
     def plus(self, other: Folded) -> Folded:
         """Put entries together one by one; both have the same values behind their numbers.
 
@@ -366,24 +350,6 @@ def _joined_spread(one: Mapping[str, Numbers], other: Mapping[str, Numbers]) -> 
         + other["m2"]
         + np.where((one["n"] == 0) | (other["n"] == 0), 0, apart**2 * one["n"] * share),
     }
-
-
-def _cumulated_spread(parts: Mapping[str, Numbers], runs: int) -> dict[str, Numbers]:
-    """Cumulate column by column: each takes in the one before."""
-    columns = [
-        {name: each.reshape(runs, -1)[:, c] for name, each in parts.items()}
-        for c in range(_length(parts, runs))
-    ]
-    done = [columns[0]]
-    ids = np.tile(np.arange(runs), 2)
-    for column in columns[1:]:
-        both = {name: np.concatenate([done[-1][name], each]) for name, each in column.items()}
-        done.append(_merged_spread(both, ids, runs))
-    return {name: np.stack([each[name] for each in done], axis=1).reshape(-1) for name in parts}
-
-
-def _length(parts: Mapping[str, Numbers], runs: int) -> int:
-    return int(parts["n"].size // max(1, runs))
 
 
 def _finished_spread(function: str, parts: Mapping[str, Numbers]) -> pa.Array:

@@ -93,11 +93,6 @@ class PaneState:
     panes: PaneSet
     files: tuple[PaneFile, ...] = ()
 
-    @property
-    def rows(self) -> int:
-        """Count the entries that are held."""
-        return sum(each.rows for each in self.files if each.table == 0)
-
 
 def panes_folder(panes: str) -> str:
     """Say where the files of a pane set are."""
