@@ -1,7 +1,8 @@
 """``CREATE STREAM name (column TYPE, …) WITH (…)`` to a `Stream`.
 
-Three options are ours: ``format``, ``time`` and ``lateness``; ``retain`` is ours too and kept among the
-options until the log uses it.  All others go to Spark's source with their case kept.
+Three options are ours: ``format``, ``time`` and ``lateness``; ``retain`` and those about promises
+(`penstock.sql.promises`) are ours too, and kept among the options in lower case.  All others go to Spark's source with
+their case kept.
 
 In:  a `Reader` standing after CREATE STREAM.
 Out: a `Stream`.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.options import Option, check_duration, read_options
+from penstock.sql.promises import PROMISE_OPTIONS
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.tokens import joined, span_of_tokens
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OWN_OPTIONS = ("format", "time", "lateness")
-_EASILY_MISSPELT = ("lateness", "retain")
+_KEPT_OPTIONS = frozenset({"retain", *PROMISE_OPTIONS})
+"""Options that are ours and kept among those of the source."""
+_EASILY_MISSPELT = ("lateness", *sorted(_KEPT_OPTIONS))
 _SLIP_RATIO = 0.85
 """How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
 
@@ -104,7 +108,7 @@ def _without_notes(tokens: list[Token]) -> list[Token]:
 
 def _key(option: Option) -> str:
     """Keep a key as written, but our own in lower case."""
-    return "retain" if option.key.lower() == "retain" else option.key
+    return option.key.lower() if option.key.lower() in _KEPT_OPTIONS else option.key
 
 
 def _refuse_near_miss(reader: Reader, option: Option) -> None:

@@ -18,6 +18,7 @@ from penstock.engine.spark.schemas import schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 from penstock.log.locations import absolute, source_pattern
+from penstock.sql.promises import PROMISE_OPTIONS
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
 from penstock.sql.tree import always_quoted
@@ -37,7 +38,7 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     path = source_path(stream)
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
-        if name.lower() not in {"path", "retain"}:
+        if name.lower() not in {"path", "retain", *PROMISE_OPTIONS}:
             reader = reader.option(name, value)
     corrupt = keeps_text(spark, stream)
     if corrupt:
