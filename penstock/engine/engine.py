@@ -167,10 +167,37 @@ class Engine:
             self._spark_jobs = SparkJobs(self.spark, self._store.files)
         return self._spark_jobs
 
-    def stream(self, name: str, source: DataFrame, *, time: str, lateness: str = "0 seconds") -> None:
-        """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it."""
+    def stream(
+        self,
+        name: str,
+        source: DataFrame,
+        *,
+        time: str,
+        lateness: str = "0 seconds",
+        punctuation: str | None = None,
+        punctuates: str | None = None,
+        unique: str | None = None,
+        punctuation_of: str | None = None,
+        promises: int | None = None,
+    ) -> None:
+        """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it.
+
+        Rows may be promises, not data: those for which `punctuation` holds (Spark SQL over the columns) say that no
+        row comes after them with their values of the columns that `punctuates` names, as in ``"item_id"``,
+        ``"item_id IN items"`` or ``"item_id BETWEEN lo AND hi"``.  With `unique` every row is the last with its value
+        of these columns.  With `punctuation_of` the rows are promises of another stream, declared before.  At the most
+        `promises` of them are remembered.
+        """
+        given = {
+            "punctuation": punctuation,
+            "punctuates": punctuates,
+            "unique": unique,
+            "punctuation_of": punctuation_of,
+            "promises": promises,
+        }
+        options = {key: str(value) for key, value in given.items() if value is not None}
         with self._registration():
-            self._workload.add_stream(name, source, time, lateness)
+            self._workload.add_stream(name, source, time, lateness, options)
 
     def query(
         self, name: str, sql: str, *, sink: Sink | Callback | None = None, **options: str

@@ -18,6 +18,7 @@ from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.bind import bind_query
 from penstock.sql.options import budget_of, check_duration
+from penstock.sql.promises import carriers_of, settled_promises
 from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.script import (
     AlterQuery,
@@ -58,8 +59,15 @@ class Workload:
     read_under: SparkSettings = field(default_factory=SparkSettings)
     """The settings for which queries are read: the session's, or those that it will have."""
 
-    def add_stream(self, name: str, source: DataFrame, time: str, lateness: str) -> None:
-        """Declare a stream that is a streaming DataFrame."""
+    def add_stream(
+        self,
+        name: str,
+        source: DataFrame,
+        time: str,
+        lateness: str,
+        promises: Mapping[str, str] | None = None,
+    ) -> None:
+        """Declare a stream that is a streaming DataFrame; `promises` are its options about promises."""
         if not source.isStreaming:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
@@ -84,7 +92,14 @@ class Workload:
             raise InputError(
                 f"time column {time_column} of stream {name} is {kind}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
             )
-        self.streams[name] = Stream(name, columns, time_column, check_duration("lateness", lateness))
+        stream = Stream(
+            name,
+            columns,
+            time_column,
+            check_duration("lateness", lateness),
+            options=tuple((promises or {}).items()),
+        )
+        self.streams[name] = settled_promises(stream, self.streams)
         self.sources[name] = source
 
     def add_query(
@@ -154,6 +169,8 @@ class Workload:
         readers = [each.name for each in self.queries.values() if declared in {each.left, each.right}]
         if readers:
             raise InputError(f"stream {declared} is read by {', '.join(readers)}: drop that first")
+        if carriers := carriers_of(declared, self.streams):
+            raise InputError(f"{', '.join(carriers)} carries the promises of {declared}: drop that first")
         del self.streams[declared]
         self.sources.pop(declared, None)
 

@@ -23,6 +23,7 @@ from penstock.sql.emission import make_aggregation, refuse_emission
 from penstock.sql.names import Input, Scope
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
+from penstock.sql.promises import carried
 from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
 from penstock.sql.shape import Select, Table, read_select
 from penstock.sql.tokens import Source, span_of_tokens
@@ -193,12 +194,17 @@ def _make_scope(source: Source, select: Select, streams: Mapping[str, Stream], s
 
 
 def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) -> Stream:
-    """Find a declared stream, ignoring case."""
+    """Find a declared stream that has rows, ignoring case."""
     folded = {each.name.lower(): each for each in streams.values()}
     stream = folded.get(table.name.lower())
     if not stream:
         hint = did_you_mean(table.name, [each.name for each in streams.values()])
         raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
+    if about := carried(stream):
+        raise source.error(
+            f"stream {stream.name} carries the promises of {about} and has no rows to join: join {about}",
+            table.span,
+        )
     return stream
 
 

@@ -17,23 +17,24 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import InputError, SqlError
 from penstock.sql.tokens import Reader, Source
+from penstock.sql.tree import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Kind = Literal["value", "list", "range"]
 
-FORMS = "'item_id', 'item_id = column', 'item_id IN array', 'item_id BETWEEN low AND high', or several with commas"
+FORMS = "write 'item_id', 'item_id = auction', 'item_id IN items', 'item_id BETWEEN lo AND hi', or several with commas"
 """What may stand in ``punctuates``."""
 
-COLUMNS = "name a column, or several with commas: 'item_id'"
+COLUMNS = "write 'item_id', or several columns with commas"
 """What may stand in ``unique``."""
 
 
 class PromiseError(InputError):
     """An option about promises that cannot be right: which one, so that it can be pointed at, and why."""
 
-    def __init__(self, option: str, message: str) -> None:
+    def __init__(self, message: str, option: str) -> None:
         """Keep the name of the option."""
         super().__init__(message)
         self.option = option
@@ -76,14 +77,13 @@ def _read_list(option: str, text: str, forms: str, item: Callable[[Reader], Clau
         reader = Reader(source, source.tokens)
         while not clauses or reader.accept(","):
             clauses.append(item(reader))
-        if not reader.done:
-            raise reader.misfit()
-    except (SqlError, IndexError):
-        raise PromiseError(option, f"{option} = {text!r} cannot be read: write {forms}") from None
+        reader.end()
+    except (SqlError, IndexError):  # a text without words has no place to point at
+        raise PromiseError(f"{option} {text!r} cannot be read: {forms}", option) from None
     names = [each.column.lower() for each in clauses]
     twice = next((each.column for each in clauses if names.count(each.column.lower()) > 1), None)
     if twice:
-        raise PromiseError(option, f"{option} names {twice} twice: a column can stand there once")
+        raise PromiseError(f"{option} names {twice} twice: a column can stand there once", option)
     return clauses
 
 
@@ -102,6 +102,20 @@ def _clause(reader: Reader) -> Clause:
         return Clause(column, "list", reader.name("a column"))
     if reader.accept("BETWEEN"):
         low = reader.name("a column")
-        reader.expect("AND", "a range has two ends")
+        reader.expect("AND", FORMS)
         return Clause(column, "range", low, reader.name("a column"))
     return Clause(column, "value", column)
+
+
+def written(column: str, kind: Kind, low: str, high: str) -> str:
+    """Write a clause the one way it is written.
+
+    >>> written("item_id", "value", "Item_Id", ""), written("day", "range", "first", "last")
+    ('item_id', 'day BETWEEN first AND last')
+    """
+    name, first = quoted(column), quoted(low)
+    if kind == "range":
+        return f"{name} BETWEEN {first} AND {quoted(high)}"
+    if kind == "list":
+        return f"{name} IN {first}"
+    return name if column.lower() == low.lower() else f"{name} = {first}"

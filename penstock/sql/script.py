@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, SqlError, did_you_mean
 from penstock.sql.bind import bind_query, bind_tokens, with_window
 from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
+from penstock.sql.promises import carriers_of
 from penstock.sql.query import Sink
 from penstock.sql.streams import read_stream
 from penstock.sql.tokens import Reader, Source, Span, joined, span_of_tokens
@@ -164,7 +165,7 @@ class _Reading:
 
     def create_stream(self, reader: Reader) -> CreateStream:
         span = reader.span
-        stream = read_stream(reader)
+        stream = read_stream(reader, self.visible)
         if stream.name.lower() in {name.lower() for name in self.visible}:
             raise self.source.error(f"stream {stream.name} is declared twice", span)
         self.streams[stream.name] = stream
@@ -202,6 +203,10 @@ class _Reading:
         readers = [each.name for each in self.queries.values() if stream in {each.left, each.right}]
         if readers:
             raise self.source.error(f"stream {stream} is read by {', '.join(readers)}: drop that first", span)
+        if carriers := carriers_of(stream, self.visible):
+            raise self.source.error(
+                f"{', '.join(carriers)} carries the promises of {stream}: drop that first", span
+            )
         self.streams.pop(stream, None)
         self.declared.pop(stream, None)
         return DropStream(stream)

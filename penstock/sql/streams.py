@@ -6,7 +6,7 @@ their case kept.
 
 In:  a `Reader` standing after CREATE STREAM.
 Out: a `Stream`.
-True: its time column exists and has a time type; a file source has a path.
+True: its time column exists and has a time type; a file source has a path; what it promises fits its columns.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.options import Option, check_duration, read_options
-from penstock.sql.promises import PROMISE_OPTIONS
+from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
+from penstock.sql.punctuates import PromiseError
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.tokens import joined, span_of_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.sql.lexer import Token
     from penstock.sql.tokens import Reader, Span
 
@@ -34,8 +37,8 @@ _SLIP_RATIO = 0.85
 """How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
 
 
-def read_stream(reader: Reader) -> Stream:
-    """Read the rest of a CREATE STREAM statement."""
+def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
+    """Read the rest of a CREATE STREAM statement; `streams` are those declared before it."""
     name_span = reader.span
     name = reader.name("a stream")
     columns = _read_columns(reader, name)
@@ -45,7 +48,7 @@ def read_stream(reader: Reader) -> Stream:
     ours = {each.key.lower(): each for each in options if each.key.lower() in _OWN_OPTIONS}
     for each in options:
         _refuse_near_miss(reader, each)
-    return Stream(
+    stream = Stream(
         name=name,
         columns=columns,
         time=_time(reader, name, columns, ours.get("time"), name_span),
@@ -53,6 +56,16 @@ def read_stream(reader: Reader) -> Stream:
         format=_format(reader, name, options, name_span),
         options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OWN_OPTIONS),
     )
+    return _settled(reader, stream, streams, options)
+
+
+def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]) -> Stream:
+    """Check what a stream promises, and point at the option that is wrong."""
+    try:
+        return settled_promises(stream, streams)
+    except PromiseError as error:
+        wrong = next(each for each in options if each.key.lower() == error.option)
+        raise reader.error(str(error), wrong.value_span) from None
 
 
 def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
