@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from penstock.engine.out.release import Release, ReleaseReport
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.claims import Claim
+    from penstock.log.promises import PromiseFiles, PromiseMerge
     from penstock.log.relayout import Common
+    from penstock.log.rewrite import RewrittenRun
     from penstock.log.row_times import Sealing
     from penstock.log.segment import Segment
     from penstock.log.tables import Merge, StoredFile
@@ -67,8 +69,14 @@ class UnitJobs(Protocol):
         runs: Sequence[tuple[Segment, ...]],
         claims: Sequence[Claim],
         common: Common | None = None,
-    ) -> list[Segment | None]:
-        """Make one segment of each run, of the rows still of use; None where no row was left."""
+    ) -> list[RewrittenRun]:
+        """Make one segment of each run, of the rows still of use."""
+
+    def look(self, segments: Sequence[Segment], claims: Mapping[int, Sequence[Claim]]) -> list[RewrittenRun]:
+        """Count the rows of some segments that promises have made useless; claims are by layout."""
+
+    def merge_promises(self, merges: Sequence[PromiseMerge]) -> list[Segment | None]:
+        """Make one file of each of some runs of files of promises; None where none was left."""
 
     def seal(self, sealings: Sequence[Sealing]) -> list[Segment | None]:
         """Put the times of some streams in order; None where there are none."""
@@ -106,6 +114,14 @@ class Jobs(UnitJobs, Protocol[Batch_contra]):
 
     def keep_aside(self, batch: Batch_contra, stream: Stream, watermark: int | None, folder: str) -> None:
         """Write the rows of a batch that are late or have no time, whole, into a directory of the state."""
+
+    def keep_aside_with_reasons(
+        self, batch: Batch_contra, stream: Stream, task: BatchTask, folder: str
+    ) -> None:
+        """Write the same, and the rows that break a promise, with the reason for each."""
+
+    def count_broken(self, segments: Sequence[Segment], known: PromiseFiles) -> int:
+        """Count the rows of some segments that come after a promise of their own stream."""
 
     def failures(self, batch: Batch_contra, stream: Stream, plan: Plan) -> dict[str, str]:
         """Find the queries that cannot be evaluated on a batch, each with the reason."""

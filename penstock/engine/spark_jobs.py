@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.change.upgrade import new_predicates, write_upgraded
 from penstock.engine.ingest.batch_culprits import blame_for_batch
-from penstock.engine.ingest.batch_task import BatchPart, run_ingest
+from penstock.engine.ingest.batch_task import REASON, BatchPart, run_ingest, set_aside
 from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_columns
@@ -40,7 +40,8 @@ from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_d
 from penstock.engine.units.unit_task import find_pairs, run_probe
 from penstock.join.width import bounded
 from penstock.log.codec import from_json, to_json
-from penstock.log.rewrite import rewrite_segments
+from penstock.log.promises import count_broken, merge_promises
+from penstock.log.rewrite import RewrittenRun, count_finished, rewrite_segments
 from penstock.log.row_times import seal
 from penstock.log.segment import Segment, read_segment
 from penstock.log.table_merge import merge_or_say
@@ -50,7 +51,7 @@ from penstock.sql.tree import always_quoted
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.claims import Claim
     from penstock.log.files import Files
+    from penstock.log.promises import PromiseFiles, PromiseMerge
     from penstock.log.relayout import Common
     from penstock.log.row_times import Sealing
     from penstock.log.tables import Merge
@@ -79,6 +81,21 @@ class MadeSegment:
 
     number: int
     segment: Segment | None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRun:
+    """What became of one of some runs of segments."""
+
+    number: int
+    run: RewrittenRun
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRows:
+    """How many rows of a segment there are of some kind."""
+
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +165,7 @@ class SparkJobs:
         On the way the columns have numbers for names: pyspark takes a dot in a name for the field of a struct.
         """
         self._run_in("ingest")
-        logs = tuple(each.log for each in task.logs)
-        rows = ingest_columns_of(batch, stream, logs, task.columns())
+        rows = ingest_columns_of(batch, stream, task.computed_for, task.columns())
         numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
         jobs = numbered_columns.coalesce(self.parallelism).mapInArrow(do_work, SUMMARY)
         return run_work(jobs, partial(_ingest, task), BatchPart)
@@ -166,6 +182,20 @@ class SparkJobs:
             columns.append(F.substring(F.col(always_quoted(CORRUPT)), 1, MOST_TEXT).alias(SHOWN))
         path = self.files.path(folder)
         rows.where(late).select(*columns).coalesce(1).write.mode("overwrite").parquet(path)
+
+    def keep_aside_with_reasons(self, batch: DataFrame, stream: Stream, task: BatchTask, folder: str) -> None:
+        """Write the same, and the rows that break a promise, with the reason for each."""
+        own = [each.name for each in stream.columns] + [each for each in (CORRUPT,) if each in batch.columns]
+        names = [*own, *(each for each in task.columns() if each not in own)]
+        rows = ingest_columns_of(batch, stream, task.computed_for, names)
+        text = f", {always_quoted(CORRUPT)} string" if CORRUPT in own else ""
+        schema = f"{schema_ddl(stream)}{text}, {REASON} string"
+        numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(names))))
+        kept = numbered_columns.mapInArrow(partial(_set_aside, task, names, own), schema)
+        if text:
+            kept = kept.withColumn(CORRUPT, F.substring(F.col(always_quoted(CORRUPT)), 1, MOST_TEXT))
+            kept = kept.withColumnRenamed(CORRUPT, SHOWN)
+        kept.coalesce(1).write.mode("overwrite").parquet(self.files.path(folder))
 
     def failures(self, batch: DataFrame, stream: Stream, plan: Plan) -> dict[str, str]:
         """Find the queries whose predicates or keys cannot be evaluated on a batch."""
@@ -196,11 +226,37 @@ class SparkJobs:
         runs: Sequence[tuple[Segment, ...]],
         claims: Sequence[Claim],
         common: Common | None = None,
-    ) -> list[Segment | None]:
+    ) -> list[RewrittenRun]:
         """Rewrite runs of segments, one task each."""
-        return self._segments(
+        return self._rewritten(
             [partial(rewrite_segments, self.files, log, _bare(run), tuple(claims), common) for run in runs]
         )
+
+    def look(self, segments: Sequence[Segment], claims: Mapping[int, Sequence[Claim]]) -> list[RewrittenRun]:
+        """Hold segments against promises, one task each."""
+        return self._rewritten(
+            [
+                partial(count_finished, self.files, each, tuple(claims[each.layout]))
+                for each in _bare(segments)
+            ]
+        )
+
+    def _rewritten(self, makers: Sequence[Callable[[], RewrittenRun]]) -> list[RewrittenRun]:
+        reports = run_work(numbered(self.spark, len(makers)), partial(_rewrite, tuple(makers)), NumberedRun)
+        return [each.run for each in sorted(reports, key=lambda each: each.number)]
+
+    def merge_promises(self, merges: Sequence[PromiseMerge]) -> list[Segment | None]:
+        """Merge files of promises, one task each."""
+        return self._segments([partial(merge_promises, self.files, each.bare()) for each in merges])
+
+    def count_broken(self, segments: Sequence[Segment], known: PromiseFiles) -> int:
+        """Hold segments against promises of their own stream, one task each."""
+        counts = run_work(
+            numbered(self.spark, len(segments)),
+            partial(_count_broken, self.files, _bare(segments), known.bare()),
+            CountedRows,
+        )
+        return sum(each.rows for each in counts)
 
     def seal(self, sealings: Sequence[Sealing]) -> list[Segment | None]:
         """Put the times of some streams in order, one task each."""
@@ -314,6 +370,14 @@ def _ingest(task: BatchTask, batches: Batches) -> Batches:
     return (report(part) for part in run_ingest(task, batches))
 
 
+def _set_aside(task: BatchTask, names: Sequence[str], own: Sequence[str], batches: Batches) -> Batches:
+    """Give the rows of a task that do not count, each with the reason; the promises among them may be the reason."""
+    some = [each.rename_columns(list(names)) for each in batches if each.num_rows]
+    if some:
+        table = pa.Table.from_batches(some).combine_chunks()
+        yield from set_aside(task, table, own).to_batches()
+
+
 def _find(task: UnitTask, batches: Batches) -> Batches:
     return run_probe(task, numbers(batches))
 
@@ -331,6 +395,18 @@ def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> B
 def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
     for number in numbers(batches):
         yield report(MadeSegment(number, makers[number]()))
+
+
+def _rewrite(makers: Sequence[Callable[[], RewrittenRun]], batches: Batches) -> Batches:
+    for number in numbers(batches):
+        yield report(NumberedRun(number, makers[number]()))
+
+
+def _count_broken(
+    files: Files, segments: Sequence[Segment], known: PromiseFiles, batches: Batches
+) -> Batches:
+    for number in numbers(batches):
+        yield report(CountedRows(count_broken(files, segments[number], known)))
 
 
 def _merge(files: Files, merges: Sequence[Merge], batches: Batches) -> Batches:

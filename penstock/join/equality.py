@@ -25,11 +25,12 @@ def with_equal_keys(pairs: Pairs, batch: Sequence[pa.Array], state: Sequence[pa.
     """Keep the pairs whose real keys are equal, column by column."""
     same = np.ones(len(pairs), np.bool_)
     for batch_key, state_key in zip(batch, state, strict=True):
-        same &= _equal(batch_key.take(pa.array(pairs.batch)), state_key.take(pa.array(pairs.state)))
+        same &= equal_values(batch_key.take(pa.array(pairs.batch)), state_key.take(pa.array(pairs.state)))
     return pairs if same.all() else pairs.only(same)
 
 
-def _equal(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+def equal_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+    """Say which values of two columns are equal, one by one."""
     same = pc.equal(one, other)
     if pa.types.is_floating(one.type):
         same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))

@@ -46,6 +46,27 @@ def _mix(keys: Any) -> Any:
     return out
 
 
+def unmixed(hashes: Hashes) -> Ints:
+    """Give the integers that were scattered.
+
+    >>> unmixed(mix(np.array([0, -1, 1 << 62]))).tolist()
+    [0, -1, 4611686018427387904]
+    """
+    return _unmixed(hashes)
+
+
+@njit(cache=True, nogil=True)
+def _unmixed(hashes: Any) -> Any:
+    out = np.empty(hashes.size, np.int64)
+    for i in range(hashes.size):
+        x = hashes[i]
+        x = (x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+        x = (x ^ (x >> np.uint64(27)) ^ (x >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+        x = x ^ (x >> np.uint64(30)) ^ (x >> np.uint64(60))
+        out[i] = np.int64(x - np.uint64(0x9E3779B97F4A7C15))
+    return out
+
+
 def hash_range(part: int, parts: int) -> tuple[int, int]:
     """Give the hashes ``[first, last]`` (inclusive) that belong to one of `parts` equal shares.
 

@@ -44,8 +44,9 @@ def rows_per_slice(
     counts = np.zeros(len(ends))
     bounds = np.minimum.accumulate(np.asarray(ends)[::-1])[::-1]
     for segment in segments:
+        of_use = 1 - segment.finished / segment.rows
         for pattern, reach in _kept(segment, claim, traffic):
-            counts += _pattern_rows(pattern, claim.watermark, reach, bounds)
+            counts += _pattern_rows(pattern, claim.watermark, reach, bounds) * of_use
     return np.diff(np.rint(np.cumsum(counts)), prepend=0).astype(np.int64)
 
 

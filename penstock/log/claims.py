@@ -9,7 +9,8 @@ A row at T that some query accepts is of use until the other stream's watermark 
                                                                  row accepted by q2 too:  goes at the second
 
 A row goes when no claim on its log keeps it.  Windows claim rows (`WindowClaim`), of time or of rows counted, which are
-looked up in time; so does a stream that retains its rows for queries to come (`RetainClaim`).
+looked up in time; so does a stream that retains its rows for queries to come (`RetainClaim`).  Where the partner makes
+promises, a window's claim ends with them (`PromisedClaim`).
 
 In:  what `penstock.engine.readings.needs` reads from the plan and the ledger.  Out: answers, for rows and for segments.
 """
@@ -22,12 +23,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from penstock.join.sets import query_sets
+from penstock.log.promises import open_promises
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.join.key_hash import Ints
     from penstock.join.sets import Words
+    from penstock.log.files import Files
+    from penstock.log.promises import PromiseFiles
     from penstock.log.segment import PatternCount, Segment, SegmentRows
 
     Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -63,12 +67,12 @@ def is_ended(segment: Segment, claims: Sequence[Claim]) -> bool:
 
 
 def ended_share(segment: Segment, claims: Sequence[Claim]) -> float:
-    """Give the share of a segment's rows whose pattern has wholly ended.
+    """Give the share of a segment's rows whose pattern has wholly ended, or that promises have made useless.
 
     Rows that end little by little, as time passes over the segment, do not count: they go with it, soon.
     """
     ended = (each.rows for each in segment.patterns if all(claim.ends_pattern(each) for claim in claims))
-    return sum(ended) / segment.rows
+    return min(1.0, (sum(ended) + segment.finished) / segment.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,50 @@ class RetainClaim:
     def oldest_of_use(self, oldest: int) -> int:
         """Give the event time up to which rows are not retained."""
         return oldest if self.watermark is None else self._end
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedClaim:
+    """One group's claim on a log whose partner makes promises: a row that the partner is done with is of no use.
+
+    A promise takes effect when the partner's watermark, at the group's cursor, has passed its p: then every partner of
+    the row is in the log, and joined.
+    """
+
+    window: WindowClaim
+    partner: str
+    known: PromiseFiles
+    files: Files
+
+    def live(self, rows: SegmentRows) -> Mask:
+        """Say for each row whether a partner may still come, by its window and by what is promised."""
+        live = self.window.live(rows)
+        if self.window.watermark is None or not live.any():
+            return live
+        least = open_promises(self.files, self.known).earliest(rows.rows.h, rows.keys())
+        return live & (least >= self.window.watermark)
+
+    def has_ended(self, segment: Segment) -> bool:
+        """Say whether no partner of any row of a segment may still come."""
+        return self.is_finished(segment) or self.window.has_ended(segment)
+
+    def is_finished(self, segment: Segment) -> bool:
+        """Say whether promises that were there before a segment have ended the use of all its rows."""
+        ends = dict(segment.ends).get(self.partner)
+        return ends is not None and self.window.watermark is not None and ends < self.window.watermark
+
+    def ends_pattern(self, count: PatternCount) -> bool:
+        """Say whether all rows of a pattern are out of reach of all partners to come."""
+        return self.window.ends_pattern(count)
+
+    def oldest_of_use(self, oldest: int) -> int:
+        """Give the event time up to which every row is out of reach of all partners to come."""
+        return self.window.oldest_of_use(oldest)
+
+
+def by_window(claim: Claim) -> Claim:
+    """Give a claim as it would be without promises."""
+    return claim.window if isinstance(claim, PromisedClaim) else claim
 
 
 _BEFORE_ALL_TIMES = -(1 << 62)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from penstock.log.hold import Held
 from penstock.log.panes import PaneFile
+from penstock.log.promises import PromiseFiles
 from penstock.log.recent import BatchTraffic
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable
@@ -87,6 +88,10 @@ class BatchIngested:
     """By log: what it was like."""
     times: tuple[Segment, ...] = ()
     """Event times of its rows, where windows count rows."""
+    promises: Mapping[str, PromiseFiles] = field(default_factory=dict)
+    """By index: the promises that it makes."""
+    gone: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By log: the newest event time of rows that are not kept for their window, and how many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,8 @@ class PlanServed:
     """Whether the state is new, so that no earlier version has left results in it."""
     panes: Mapping[str, PaneSet] = field(default_factory=dict)
     """The pane sets that aggregate queries share from here on."""
+    promises: tuple[str, ...] = ()
+    """The indexes of promises that are kept from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +211,8 @@ class Answered:
     files: Mapping[str, tuple[PaneFile, ...]]
     """By pane set: the files that take their place."""
     output: Output
+    promises_seen: Mapping[str, float] = field(default_factory=dict)
+    """By pane set: how many promises its groups were held against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +262,28 @@ class Rewritten:
     seconds: float = 0.0
     output: Output = field(default_factory=Output)
     """Results that the end of the rows' use has brought about."""
+    stream: str = ""
+    """Whose log it is."""
+    purged: int = 0
+    """Rows found here to be of no more use because of promises."""
+    gone: tuple[int, int] | None = None
+    """The newest event time of rows that were let go before their window ended, and how many they are."""
+    finished: Mapping[str, int] = field(default_factory=dict)
+    """By segment that stays as it is: its rows that promises have made useless."""
+    promises_seen: float | None = None
+    """How many promises the log was held against; null: it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromisesMerged:
+    """These files of promises are replaced by those; some promises are forgotten."""
+
+    KIND: ClassVar = "promises"
+    BY: ClassVar = "merge and retention"
+
+    remove: Mapping[str, tuple[str, ...]]
+    """By index."""
+    add: Mapping[str, PromiseFiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +370,7 @@ Commit = (
     | Answered
     | OrderSwitched
     | Rewritten
+    | PromisesMerged
     | Published
     | Compacted
     | Adopted

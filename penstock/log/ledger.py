@@ -27,6 +27,7 @@ from penstock.log.commits import (
     Output,
     PlanServed,
     Priced,
+    PromisesMerged,
     Published,
     Released,
     Rewritten,
@@ -35,7 +36,8 @@ from penstock.log.commits import (
 )
 from penstock.log.hold import Held, Hold
 from penstock.log.panes import PaneFile, PaneState
-from penstock.log.recent import Effort, Fit, Traffic
+from penstock.log.promises import PromiseFiles
+from penstock.log.recent import Departures, Effort, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable, last_begun, readable, without_ends
@@ -92,6 +94,12 @@ class Ledger:
     """The pane sets that aggregate queries share, and what is in them."""
     answers: int = 0
     """How often aggregate queries were answered; the number is in the names of their files."""
+    promises: Mapping[str, PromiseFiles] = field(default_factory=dict)
+    """The promises that are remembered, by index."""
+    promises_seen: Mapping[str, float] = field(default_factory=dict)
+    """For each log whose partners make promises, how many of them its rows were held against."""
+    gone: Mapping[str, Departures] = field(default_factory=dict)
+    """For each log, the rows that promises have let go before their window ended."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     """For each log, what its input was like lately."""
     unit_fit: Fit = field(default_factory=Fit)
@@ -141,6 +149,8 @@ class Ledger:
             yield from hold.files
         for panes in self.panes.values():
             yield from panes.files
+        for promises in self.promises.values():
+            yield from promises.files()
         yield from self.result_files()
 
     def result_files(self) -> Iterator[StoredFile]:
@@ -220,6 +230,9 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         adopted=ledger.adopted or commit.adopted,
         holds={name: _begun(ledger.hold(name), era) for name, era in commit.ordered.items()},
         panes=_pane_sets(ledger, commit),
+        promises={index: ledger.promises.get(index, PromiseFiles()) for index in commit.promises},
+        promises_seen={log: each for log, each in ledger.promises_seen.items() if log in commit.logs},
+        gone={log: each for log, each in ledger.gone.items() if log in commit.logs},
     )
 
 
@@ -426,7 +439,31 @@ def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
     if commit.origin:
         origins[stream] = commit.origin
     streams = {**ledger.streams, stream: state}
-    return replace(ledger, streams=streams, logs=logs, traffic=traffic, rolls=rolls, origins=origins)
+    gone = dict(ledger.gone)
+    for log, departed in commit.gone.items():
+        gone[log] = gone.get(log, Departures()).then(*departed)
+    promises = dict(ledger.promises)
+    for index, made in commit.promises.items():
+        promises[index] = promises.get(index, PromiseFiles()).plus(made)
+    return replace(
+        ledger,
+        streams=streams,
+        logs=logs,
+        traffic=traffic,
+        rolls=rolls,
+        origins=origins,
+        gone=gone,
+        promises=promises,
+    )
+
+
+@_fold.register
+def _promises(commit: PromisesMerged, ledger: Ledger) -> Ledger:
+    """Replace files of promises by others."""
+    promises = dict(ledger.promises)
+    for index, removed in commit.remove.items():
+        promises[index] = promises[index].without(removed).plus(commit.add.get(index, PromiseFiles()))
+    return replace(ledger, promises=promises)
 
 
 @_fold.register
@@ -491,6 +528,8 @@ def _answered(commit: Answered, ledger: Ledger) -> Ledger:
     for name, gone in commit.gone.items():
         kept = tuple(each for each in panes[name].files if each.name not in set(gone))
         panes[name] = replace(panes[name], files=kept + commit.files.get(name, ()))
+    for name, seen in commit.promises_seen.items():
+        panes[name] = replace(panes[name], promises_seen=seen)
     for name, until in commit.answered.items():
         queries[name] = replace(ledger.query(name), answered=until)
     done = replace(ledger, panes=panes, queries=queries, answers=ledger.answers + 1)
@@ -501,7 +540,10 @@ def _answered(commit: Answered, ledger: Ledger) -> Ledger:
 def _rewrite(commit: Rewritten, ledger: Ledger) -> Ledger:
     """Replace segments of a log by others that hold what is still of use of the same batches."""
     log, gone = commit.log, set(commit.remove)
-    segments = commit.add + tuple(each for each in ledger.segments(log) if each.name not in gone)
+    rest = tuple(each for each in ledger.segments(log) if each.name not in gone)
+    if commit.finished:
+        rest = tuple(replace(each, finished=commit.finished.get(each.name, each.finished)) for each in rest)
+    segments = commit.add + rest
     layouts = {**ledger.layouts[log], **{each.number: each.layout for each in commit.layouts}}
     fit = ledger.rewrite_fit.then((1, commit.rows), commit.seconds) if commit.rows else ledger.rewrite_fit
     rewritten = replace(
@@ -510,7 +552,20 @@ def _rewrite(commit: Rewritten, ledger: Ledger) -> Ledger:
         layouts={**ledger.layouts, log: _in_use(layouts, segments, ledger.traffic.get(log))},
         rewrite_fit=fit,
     )
-    return _delivered(rewritten, commit.output)
+    return _delivered(_departed(commit, rewritten), commit.output)
+
+
+def _departed(commit: Rewritten, ledger: Ledger) -> Ledger:
+    """Count the rows that went because of promises."""
+    seen, gone, streams = dict(ledger.promises_seen), dict(ledger.gone), dict(ledger.streams)
+    if commit.promises_seen is not None:
+        seen[commit.log] = commit.promises_seen
+    if commit.gone is not None:
+        gone[commit.log] = gone.get(commit.log, Departures()).then(*commit.gone)
+    if commit.purged:
+        state = ledger.stream(commit.stream)
+        streams[commit.stream] = replace(state, purged=state.purged + commit.purged)
+    return replace(ledger, promises_seen=seen, gone=gone, streams=streams)
 
 
 @_fold.register

@@ -92,6 +92,8 @@ class PaneState:
 
     panes: PaneSet
     files: tuple[PaneFile, ...] = ()
+    promises_seen: float = 0.0
+    """How many promises its groups were held against, where promises end groups."""
 
 
 def panes_folder(panes: str) -> str:

@@ -213,3 +213,35 @@ class Fit:
 
 def _pairs(counts: tuple[float, ...]) -> list[tuple[float, float]]:
     return [(a, b) for a in counts for b in counts]
+
+
+MOST_DEPARTURES = 64
+"""Notes of rows that went early; beyond that, two of neighbouring times become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """Rows of a log that went before their window ended: the newest event time of some of them, and how many."""
+
+    notes: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def newest(self) -> int | None:
+        """Give the newest event time of such rows; None if there were none."""
+        return max((time for time, _ in self.notes), default=None)
+
+    def then(self, newest: int, rows: int) -> Departures:
+        """Add some rows.
+
+        >>> Departures().then(10, 5).then(20, 3).since(10)
+        3
+        """
+        notes = sorted((*self.notes, (newest, rows)))
+        if len(notes) > MOST_DEPARTURES:  # the two that are nearest in time, of all but the last
+            at = min(range(len(notes) - 2), key=lambda each: notes[each + 1][0] - notes[each][0])
+            notes[at : at + 2] = [(notes[at + 1][0], notes[at][1] + notes[at + 1][1])]
+        return Departures(tuple(notes))
+
+    def since(self, time: int) -> int:
+        """Count about how many rows went that are younger than an event time."""
+        return sum(rows for newest, rows in self.notes if newest > time)

@@ -48,12 +48,14 @@ def choose_rewrites(
 ) -> list[tuple[Segment, ...]]:
     """Choose which segments to rewrite into one: runs of neighbours to merge, single ones to thin.
 
-    Only segments whose batches every slice has `passed` are touched, so no cursor points into one.  Where segments of
+    Only segments whose batches every slice has `passed` are touched, so no cursor points into one.  One whose rows have
+    all been promised an end goes as a whole, and soon.  Where segments of
     several layouts are merged, their bits mean different things, and so do the claims on them: `by_layout`.
     """
     own = by_layout or {}
     settled = sorted(
-        (each for each in segments if each.last < passed), key=lambda each: (each.first, each.name)
+        (each for each in segments if each.last < passed and not each.ends),
+        key=lambda each: (each.first, each.name),
     )
     widest = _kept_time(settled, claims) // KEPT_TIME_PARTS
     chosen: list[tuple[Segment, ...]] = []

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,6 +109,11 @@ class Segment:
     """When Spark handed its batch over, in seconds since the epoch; 0 for a merged one, whose pairs are all found."""
     checksum: int | None = None
     """Of the file's bytes (`penstock.log.checksum`); None for one of an earlier version."""
+    finished: int = 0
+    """Rows that promises of their partners have made useless, as far as was looked."""
+    ends: tuple[tuple[str, int], ...] = ()
+    """By partner: the event time after which, once its watermark has passed it, no row of this segment is of use; only
+    where that was known when it was written."""
 
     def rows_between(self, first: int, last: int) -> int:
         """Say about how many rows have a time from first to last: as many as these times are of all its times."""
@@ -129,6 +134,18 @@ class SegmentColumns:
     table: Words
     columns: Mapping[str, pa.Array]
     time_columns: Mapping[str, pa.DataType]
+
+    def only(self, rows: NDArray[np.bool_]) -> SegmentColumns:
+        """Give some of the rows."""
+        if rows.all():
+            return self
+        return replace(
+            self,
+            h=self.h[rows],
+            t=self.t[rows],
+            pattern=None if self.pattern is None else self.pattern[rows],
+            columns={name: each.filter(pa.array(rows)) for name, each in self.columns.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)

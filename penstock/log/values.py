@@ -53,11 +53,21 @@ class StreamState:
     """When the last batch that had rows was committed, in seconds since the epoch; 0: nobody knows."""
     overtaken: int = 0
     """Rows in time for the stream, but not for windows that count rows: those had been joined beyond them."""
+    punctuations: int = 0
+    """Promises that its rows have made; they are not among `rows`."""
+    broken: int = 0
+    """Rows that came after a promise of their stream that there would be none."""
+    dropped: int = 0
+    """Rows that were never stored, because promises of their partners left them nobody to meet."""
+    discarded: int = 0
+    """Rows that were joined when they came and not kept, because all their partners were there."""
+    purged: int = 0
+    """Rows that were let go before their window ended, because of a promise that came after them."""
 
     @property
     def timely(self) -> int:
         """Count the rows that came in time."""
-        return self.rows - self.late - self.no_time
+        return self.rows - self.late - self.no_time - self.broken
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from penstock.plan.group import Group, Member, group_id, plan_group
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
+from penstock.sql.promises import promises_of
 from penstock.sql.query import SIDES, Query
 
 if TYPE_CHECKING:
@@ -181,8 +182,16 @@ def build_plan(
         for signature, share in shares
     )
     used = {log.stream for log in logs.values()}
-    read = tuple(stream for stream in declared.values() if stream.name in used)
+    read = tuple(
+        stream
+        for stream in declared.values()
+        if stream.name in used or any(each.about.lower() in _lower(used) for each in promises_of(stream))
+    )
     return Plan(read, tuple(logs.values()), groups, everyone, strategy, tuple(stopped))
+
+
+def _lower(names: Iterable[str]) -> set[str]:
+    return {each.lower() for each in names}
 
 
 def _shares(queries: Iterable[Query], strategy: str) -> list[tuple[Signature, Share]]:

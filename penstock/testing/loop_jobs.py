@@ -15,13 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.engine.change.upgrade import new_predicates, write_upgraded
-from penstock.engine.ingest.batch_task import run_ingest
+from penstock.engine.ingest.batch_task import run_ingest, set_aside
+from penstock.engine.ingest.promise_columns import with_elements
 from penstock.engine.out.answers import deliver_answers
 from penstock.engine.out.deliver import run_delivery
 from penstock.engine.out.pane_answers import PaneReport, answer_rows
 from penstock.engine.out.release import run_release
 from penstock.engine.units.unit_task import find_pairs, run_probe
-from penstock.log.rewrite import rewrite_segments
+from penstock.log.promises import count_broken, merge_promises
+from penstock.log.rewrite import RewrittenRun, count_finished, rewrite_segments
 from penstock.log.row_times import seal
 from penstock.log.segment import read_segment
 from penstock.log.table_merge import merge_or_say
@@ -29,10 +31,10 @@ from penstock.plan.spark_settings import SparkSettings
 from penstock.testing.answer_values import answer_schema, answer_types, with_answers
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.pair_values import with_computed
-from penstock.testing.row_values import arrow_types, row_columns, row_times
+from penstock.testing.row_values import arrow_types, exploded, row_columns, row_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.claims import Claim
     from penstock.log.files import Files
+    from penstock.log.promises import PromiseFiles, PromiseMerge
     from penstock.log.relayout import Common
     from penstock.log.row_times import Sealing
     from penstock.log.segment import Segment
@@ -92,7 +95,8 @@ class LoopJobs:
 
     def with_ingest_columns(self, batch: pa.Table, stream: Stream, task: BatchTask) -> pa.Table:
         """Add to a batch what its logs need: event time, keys and predicate bits."""
-        return row_columns(batch, stream, [each.log for each in task.logs], self.settings)
+        rows = exploded(batch, stream, self.settings)
+        return row_columns(rows, with_elements(stream), task.computed_for, self.settings)
 
     def keep_aside(self, batch: pa.Table, stream: Stream, watermark: int | None, folder: str) -> None:
         """Write the rows of a batch that are late or have no time, whole."""
@@ -102,6 +106,14 @@ class LoopJobs:
             late = pc.or_(late, pc.fill_null(pc.less(times, watermark), fill_value=False))
         sink = pa.BufferOutputStream()
         pq.write_table(batch.filter(late), sink)
+        self.files.put(f"{folder}/part-00000.parquet", sink.getvalue().to_pybytes())
+
+    def keep_aside_with_reasons(self, batch: pa.Table, stream: Stream, task: BatchTask, folder: str) -> None:
+        """Write the same, and the rows that break a promise, with the reason for each."""
+        whole = self.with_ingest_columns(batch, stream, task)
+        kept = set_aside(task, whole.combine_chunks(), [each.name for each in stream.columns])
+        sink = pa.BufferOutputStream()
+        pq.write_table(kept, sink)
         self.files.put(f"{folder}/part-00000.parquet", sink.getvalue().to_pybytes())
 
     def failures(self, _batch: pa.Table, _stream: Stream, _plan: Plan) -> dict[str, str]:
@@ -129,9 +141,21 @@ class LoopJobs:
         runs: Sequence[tuple[Segment, ...]],
         claims: Sequence[Claim],
         common: Common | None = None,
-    ) -> list[Segment | None]:
+    ) -> list[RewrittenRun]:
         """Rewrite one run after the other."""
         return [rewrite_segments(self.files, log, run, claims, common) for run in runs]
+
+    def look(self, segments: Sequence[Segment], claims: Mapping[int, Sequence[Claim]]) -> list[RewrittenRun]:
+        """Hold one segment after the other against promises."""
+        return [count_finished(self.files, each, claims[each.layout]) for each in segments]
+
+    def merge_promises(self, merges: Sequence[PromiseMerge]) -> list[Segment | None]:
+        """Merge one run of files of promises after the other."""
+        return [merge_promises(self.files, each) for each in merges]
+
+    def count_broken(self, segments: Sequence[Segment], known: PromiseFiles) -> int:
+        """Hold one segment after the other against promises of its own stream."""
+        return sum(count_broken(self.files, each, known) for each in segments)
 
     def seal(self, sealings: Sequence[Sealing]) -> list[Segment | None]:
         """Seal one stream after the other."""

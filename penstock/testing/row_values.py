@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.engine.ingest.promise_columns import exploding
+from penstock.sql.promises import promises_of
 from penstock.sql.query import DAY
 from penstock.sql.spark_types import parse_type
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
@@ -48,6 +50,26 @@ def row_times(batch: pa.Table, stream: Stream) -> pa.Array:
         micros = column.cast(pa.int64())
     near = pc.and_(pc.less_equal(micros, FARTHEST), pc.greater_equal(micros, -FARTHEST))
     return pc.if_else(near, micros, pa.scalar(None, pa.int64()))
+
+
+def exploded(batch: pa.Table, stream: Stream, settings: SparkSettings) -> pa.Table:
+    """Give a row for each element of the lists that make promises; all other rows, and empty lists, stay one row."""
+    lists = exploding(stream)
+    if not lists:
+        return batch
+    (condition,) = {each.condition for each in promises_of(stream) if not each.is_data}
+    rows = _Rows(batch, stream, settings)
+    everything = np.ones(batch.num_rows, np.bool_)
+    mark = pa.array(rows.holds(condition, everything) if condition else everything)
+    for name, element in lists.items():
+        kind = batch.column(name).type
+        values = pc.if_else(mark, batch.column(name).combine_chunks(), pa.scalar(None, kind)).to_pylist()
+        sizes = [max(1, len(each or ())) for each in values]
+        rows_of = pa.array(np.repeat(np.arange(batch.num_rows), sizes))
+        flat = [value for each in values for value in (each or [None])]
+        batch, mark = batch.take(rows_of), mark.take(rows_of)
+        batch = batch.append_column(element, pa.array(flat, kind.value_type))
+    return batch
 
 
 def row_columns(

@@ -166,7 +166,14 @@ def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger
     )
     if not floors or not whole:
         return coming
-    return None if None in floors else min(each for each in floors if each is not None)
+    held = None if None in floors else min(each for each in floors if each is not None)
+    return _later([held, after_departures(log.id, ledger)])
+
+
+def after_departures(log: str, ledger: Ledger) -> int | None:
+    """Give the event time after all rows of a log that promises have let go before their window ended."""
+    newest = ledger.gone[log].newest if log in ledger.gone else None
+    return None if newest is None else newest + 1
 
 
 def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:

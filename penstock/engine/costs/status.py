@@ -17,6 +17,7 @@ from penstock.engine.readings.waiting import lag_rows, mode_of
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
 from penstock.plan.order_policy import SYNC
+from penstock.plan.promises import indexes_about
 
 if TYPE_CHECKING:
     from penstock.log.commits import OrderSwitched
@@ -45,6 +46,20 @@ class StreamStatus:
     no_key: int
     unwanted: int
     overtaken: int = 0
+    punctuations: int = 0
+    """Promises that its rows have made; they are not among `rows`."""
+    broken: int = 0
+    """Rows that came after a promise of their stream that there would be none: set aside."""
+    purged: int = 0
+    """Rows that promises of partners made useless after they were stored."""
+    discarded: int = 0
+    """Rows that were joined when they came and not kept: their partners had promised that no more would come."""
+    dropped: int = 0
+    """Rows that were never stored: promises left them nobody to meet."""
+    promises: int = 0
+    """Promises about it that are remembered."""
+    forgotten: int = 0
+    """Promises about it that are not any more, because there were too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +137,8 @@ class GroupStatus:
     stored_rows: int
     segments: int
     unshared_rows: int
+    window_rows: int = 0
+    """Rows that its windows alone would hold: about as many more as promises have let go early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +153,10 @@ class Status:
     """The last changes of plan, the latest at the end."""
     switches: tuple[OrderSwitched, ...] = ()
     """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
+    state_rows: int = 0
+    """Rows that all joins hold."""
+    window_rows: int = 0
+    """Rows that they would hold if no stream made promises."""
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object."""
@@ -144,9 +165,10 @@ class Status:
 
 def take_status(plan: Plan, ledger: Ledger) -> Status:
     """Look at everything at one moment; no file is opened."""
+    groups = tuple(_group(group, ledger) for group in plan.groups)
     return Status(
-        streams=tuple(_stream(stream.name, ledger) for stream in plan.streams),
-        groups=tuple(_group(group, ledger) for group in plan.groups),
+        streams=tuple(_stream(plan, stream.name, ledger) for stream in plan.streams),
+        groups=groups,
         queries=(
             *(_query(plan, ledger, query) for query in plan.queries),
             *(_stopped(ledger, each) for each in plan.stopped),
@@ -154,6 +176,8 @@ def take_status(plan: Plan, ledger: Ledger) -> Status:
         strategy=plan.strategy,
         changes=ledger.changes,
         switches=ledger.switches,
+        state_rows=sum(each.state_rows for each in groups),
+        window_rows=sum(each.window_rows for each in groups),
     )
 
 
@@ -228,9 +252,10 @@ def look_at(ledger: Ledger) -> Status:
     return take_status(current_plan(ledger), ledger)
 
 
-def _stream(name: str, ledger: Ledger) -> StreamStatus:
+def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
     """Look at one stream."""
     state = ledger.stream(name)
+    kept = [ledger.promises[each.id] for each in indexes_about(plan, name) if each.id in ledger.promises]
     return StreamStatus(
         name=name,
         rows=state.rows,
@@ -241,6 +266,13 @@ def _stream(name: str, ledger: Ledger) -> StreamStatus:
         no_key=state.no_key,
         unwanted=state.unwanted,
         overtaken=state.overtaken,
+        punctuations=state.punctuations,
+        broken=state.broken,
+        purged=state.purged,
+        discarded=state.discarded,
+        dropped=state.dropped,
+        promises=max((each.rows for each in kept), default=0),
+        forgotten=max((each.forgotten for each in kept), default=0),
     )
 
 
@@ -258,6 +290,7 @@ def _group(group: Group, ledger: Ledger) -> GroupStatus:
         stored_rows=sum(each.rows for each in segments),
         segments=len(segments),
         unshared_rows=sum(_alone(group, side, ledger) for side in group.sides),
+        window_rows=sum(_held_by_windows(group, side, ledger) for side in group.sides),
     )
 
 
@@ -300,6 +333,20 @@ def _held(group: Group, side: Side, ledger: Ledger) -> int:
         int(rows_per_slice(segments, claim(group, side, ledger, layout), [_FAR], traffic).sum())
         for layout, segments in by_layout(ledger, log)
     )
+
+
+def _held_by_windows(group: Group, side: Side, ledger: Ledger) -> int:
+    """Count about how many rows of one side would be held without promises."""
+    log, rows = group.log(side).id, 0
+    for layout, segments in by_layout(ledger, log):
+        whole = [replace(each, finished=0) for each in segments]
+        window = claim(group, side, ledger, layout)
+        rows += int(rows_per_slice(whole, window, [_FAR], ledger.traffic.get(log)).sum())
+    departed = ledger.gone.get(log)
+    if departed is None:
+        return rows
+    window = claim(group, side, ledger, ledger.layouts[log][ledger.layout(log)])
+    return rows + departed.since(window.oldest_of_use(-_FAR))
 
 
 def _alone(group: Group, side: Side, ledger: Ledger) -> int:

@@ -15,21 +15,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
-from penstock.engine.readings.needs import ingest_masks
+from penstock.engine.ingest.promise_columns import promise_task
+from penstock.engine.ingest.promise_rows import Door
+from penstock.engine.readings.needs import guarding, ingest_masks
 from penstock.log.commits import BatchIngested
 from penstock.log.folder_names import folder_of
+from penstock.log.promises import PromiseFiles
 from penstock.log.recent import BatchTraffic
 from penstock.log.row_times import roll_folder
 from penstock.log.values import by_name
+from penstock.plan.promises import indexes_about
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.engine.ingest.batch_task import BatchPart
+    from penstock.engine.ingest.promise_columns import PromiseTask
     from penstock.engine.jobs import Jobs
     from penstock.engine.store import Store
     from penstock.log.values import StreamState
     from penstock.plan.build import Plan
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
 Batch = TypeVar("Batch")
@@ -45,10 +51,14 @@ class BatchIngest(Generic[Batch]):
         self._time_type = jobs.time_type(stream)
         self._logs: tuple[LogTask, ...] = ()
         self._counted = False
+        self._promises: PromiseTask | None = None
         self.follow(plan)
 
     def follow(self, plan: Plan) -> None:
         """Ingest by this plan from the next batch on."""
+        self._promises = promise_task(plan, self.stream)
+        self._own_keys = {each.id: each.key for each in indexes_about(plan, self.stream.name)}
+        self._guarded = {log.id: guarding(plan, log) for log in plan.logs_of(self.stream.name)}
         self._logs = tuple(
             LogTask(log, ingest_masks(plan, log), self.store.ledger.layout(log.id))
             for log in plan.logs_of(self.stream.name)
@@ -60,12 +70,15 @@ class BatchIngest(Generic[Batch]):
         before = self.store.ledger.stream(self.stream.name)
         if batch_id <= before.source_batch:
             return
-        parts = self.jobs.ingest(rows, self.stream, self._task(before))
+        task = self._task(before)
+        parts = self.jobs.ingest(rows, self.stream, task)
+        if beside := self._broken_beside(parts):
+            task = self._with_promises(task, beside)
+            parts = self.jobs.ingest(rows, self.stream, task)
         self.check(parts)
         after = _advanced(before, batch_id, parts, self.stream.lateness)
-        if after.late + after.no_time > before.late + before.no_time:
-            folder = folder_of(self.store.files, "late", self.stream.name)
-            self.jobs.keep_aside(rows, self.stream, before.watermark, f"{folder}/{before.batches:010d}")
+        made = _together(part.promises for part in parts)
+        self._keep_aside(rows, self._with_promises(task, made), before, after)
         self.store.commit(
             BatchIngested(
                 stream=self.stream.name,
@@ -76,8 +89,50 @@ class BatchIngest(Generic[Batch]):
                 at=time.time(),
                 traffic={each.log.id: _traffic(each, before, after, parts) for each in self._logs},
                 times=tuple(each for part in parts for each in part.times),
+                promises=made,
+                gone=_departures(parts),
             )
         )
+
+    def _keep_aside(self, rows: Batch, task: BatchTask, before: StreamState, after: StreamState) -> None:
+        """Write rows that do not count to the dead letters."""
+        if after.late + after.no_time + after.broken == before.late + before.no_time + before.broken:
+            return
+        folder = f"{folder_of(self.store.files, 'late', self.stream.name)}/{before.batches:010d}"
+        if task.promises:
+            self.jobs.keep_aside_with_reasons(rows, self.stream, task, folder)
+        else:
+            self.jobs.keep_aside(rows, self.stream, before.watermark, folder)
+
+    def _broken_beside(self, parts: Sequence[BatchPart]) -> dict[str, PromiseFiles]:
+        """Give the promises of a batch if one task has written rows that break a promise which another one found.
+
+        Each task looks at its own promises and at those of the batches before.  What is left to be found is looked up
+        in the segments that were written; where no log has the key of the promises, it is taken to be so.
+        """
+        made = _together(part.promises for part in parts)
+        if self._promises is None or not made or len(parts) == 1:
+            return {}
+        for own in self._promises.own:
+            log = next(
+                (each.log for each in self._logs if each.log.key == self._own_keys.get(own.index)), None
+            )
+            if own.index not in made:
+                continue
+            segments = [each for part in parts for each in part.segments.get(log.id, ())] if log else []
+            if log is None or (segments and self.jobs.count_broken(segments, made[own.index])):
+                return made
+        return {}
+
+    def _with_promises(self, task: BatchTask, made: Mapping[str, PromiseFiles]) -> BatchTask:
+        """Let every task of a batch know the promises of all of them."""
+        if task.promises is None:
+            return task
+        known = {
+            index: task.promises.known.get(index, PromiseFiles()).plus(made.get(index, PromiseFiles())).bare()
+            for index in {*task.promises.known, *made}
+        }
+        return replace(task, promises=replace(task.promises, known=known))
 
     def check(self, parts: Sequence[BatchPart]) -> None:
         """Look at what was written before it is committed; a source may have more to say."""
@@ -87,13 +142,36 @@ class BatchIngest(Generic[Batch]):
         return BatchTask(
             files=self.store.files,
             batch=before.batches,
-            logs=self._logs,
+            logs=tuple(replace(each, doors=self._doors(each.log)) for each in self._logs),
             time_column=self.stream.time,
             time_type=self._time_type,
             watermark=before.watermark,
             key_bits=self.key_bits,
             roll=roll_folder(self.stream.name) if self._counted else "",
             horizon=self.store.ledger.roll(self.stream.name).horizon if self._counted else None,
+            promises=self._known_promises(),
+        )
+
+    def _known_promises(self) -> PromiseTask | None:
+        """Give what is asked about promises, with those that are known by now."""
+        if self._promises is None:
+            return None
+        ledger = self.store.ledger
+        wanted = {own.index for own in self._promises.own}
+        known = {index: ledger.promises[index].bare() for index in wanted if index in ledger.promises}
+        return replace(self._promises, known=known)
+
+    def _doors(self, log: LogPlan) -> tuple[Door, ...]:
+        """Say what partners have promised about rows of a log, if all of them make promises and none is retained."""
+        ledger = self.store.ledger
+        return tuple(
+            Door(
+                each.partner,
+                ledger.promises.get(each.index, PromiseFiles()).bare(),
+                ledger.stream(each.partner).watermark,
+                each.beyond,
+            )
+            for each in self._guarded[log.id]
         )
 
 
@@ -117,7 +195,30 @@ def _advanced(before: StreamState, batch_id: int, parts: Sequence[BatchPart], la
         no_key=total("no_key"),
         unwanted=total("unwanted"),
         overtaken=total("overtaken"),
+        punctuations=total("punctuations"),
+        broken=total("broken"),
+        dropped=total("dropped"),
+        discarded=total("discarded"),
     )
+
+
+def _together(made: Iterable[Mapping[str, PromiseFiles]]) -> dict[str, PromiseFiles]:
+    """Bring together the promises that several tasks found."""
+    together: dict[str, PromiseFiles] = {}
+    for each in made:
+        for index, files in each.items():
+            together[index] = together.get(index, PromiseFiles()).plus(files)
+    return together
+
+
+def _departures(parts: Sequence[BatchPart]) -> dict[str, tuple[int, int]]:
+    """Say for each log how many rows are not kept, and the newest event time of them."""
+    gone: dict[str, tuple[int, int]] = {}
+    for part in parts:
+        for log, (newest, rows) in part.gone.items():
+            before = gone.get(log, (newest, 0))
+            gone[log] = max(before[0], newest), before[1] + rows
+    return gone
 
 
 def _traffic(

@@ -4,7 +4,8 @@ A task gets its part of a stream's batch as Arrow columns and writes one segment
 rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.  Of a large part
 it writes several, each of bounded bytes.
 
-    source partition ──▶ drop late rows ──▶ where windows count rows: the times of all the others, for the roll
+    source partition ──▶ take out promises, where the stream makes some, and rows that break one
+                     ──▶ drop late rows ──▶ where windows count rows: the times of all the others, for the roll
                      ──▶ drop rows without time or key, rows no query wants
                      ──▶ sort by (h, t) ──▶ one Arrow file per log ──▶ what was written, to the driver
 
@@ -15,7 +16,7 @@ The file names are unique per attempt, so a task may be run twice; only what the
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
+from penstock.engine.ingest.promise_columns import PromiseTask
+from penstock.engine.ingest.promise_rows import Door, PartPromises, at_the_doors
 from penstock.join.key_hash import mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
+from penstock.log.promises import PromiseFiles
 from penstock.log.recent import MOST_PATTERNS
 from penstock.log.row_times import write_times
 from penstock.log.segment import KEY, Segment, SegmentColumns, write_segment
@@ -47,6 +51,8 @@ class LogTask:
     log: LogPlan
     masks: tuple[int, ...]
     layout: int = 0
+    doors: tuple[Door, ...] = ()
+    """What the partners of all its groups have promised; none if some partner promises nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,17 @@ class BatchTask:
     """The directory for the stream's roll; empty where no window counts its rows."""
     horizon: int | None = None
     """The event time below which windows that count rows have joined everything."""
+    promises: PromiseTask | None = None
+    """Set where the stream makes promises, or others make some about it."""
+
+    @property
+    def computed_for(self) -> tuple[LogPlan, ...]:
+        """List the logs whose keys and bits are computed of each row; the last ones are for promises only."""
+        return (*(each.log for each in self.logs), *(self.promises.logs if self.promises else ()))
 
     def columns(self) -> list[str]:
         """List the columns a task reads."""
-        names = [ROW_TIME]
+        names = [ROW_TIME, *(self.promises.columns if self.promises else ())]
         for number, task in enumerate(self.logs):
             name, parts = key_names(number, task.log)
             names += [name, *parts, *bit_names(number, task.log)]
@@ -89,6 +102,13 @@ class BatchPart:
     no_key: int = 0
     unwanted: int = 0
     overtaken: int = 0
+    punctuations: int = 0
+    broken: int = 0
+    """Rows that came after a promise that there would be none."""
+    dropped: int = 0
+    """Rows that were not stored, because promises of their partners leave them nobody to meet."""
+    discarded: int = 0
+    """Rows that are stored to be joined once, because all their partners are there."""
     newest: int | None = None
     oldest: int | None = None
     nulls: bool = False
@@ -100,6 +120,10 @@ class BatchPart:
     """For each log with predicates, how many of them satisfied each one."""
     times: list[Segment] = field(default_factory=list)
     """The files of event times written for the stream's roll."""
+    promises: dict[str, PromiseFiles] = field(default_factory=dict)
+    """Promises that it makes, by index."""
+    gone: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By log: the newest event time of rows that are not kept for their window, and how many they are."""
 
 
 def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[BatchPart]:
@@ -111,17 +135,12 @@ def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[B
 
 def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     """Sort out the rows that can join from those that cannot, and write the former to every log."""
-    part = BatchPart(rows=table.num_rows)
-    part.nulls = any(column.null_count for column in table.columns)
-    times = table.column(ROW_TIME)
-    part.no_time = times.null_count
-    t = pc.fill_null(times, _NO_TIME).to_numpy()
-    timely = t != _NO_TIME
-    if task.watermark is not None:
-        timely &= t >= task.watermark
-    part.late = table.num_rows - part.no_time - int(timely.sum())
+    found = _sorted_out(task, table)
+    t, timely, part = found.t, found.timely, found.part()
+    if found.promises:
+        part.promises = found.promises.write(timely, task.batch)
     if timely.any():
-        part.newest, part.oldest = int(t[timely].max()), int(t[timely].min())
+        part.oldest = int(t[timely].min())
         counted = timely if task.horizon is None else timely & (t >= task.horizon)
         part.overtaken = int(timely.sum() - counted.sum()) if task.roll else 0
         for number, each in enumerate(task.logs):
@@ -134,6 +153,66 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
 
 
 _NO_TIME = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedOut:
+    """What the rows of a part are: each is timely, or else one of the other things."""
+
+    table: pa.Table
+    t: NDArray[np.int64]
+    timely: NDArray[np.bool_]
+    late: NDArray[np.bool_]
+    broken: NDArray[np.bool_]
+    is_promise: NDArray[np.bool_]
+    is_nothing: NDArray[np.bool_]
+    """Rows of a stream that carries promises which are none themselves."""
+    promises: PartPromises | None = None
+
+    def part(self) -> BatchPart:
+        """Count them."""
+        timed = self.t[self.timely | self.is_promise | self.is_nothing]
+        return BatchPart(
+            rows=self.t.size - int(self.is_promise.sum()) - int(self.is_nothing.sum()),
+            late=int(self.late.sum()),
+            no_time=int((self.t == _NO_TIME).sum()),
+            broken=int(self.broken.sum()),
+            punctuations=int(self.is_promise.sum()),
+            newest=int(timed.max()) if timed.size else None,
+            nulls=any(column.null_count for column in self.table.columns),
+        )
+
+
+def _sorted_out(task: BatchTask, table: pa.Table) -> _SortedOut:
+    """Tell promises from data, and of the data what is in time, too late, or breaks a promise.
+
+    A promise cannot be late: what it says holds all the more.
+    """
+    t = pc.fill_null(table.column(ROW_TIME), _NO_TIME).to_numpy()
+    has_time = t != _NO_TIME
+    none = np.zeros(t.size, np.bool_)
+    promises = PartPromises(task.files, task.promises, table, t, task.key_bits) if task.promises else None
+    is_promise = promises.is_promise & has_time if promises else none
+    is_nothing = has_time & ~is_promise if task.promises and task.promises.carrier else none
+    data = has_time & ~is_promise & ~is_nothing
+    late = none if task.watermark is None else data & (t < task.watermark)
+    broken = promises.broken(data & ~late) if promises else none
+    return _SortedOut(table, t, data & ~late & ~broken, late, broken, is_promise, is_nothing, promises)
+
+
+REASON = "_reason"
+"""Why a row is set aside: a column beside those of its stream, where streams make promises."""
+
+
+def set_aside(task: BatchTask, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Give the rows of a part that do not count, whole, each with the reason."""
+    found = _sorted_out(task, table)
+    reasons = np.full(found.t.size, None, object)
+    reasons[found.late] = "late: behind the watermark of its stream"
+    reasons[found.t == _NO_TIME] = "no event time"
+    reasons[found.broken] = "broken promise: its stream had finished with its value"
+    kept = pa.array([each is not None for each in reasons])
+    return table.select(columns).append_column(REASON, pa.array(reasons, pa.string())).filter(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +254,43 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
         columns=_stored_columns(rows, log, task, key_columns),
         time_columns=_time_columns(log, task),
     )
+    if task.logs[number].doors:
+        _write_by_door(task, part, number, content)
+    else:
+        _write_rows(task, part, number, content)
+
+
+def _write_by_door(task: BatchTask, part: BatchPart, number: int, content: SegmentColumns) -> None:
+    """Write the rows of a log apart that are not kept, and leave out those that can meet nobody."""
+    log, doors = task.logs[number].log, task.logs[number].doors
+    keys = [column for name, column in content.columns.items() if name.startswith(KEY)]
+    entering = at_the_doors(task.files, doors, content.h, keys, content.t)
+    leaving = entering.dropped | entering.discarded
+    part.dropped += int(entering.dropped.sum())
+    part.discarded += int(entering.discarded.sum())
+    if leaving.any():
+        part.gone[log.id] = int(content.t[leaving].max()), int(leaving.sum())
+    _write_rows(task, part, number, content.only(~leaving))
+    _write_rows(task, part, number, content.only(entering.discarded), entering.ends)
+
+
+def _write_rows(
+    task: BatchTask,
+    part: BatchPart,
+    number: int,
+    content: SegmentColumns,
+    ends: tuple[tuple[str, int], ...] = (),
+) -> None:
+    """Write a segment; `ends` say when its rows have met everybody, if that is known."""
+    if not content.t.size:
+        return
+    log = task.logs[number].log
     file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
     layout = task.logs[number].layout
     segment = write_segment(task.files, file, content, first=task.batch, last=task.batch, layout=layout)
-    part.segments.setdefault(log.id, []).append(segment)
+    part.segments.setdefault(log.id, []).append(
+        replace(segment, ends=ends, finished=segment.rows) if ends else segment
+    )
 
 
 def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:

@@ -14,11 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.ingest.ingest_columns import ingest_columns, named
 from penstock.engine.ingest.malformed import CORRUPT, OPTION, keeps_text
+from penstock.engine.ingest.promise_columns import exploding, with_elements
 from penstock.engine.spark.schemas import schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 from penstock.log.locations import absolute, source_pattern
-from penstock.sql.promises import PROMISE_OPTIONS
+from penstock.sql.promises import PROMISE_OPTIONS, promises_of
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
 from penstock.sql.tree import always_quoted
@@ -99,9 +100,19 @@ def ingest_columns_of(
     source: DataFrame, stream: Stream, logs: tuple[LogPlan, ...], names: Iterable[str]
 ) -> DataFrame:
     """Take of a stream's rows, and of what its logs need, only the columns named."""
+    stream = with_elements(stream)
     added = ingest_columns(stream, logs)
     columns = [named(name, added[name]) if name in added else always_quoted(name) for name in names]
-    return _selected(source, stream, columns)
+    return _selected(exploded(source, stream), stream, columns)
+
+
+def exploded(source: DataFrame, stream: Stream) -> DataFrame:
+    """Give a row for each element of the lists that make promises; all other rows, and empty lists, stay one row."""
+    for name, element in exploding(stream).items():
+        (condition,) = {each.condition for each in promises_of(stream) if not each.is_data}
+        some = f"CASE WHEN {condition} THEN {always_quoted(name)} END" if condition else always_quoted(name)
+        source = source.select("*", F.explode_outer(F.expr(some)).alias(element))
+    return source
 
 
 def _selected(source: DataFrame, stream: Stream, columns: list[str]) -> DataFrame:

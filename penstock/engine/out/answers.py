@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.out.finished import FinishedKeys, PromisedSide
 from penstock.engine.out.pane_answers import (
     INSTANT,
     LONG_AGO,
@@ -39,11 +40,14 @@ from penstock.errors import InputError
 from penstock.log.commits import Answered, Output
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import MERGE_FAN
+from penstock.log.promises import PromiseFiles
 from penstock.log.recent import delays_of
 from penstock.log.spark_schema import SPARK_SCHEMA
 from penstock.log.values import by_name
+from penstock.plan.group import reach
 from penstock.plan.panes import aggregation_of
-from penstock.sql.query import FOREVER
+from penstock.plan.promises import finishing_of
+from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -54,10 +58,13 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.log.panes import PaneFile, PaneState
     from penstock.plan.build import Plan
-    from penstock.sql.query import Answer, Query
+    from penstock.sql.query import Answer, Query, Side
 
 ANSWER = "answer-"
 """How the id of some answers begins, by which a callback gets them."""
+
+LOOK_SHARE = 64
+"""Groups are held against promises when one has taken effect for each so many of them."""
 
 WINDOW_END, OPERATION, SEQUENCE = "window_end", "_op", "_seq"
 """Columns of answers that are not in the SELECT list."""
@@ -110,6 +117,8 @@ class AnswerJob:
     readers: tuple[Reader, ...]
     answered: Mapping[str, int]
     """How far each reader has been answered when this is done."""
+    promises_seen: float | None = None
+    """How many promises its groups are held against; None if none ends them."""
 
     @property
     def computed(self) -> bool:
@@ -175,7 +184,8 @@ class _Asking:
         if state.panes.emit == "changes":
             return bool(fresh) or any(self._is_told_again(each) for each in self.queries)
         if state.panes.emit == "final":
-            return any(each.first <= self._limit() for each in fresh) or _crowded(state)
+            due = any(each.first <= self._limit() for each in fresh) or _crowded(state)
+            return due or self._may_have_finished()
         until = self._folds_until()
         if until > LONG_AGO and any(each.first <= until for each in fresh):
             return True
@@ -204,6 +214,7 @@ class _Asking:
             schema=jobs.answer_schema(group, member, *streams),
             with_before=emit == "changes" and any(each.having for each in readers),
             bits=sum(1 << bit for bit in self.state.panes.readers.values()),
+            finishing=finishing.bare() if (finishing := self._finishing()) else None,
         )
         answered = {
             each.name: due[at].until for at, each in enumerate(self.queries) if due[at].until > LONG_AGO
@@ -212,9 +223,43 @@ class _Asking:
         for each in self.state.files:
             parts.setdefault(each.part, []).append(each)
         return [
-            AnswerJob(replace(whole, files=tuple(some), part=part), readers, answered)
+            AnswerJob(
+                replace(whole, files=tuple(some), part=part),
+                readers,
+                answered,
+                finishing.spoken if finishing else None,
+            )
             for part, some in sorted(parts.items())
         ]
+
+    def _finishing(self) -> FinishedKeys | None:
+        """Give the promises that end groups of a final query before the input ends; None if there are none."""
+        query = self.queries[0]  # all readers of such a set have the same window
+        if self.everything or not self.ledger.promises:
+            return None
+        found = finishing_of(self.plan, query)
+        marks = side_marks(self.plan, self.ledger, query.name, self.silence)
+        if found is None or None in marks:
+            return None
+        left, right = (
+            self._promised(side, index.id if index else "", mark or 0)
+            for side, index, mark in zip(SIDES, found.indexes, marks, strict=True)
+        )
+        whole = next(each for each in found.indexes if each).whole_key
+        return FinishedKeys(found.columns, whole, left, right)
+
+    def _promised(self, side: Side, index: str, watermark: int) -> PromisedSide:
+        far = reach(self.queries[0].window, side)
+        ends = far < FOREVER and not any(self.queries[0].rows)
+        return PromisedSide(self.ledger.promises.get(index, PromiseFiles()), watermark, far if ends else None)
+
+    def _may_have_finished(self) -> bool:
+        """Say whether enough promises have taken effect since groups were last held against them."""
+        finishing = self._finishing() if self.ledger.promises else None
+        if finishing is None:
+            return False
+        held = sum(each.rows for each in self.state.files if each.table == 0)
+        return finishing.spoken - self.state.promises_seen >= max(1, held // LOOK_SHARE)
 
     def _due(self, at: int, query: Query) -> Due:
         bit, aggregation = self.state.panes.readers[query.name], aggregation_of(query)
@@ -298,11 +343,14 @@ def refuse_endless(plan: Plan) -> None:
         aggregation = query.aggregation
         if aggregation is None or aggregation.emit != "final" or can_complete(query):
             continue
+        if finishing_of(plan, query):
+            continue
         raise InputError(
             f"groups of query {query.name} would never be complete: none of its GROUP BY expressions is a bucket of "
             "event time, or its window has no end in time. Group by date_trunc('hour', T.ts) or "
-            "window(T.ts, '10 minutes') as well, give the window a length of time, use emit = 'changes', or run it "
-            "over input that ends (--once)"
+            "window(T.ts, '10 minutes') as well, give the window a length of time, group by the joined columns and "
+            "let a stream say when their values are finished (punctuates, unique), use emit = 'changes', or run it over "
+            "input that ends (--once)"
         )
 
 
@@ -465,6 +513,9 @@ def answer_commit(jobs: Sequence[AnswerJob], reports: Sequence[AnswerReport], nu
             kept=kept_files(written),
             delays=_delays(done),
         ),
+        promises_seen={
+            job.task.spec.panes.id: job.promises_seen for job in jobs if job.promises_seen is not None
+        },
     )
 
 

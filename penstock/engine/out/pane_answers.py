@@ -10,7 +10,8 @@ what all that is younger than its cut comes to::
 Entries that every reader has seen at their birth are folded by pane alone, panes taken together where they are many
 (`penstock.log.panes`), so what an answer costs does not depend on the window.
 
-*Final.*  A group is answered once, when its bucket is complete; then it is forgotten.
+*Final.*  A group is answered once, when its bucket is complete, or promises say that no more pairs will come to it;
+then it is forgotten.
 
 *Changes.*  The groups that came with the last units are answered again, with what they were before.
 
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.out.finished import FinishedKeys
 from penstock.join.fold import codes_of, number_groups
 from penstock.join.measures import Folded
 from penstock.log.panes import (
@@ -57,6 +59,7 @@ from penstock.log.panes import (
     with_nodes,
     write_panes,
 )
+from penstock.sql.query import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -116,6 +119,8 @@ class AnswerTask:
     """The bits of all readers there are: entries of nobody are left behind."""
     part: int = 0
     """Which part of the set's groups."""
+    finishing: FinishedKeys | None = None
+    """Final: the promises that end groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,11 @@ class _Entries:
         for table, measure in zip(tables[1:], self.task.spec.distinct, strict=True):
             yield table, (next(given) if table is not None else np.zeros(0, np.int64)), measure.function
 
+    def numbers(self, tables: Sequence[pa.Table | None]) -> list[Ints]:
+        """Give the number of each entry's group, table by table; a table that is not there has none."""
+        given = iter(self._gids)
+        return [np.zeros(0, np.int64) if each is None else next(given) for each in tables]
+
     @property
     def gid(self) -> Ints:
         """Number the group of each entry of the table of groups."""
@@ -223,9 +233,9 @@ class _Entries:
         """Give what each reader sees of all that is born by some time, whatever its pane."""
         for since in {each.since for each in due}:
             rows = np.flatnonzero((self.born <= born_until) & ((self.born > since) | (since == 0)))
-            yield from self._answered_of(rows, [each for each in due if each.since == since])
+            yield from self.answered_of(rows, [each for each in due if each.since == since])
 
-    def _answered_of(self, rows: Ints, due: Sequence[Due]) -> Iterator[_Seen]:
+    def answered_of(self, rows: Ints, due: Sequence[Due]) -> Iterator[_Seen]:
         """Give what some readers see of some entries."""
         folded = {}
         for each, chosen in self.by_class(rows, due):
@@ -661,6 +671,9 @@ def _merge(files: Files, task: AnswerTask, run: Sequence[PaneFile], oldest: int)
 
 
 def _final(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneReport]:
+    if task.finishing is not None:
+        yield from _final_by_promise(files, task, task.finishing)
+        return
     opened = _Opened(files, task, task.folds_until)
     main = opened.fresh[0]
     if main is not None and main.num_rows:
@@ -669,6 +682,50 @@ def _final(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneRepo
             if seen.groups.size:
                 yield _batch(task, entries, seen, 0, entries.all_columns(seen, task.folds_until))
     yield _merged(files, task, *_left_over(files, task))
+
+
+def _final_by_promise(
+    files: Files, task: AnswerTask, finishing: FinishedKeys
+) -> Iterator[pa.RecordBatch | PaneReport]:
+    """Answer the groups whose key is finished, as well as those whose bucket is complete, and keep the others."""
+    opened = _Opened(files, task, FOREVER)
+    main = opened.fresh[0]
+    if main is None or not main.num_rows:
+        yield _merged(files, task, [], [])
+        return
+    entries = _Entries(task, opened.fresh)
+    finished = finishing.is_finished(files, entries.keys(np.arange(entries.groups)))
+    is_done = finished[entries.gid] | (entries.born <= task.folds_until)
+    if not is_done.any():
+        yield _merged(files, task, [], [])
+        return
+    for since in {each.since for each in task.due}:
+        rows = np.flatnonzero(is_done & ((entries.born > since) | (since == 0)))
+        for seen in entries.answered_of(rows, [each for each in task.due if each.since == since]):
+            if seen.groups.size:
+                yield _batch(task, entries, seen, 0, entries.all_columns(seen, FOREVER))
+    done_groups = np.zeros(entries.groups, np.bool_)
+    done_groups[entries.gid[is_done]] = True
+    left = _open_groups(files, task, opened, entries, done_groups)
+    yield PaneReport(tuple(each.name for each in task.files), tuple(left))
+
+
+def _open_groups(
+    files: Files, task: AnswerTask, opened: _Opened, entries: _Entries, done: Mask
+) -> list[PaneFile]:
+    """Write the entries of groups that are still open, table by table."""
+    left: list[PaneFile] = []
+    arrived = max((each.arrived for each in task.files), default=0.0)
+    for number, (table, gids) in enumerate(zip(opened.fresh, entries.numbers(opened.fresh), strict=True)):
+        if table is not None and table.num_rows:
+            rest = table.filter(pa.array(~done[gids]))
+            folded = reduce_table(rest, [ORDER, PANE, CLASS, *keys_in(rest)], opened.functions(number))
+            left += _some(
+                write_panes(
+                    files, task.spec.panes.id, folded, number, folded=False, arrived=arrived, part=task.part
+                )
+            )
+    return left
 
 
 # --- changes --------------------------------------------------------------------------------------------------------

@@ -6,19 +6,23 @@ segments of one layout: a query has no claim on rows that lack what it reads.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.log.claims import RetainClaim, WindowClaim
+from penstock.log.claims import PromisedClaim, RetainClaim, WindowClaim
 from penstock.log.relayout import Common
 from penstock.log.values import Layout
+from penstock.plan.group import reach
 from penstock.plan.order_policy import trigger
+from penstock.plan.promises import index_for
 from penstock.plan.stored import retention
-from penstock.sql.query import FOREVER
+from penstock.sql.query import FOREVER, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.log.claims import Claim
+    from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
@@ -86,12 +90,73 @@ def _retained(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
     return [] if retained is None else [RetainClaim(retained, ledger.stream(stream).watermark)]
 
 
-def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int) -> list[Claim]:
-    """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains."""
+def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | None = None) -> list[Claim]:
+    """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains.
+
+    Given the files, promises that partners make are taken into account.
+    """
     shape = ledger.layouts[log][layout]
-    claims: list[Claim] = [claim(group, side, ledger, shape) for group, side in plan.uses(log)]
+    claims: list[Claim] = [
+        _promised(plan, _partner(group, side), ledger, claim(group, side, ledger, shape), files)
+        for group, side in plan.uses(log)
+    ]
     stream = next(each.stream for each in plan.logs if each.id == log)
     return claims + _retained(plan, stream, ledger)
+
+
+def _promised(
+    plan: Plan, partner: LogPlan, ledger: Ledger, window: WindowClaim, files: Files | None
+) -> Claim:
+    """Let a group's claim end with the promises of the partner, if it makes any."""
+    index = index_for(plan, partner) if files is not None else None
+    known = ledger.promises.get(index.id) if index else None
+    if files is None or known is None or not known.files():
+        return window
+    return PromisedClaim(window, partner.stream, known.bare(), files)
+
+
+def _partner(group: Group, side: Side) -> LogPlan:
+    """Give the log that a side is joined with."""
+    return next(each.log for each in group.inputs if each.side != side)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A partner whose promises decide about rows that enter a log: the index of its promises, and its reach."""
+
+    partner: str
+    index: str
+    beyond: int | None
+    """How far before a row its partners can be at the most, in microseconds; None if that is not known."""
+
+
+def guarding(plan: Plan, log: LogPlan) -> tuple[Guard, ...]:
+    """List the partners of a log's rows, if all of them make promises by its key, and nobody wants rows retained."""
+    guards = []
+    for group, side in plan.uses(log.id):
+        partner = _partner(group, side)
+        index = index_for(plan, partner)
+        if index is None or retention(plan.stream(log.stream)) is not None:
+            return ()
+        guards.append(Guard(partner.stream, index.id, _farthest(group, side)))
+    return tuple(guards)
+
+
+def _farthest(group: Group, side: Side) -> int | None:
+    """Say how long the partners of one side's rows are of use."""
+    (other,) = (each for each in group.sides if each != side)
+    far = reach(Range(group.chain.cuts[0], group.chain.cuts[-1]), other)
+    return None if group.signature.counted or far >= FOREVER else far
+
+
+def promises_before(plan: Plan, log: str, ledger: Ledger) -> float:
+    """Say about how many promises of its partners have taken effect for the rows of a log."""
+    total = 0.0
+    for group, side in plan.uses(log):
+        index, watermark = index_for(plan, _partner(group, side)), partner_watermark(group, side, ledger)
+        if index is not None and watermark is not None and index.id in ledger.promises:
+            total += ledger.promises[index.id].before(watermark) + ledger.promises[index.id].forgotten
+    return total
 
 
 def settled_alike(plan: Plan, log: str, ledger: Ledger) -> dict[Layout, list[Segment]]:
@@ -116,7 +181,13 @@ def settled_alike(plan: Plan, log: str, ledger: Ledger) -> dict[Layout, list[Seg
 
 
 def common_layout(
-    plan: Plan, log: str, ledger: Ledger, segments: Iterable[Segment], shared: Layout
+    plan: Plan,
+    log: str,
+    ledger: Ledger,
+    segments: Iterable[Segment],
+    shared: Layout,
+    *,
+    files: Files | None = None,
 ) -> Common:
     """Say how segments that are alike become segments of one layout: one there is, or one of its own.
 
@@ -129,7 +200,7 @@ def common_layout(
         number,
         shared.columns,
         {each: tuple(layouts[each].predicates.index(name) for name in shared.predicates) for each in used},
-        {each: tuple(claims_on(plan, log, ledger, each)) for each in used},
+        {each: tuple(claims_on(plan, log, ledger, each, files)) for each in used},
     )
 
 

@@ -1,5 +1,8 @@
 """Expiry: rows that no claim keeps go, a segment at a time or as their segment is rewritten.
 
+Where partners make promises, segments are held against them now and then: rows that a promise has made useless are
+counted, and a segment that has many of them is rewritten without them.
+
 What goes when a row goes is settled in the same commit: `Rewritten.output` may carry results that only the end of a
 row's use brings about.  A join of pairs has none; it is what waits for a row's end that answers here.
 
@@ -11,22 +14,44 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.needs import common_layout, passed, settled_alike
+from penstock.engine.readings.needs import (
+    claims_on,
+    common_layout,
+    guarding,
+    passed,
+    promises_before,
+    settled_alike,
+    settled_segments,
+)
 from penstock.log.claims import is_ended
-from penstock.log.commits import NumberedLayout, Rewritten
+from penstock.log.commits import NumberedLayout, PromisesMerged, Rewritten
+from penstock.log.promises import PromiseFiles, choose_promise_merges
 from penstock.log.retention import choose_rewrites
+from penstock.plan.promises import all_indexes
+from penstock.sql.promises import promise_budget
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.engine.units.joining import Joining
+    from penstock.log.rewrite import RewrittenRun
     from penstock.log.segment import Segment
     from penstock.log.values import Layout
+    from penstock.plan.stored import LogPlan
+
+LOOK_SHARE = 256
+"""A log is held against promises when one has taken effect for each so many of its rows."""
 
 
 def expire(joining: Joining) -> None:
     """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""
+    if any(joining.lacking(group) for group in joining.plan.groups):
+        return
     for log in joining.plan.logs:
-        if not any(joining.lacking(group) for group in joining.plan.groups):
-            expire_log(joining, log.id)
+        _look_for_finished(joining, log)
+        expire_log(joining, log.id)
+    if joining.ledger.promises:
+        _merge_promises(joining)
 
 
 def expire_log(joining: Joining, log: str) -> None:
@@ -37,7 +62,7 @@ def expire_log(joining: Joining, log: str) -> None:
 
 def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: Layout) -> None:
     ledger = joining.ledger
-    common = common_layout(joining.plan, log, ledger, settled, shared)
+    common = common_layout(joining.plan, log, ledger, settled, shared, files=joining.store.files)
     ended = [each for each in settled if is_ended(each, common.claims[each.layout])]
     rest = [each for each in settled if each not in ended]
     claims = common.claims[settled[0].layout]
@@ -48,7 +73,8 @@ def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: La
     started = time.monotonic()
     onto = common if any(each.layout != common.layout for run in runs for each in run) else None
     made = joining.jobs.rewrite(log, runs, claims, onto) if runs else []
-    added = tuple(each for each in made if each)
+    added = tuple(each.segment for each in made if each.segment)
+    known = sum(each.finished for run in runs for each in run)
     is_new = added and common.layout not in ledger.layouts[log]
     joining.store.commit(
         Rewritten(
@@ -58,7 +84,77 @@ def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: La
             layouts=(NumberedLayout(common.layout, shared),) if is_new else (),
             rows=sum(each.rows for run in runs for each in run),
             seconds=time.monotonic() - started,
+            stream=_stream(joining, log),
+            purged=max(0, sum(each.finished for each in made) - known),
+            gone=_departed(made),
         )
     )
     for each in gone:
         joining.store.let_go(each.name)
+
+
+def _stream(joining: Joining, log: str) -> str:
+    return next(each.stream for each in joining.plan.logs if each.id == log)
+
+
+def _departed(made: Sequence[RewrittenRun]) -> tuple[int, int] | None:
+    """Say how many rows went before their window ended, and the newest event time of them."""
+    newest = [each.newest for each in made if each.newest is not None]
+    return (max(newest), sum(each.finished for each in made)) if newest else None
+
+
+def _look_for_finished(joining: Joining, log: LogPlan) -> None:
+    """Hold a log's segments against the promises of its partners, if enough have taken effect since the last time."""
+    plan, ledger = joining.plan, joining.ledger
+    if not guarding(plan, log):
+        return
+    settled = [each for each in settled_segments(plan, log.id, ledger) if not each.ends]
+    effective, seen = promises_before(plan, log.id, ledger), ledger.promises_seen.get(log.id, 0.0)
+    few = sum(each.rows for each in settled) // LOOK_SHARE
+    if not settled or effective - seen < (1 if joining.input_ended else max(1, few)):
+        return
+    claims = {
+        layout: claims_on(plan, log.id, ledger, layout, joining.store.files)
+        for layout in {each.layout for each in settled}
+    }
+    looked = joining.jobs.look(settled, claims)
+    finished = {
+        one.name: each.finished
+        for one, each in zip(settled, looked, strict=True)
+        if each.finished != one.finished
+    }
+    joining.store.commit(
+        Rewritten(
+            log=log.id,
+            remove=(),
+            stream=log.stream,
+            purged=sum(max(0, finished.get(each.name, each.finished) - each.finished) for each in settled),
+            finished=finished,
+            promises_seen=effective,
+        )
+    )
+
+
+def _merge_promises(joining: Joining) -> None:
+    """Make fewer files of promises, and forget the oldest where there are too many."""
+    plan, ledger = joining.plan, joining.ledger
+    merges = [
+        merge
+        for index in all_indexes(plan)
+        if index.id in ledger.promises
+        for merge in choose_promise_merges(
+            index.id, ledger.promises[index.id], promise_budget(plan.stream(index.stream))
+        )
+    ]
+    if not merges:
+        return
+    made = joining.jobs.merge_promises(merges)
+    remove: dict[str, tuple[str, ...]] = {}
+    add: dict[str, PromiseFiles] = {}
+    for merge, file in zip(merges, made, strict=True):
+        names = tuple(each.name for each in merge.files)
+        remove[merge.index] = remove.get(merge.index, ()) + names
+        add[merge.index] = add.get(merge.index, PromiseFiles()).plus(merge.result(file))
+    joining.store.commit(PromisesMerged(remove, add))
+    for name in (each for names in remove.values() for each in names):
+        joining.store.let_go(name)

@@ -1,0 +1,194 @@
+"""Promises in a part of a batch: found, written, and held against the rows beside them.
+
+    rows ──▶ promises ──▶ files of single values and of ranges
+         └─▶ data ──▶ late? ──▶ breaks a promise of its own stream? ──▶ set aside
+                           ──▶ has its partner promised to be done with it? ──▶ never stored, or not for long
+
+In:  the columns of `penstock.engine.ingest.promise_columns`.  Out: masks over rows, and `PromiseFiles`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.join.key_hash import mix
+from penstock.log.promises import (
+    NEVER,
+    PromiseFiles,
+    PromiseSet,
+    as_int64,
+    in_order,
+    open_promises,
+    patterns_of,
+    write_exact,
+    write_patterns,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.engine.ingest.promise_columns import KeyColumns, PromiseColumns, PromiseTask
+    from penstock.join.key_hash import Hashes, Ints
+    from penstock.log.files import Files
+    from penstock.log.promises import Bounds, Exact
+
+    Mask = NDArray[np.bool_]
+
+_ALL_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What the partner of one group has promised, for rows that are about to enter a log.
+
+    A row is *dropped* if every partner it could have is out of reach: the last one is at p at the latest, and p is
+    `beyond` or more before the row.  It is *discarded* if all its partners are in their log already: it is joined with
+    them, and kept no longer.
+    """
+
+    partner: str
+    known: PromiseFiles
+    watermark: int | None
+    beyond: int | None
+    """None where that is not known: windows that count rows, or never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Rows on their way into a log: which are never stored, which are not kept, and what p ends the latter."""
+
+    dropped: Mask
+    discarded: Mask
+    ends: tuple[tuple[str, int], ...] = ()
+    """By partner: when its watermark has passed this, all discarded rows have met everybody."""
+
+
+def at_the_doors(
+    files: Files, doors: Iterable[Door], h: Hashes, keys: Sequence[pa.Array], t: Ints
+) -> Entering:
+    """Hold rows against the promises of all their partners; one that is still waited for keeps them."""
+    dropped, discarded = np.ones(t.size, np.bool_), np.ones(t.size, np.bool_)
+    leasts: list[tuple[str, Ints]] = []
+    for door in doors:
+        least = open_promises(files, door.known).earliest(h, keys)
+        dropped &= least <= t - door.beyond if door.beyond is not None else False
+        discarded &= least < (-NEVER if door.watermark is None else door.watermark)
+        leasts.append((door.partner, least))
+    discarded &= ~dropped
+    ends: dict[str, int] = {}
+    for partner, least in leasts if discarded.any() else ():
+        ends[partner] = max(ends.get(partner, -NEVER), int(least[discarded].max()))
+    return Entering(dropped, discarded, tuple(sorted(ends.items())))
+
+
+class PartPromises:
+    """The promises that one part of a batch makes, and those that hold for its rows."""
+
+    def __init__(self, files: Files, task: PromiseTask, table: pa.Table, t: Ints, key_bits: int) -> None:
+        """Find out which rows are promises; `t` has the event time of each row."""
+        self.files, self.task, self.table, self.t = files, task, table, t
+        self._unused = _ALL_BITS - key_bits
+        self.is_promise = self._marked()
+        """Rows that are promises; of a carrier that has a condition, the others mean nothing."""
+
+    def _marked(self) -> Mask:
+        if self.task.mark:
+            return np.asarray(self.table.column(self.task.mark).to_numpy() & 1 != 0, np.bool_)
+        return np.full(self.table.num_rows, self.task.carrier, np.bool_)
+
+    def broken(self, timely: Mask) -> Mask:
+        """Say which rows come after a promise of their own stream that none would."""
+        broken = np.zeros(timely.size, np.bool_)
+        rows = np.flatnonzero(timely)
+        for own in self.task.own if rows.size else ():
+            h, keys = self._keys(own, rows)
+            least = open_promises(self.files, self.task.known.get(own.index, PromiseFiles())).earliest(
+                h, keys
+            )
+            for each in self.task.carried:
+                if each.index == own.index:
+                    least = np.minimum(least, self._beside(each, timely).earliest(h, keys))
+            has_key = self.table.column(own.number).is_valid().to_numpy()[rows]
+            broken[rows[(self.t[rows] > least) & has_key]] = True
+        return broken
+
+    def _beside(self, columns: PromiseColumns, timely: Mask) -> PromiseSet:
+        """Give the promises that this part makes itself."""
+        exact, ranges = self._divided(columns, timely)
+        patterns = patterns_of(self.t[ranges], self._bounds(columns, ranges)) if ranges.size else ()
+        return PromiseSet((self._values(columns, exact),) if exact.size else (), tuple(patterns))
+
+    def write(self, accepted: Mask, batch: int) -> dict[str, PromiseFiles]:
+        """Write what promises finish, and where every row is the last of its value, what accepted rows do."""
+        written: dict[str, PromiseFiles] = {}
+        for columns in self.task.carried:
+            rows, ranges = self._divided(columns, accepted)
+            index, made = columns.index, []
+            exact = write_exact(self.files, index, self._values(columns, rows), batch) if rows.size else None
+            if ranges.size:
+                made = [
+                    write_patterns(self.files, index, self.t[ranges], self._bounds(columns, ranges), batch)
+                ]
+            files = PromiseFiles((exact,) if exact else (), tuple(each for each in made if each))
+            written[index] = written.get(index, PromiseFiles()).plus(files)
+        return {index: each for index, each in written.items() if each.files()}
+
+    def _divided(self, columns: PromiseColumns, accepted: Mask) -> tuple[Ints, Ints]:
+        """Find the rows that promise single values, and those that promise ranges; some promise nothing."""
+        rows = np.flatnonzero(self.is_promise if columns.marked else accepted)
+        for name in columns.elements:
+            rows = rows[self._valid(name)[rows]]
+        for name in columns.others:
+            rows = rows[~self._valid(name)[rows]]
+        single = self._valid(columns.key.number)[rows] if columns.key else np.zeros(rows.size, np.bool_)
+        ranges = rows[~single]
+        return rows[single], ranges[self._not_inverted(columns, ranges)] if ranges.size else ranges
+
+    def _not_inverted(self, columns: PromiseColumns, rows: Ints) -> Mask:
+        """Say which ranges have a value: the lowest is not above the highest."""
+        right = np.ones(rows.size, np.bool_)
+        for low, high in self._bounds(columns, rows):
+            if low is not None and high is not None:
+                inverted = pc.fill_null(pc.greater(low, high), fill_value=False)
+                right &= ~np.asarray(inverted.to_numpy(zero_copy_only=False), np.bool_)
+        return right
+
+    def _valid(self, name: str) -> Mask:
+        return np.asarray(self.table.column(name).is_valid().to_numpy(), np.bool_)
+
+    def _values(self, columns: PromiseColumns, rows: Ints) -> Exact:
+        assert columns.key is not None  # noqa: S101 - rows were found by it
+        h, keys = self._keys(columns.key, rows)
+        return in_order(h, self.t[rows], keys)
+
+    def _bounds(self, columns: PromiseColumns, rows: Ints) -> Bounds:
+        """Give the lowest and highest values of some promises, part by part; a wildcard is open at both ends."""
+        if not columns.bounds:
+            return [(None, None)]
+        return [
+            (self._bound(columns, low, rows), self._bound(columns, high, rows)) if low else (None, None)
+            for low, high in columns.bounds
+        ]
+
+    def _bound(self, columns: PromiseColumns, name: str, rows: Ints) -> pa.Array:
+        values = self._column(name, rows)
+        return as_int64(values) if columns.whole else values
+
+    def _keys(self, key: KeyColumns, rows: Ints) -> tuple[Hashes, list[pa.Array]]:
+        """Give the hashes of some rows by a key, and its parts if that is not all of it."""
+        numbers = pc.fill_null(self._column(key.number, rows), 0).to_numpy(zero_copy_only=False)
+        hashes = mix(numbers)
+        if not key.whole and self._unused:
+            hashes = hashes << np.uint64(self._unused)
+        return hashes, [self._column(each, rows) for each in key.parts]
+
+    def _column(self, name: str, rows: Ints) -> pa.Array:
+        taken = self.table.column(name).take(pa.array(rows))
+        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken

@@ -1,0 +1,409 @@
+"""Promises, remembered: which values of a stream are finished, and since when.
+
+A promise ``(k, p)`` says that no row of its stream with the key k has an event time after p.  A stream's promises are
+kept by one key or several (`penstock.plan.promises.PromiseIndex`), each in two kinds of file:
+
+    exact       one value for each part of the key: sorted by ``(h, p)`` like the rows of a log, so that a row's promise
+                is found by binary search, among millions
+    patterns    ranges and wildcards: bounds for each part of the key, null where it is open; few
+
+Whatever is asked of promises follows from one answer, `earliest`: the least p of all promises that cover a row::
+
+    b breaks its own stream's promise          T_b > p
+    a has met all partners it will have        p < watermark of the partner, at the group's cursor
+    a can meet nobody at all                   p is a window or more before T_a
+
+Forgetting a promise never changes a result: its rows are only kept for longer.
+
+In:  promises as ingest finds them.  Out: files, and the least p for each of some rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.join.equality import equal_values
+from penstock.join.fold import codes_of, number_groups
+from penstock.join.key_hash import mix, unmixed
+from penstock.join.sets import to_words
+from penstock.join.sorting import sort_rows
+from penstock.log.segment import KEY, Segment, SegmentColumns, read_segment, write_ordered
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.join.key_hash import Hashes, Ints
+    from penstock.log.files import Files
+
+    Mask = NDArray[np.bool_]
+    Bounds = list[tuple[pa.Array | None, pa.Array | None]]
+
+NEVER = 1 << 62
+"""The p of a row that no promise covers."""
+
+MOST_PATTERNS = 1024
+"""Ranges and wildcards that one index remembers: each is held against every row."""
+
+MERGE_FAN = 8
+"""Files of one generation that are merged into one of the next."""
+
+SPARE = 0.25
+"""The share by which an index may exceed its budget before the oldest promises are forgotten."""
+
+_LOW, _HIGH = "low", "high"
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseFiles:
+    """The files of some promises about one stream, by one key."""
+
+    exact: tuple[Segment, ...] = ()
+    patterns: tuple[Segment, ...] = ()
+    forgotten: int = 0
+    """Promises that were let go because there were too many."""
+
+    @property
+    def rows(self) -> int:
+        """Count the promises."""
+        return sum(each.rows for each in self.files())
+
+    def files(self) -> tuple[Segment, ...]:
+        """List the files of both kinds."""
+        return self.exact + self.patterns
+
+    def plus(self, other: PromiseFiles) -> PromiseFiles:
+        """Add files."""
+        return PromiseFiles(
+            self.exact + other.exact, self.patterns + other.patterns, self.forgotten + other.forgotten
+        )
+
+    def without(self, names: Collection[str]) -> PromiseFiles:
+        """Take files away."""
+        exact, patterns = (
+            tuple(each for each in some if each.name not in names) for some in (self.exact, self.patterns)
+        )
+        return PromiseFiles(exact, patterns, self.forgotten)
+
+    def bare(self) -> PromiseFiles:
+        """Leave out the statistics, which tasks do not read."""
+        exact, patterns = (
+            tuple(replace(each, patterns=()) for each in some) for some in (self.exact, self.patterns)
+        )
+        return PromiseFiles(exact, patterns)
+
+    def before(self, time: int) -> float:
+        """Say about how many promises have a p before an event time."""
+        counts = (count for each in self.files() for count in each.patterns)
+        return sum(each.rows - each.rows_after(time - 1) for each in counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Promises about single values, sorted by ``(h, p)``; `keys` are empty where the hash is the whole key."""
+
+    h: Hashes
+    p: Ints
+    keys: tuple[pa.Array, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One promise about ranges: for each part of the key its lowest and highest value, None where it is open."""
+
+    p: int
+    bounds: tuple[tuple[pa.Scalar | None, pa.Scalar | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseSet:
+    """Promises that rows are held against."""
+
+    exact: tuple[Exact, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+
+    def earliest(self, h: Hashes, keys: Sequence[pa.Array]) -> Ints:
+        """Give for each row the least p of all promises that cover it; `NEVER` if there is none.
+
+        >>> known = PromiseSet((Exact(mix(np.array([7])), np.array([100])),))
+        >>> known.earliest(mix(np.array([7, 8])), ()).tolist() == [100, NEVER]
+        True
+        """
+        least = np.full(h.size, NEVER, np.int64)
+        for each in self.exact:
+            _lower(least, each, h, keys)
+        if self.patterns:
+            values = list(keys) or [pa.array(unmixed(h))]
+            for pattern in sorted(self.patterns, key=lambda each: -each.p):
+                least[_matches(pattern, values, h.size) & (least > pattern.p)] = pattern.p
+        return least
+
+    def earliest_of_values(self, values: Sequence[pa.Array], *, whole: bool) -> Ints:
+        """Give the same for rows of which only the key's values are known, in the form that promises are kept in."""
+        if whole:
+            return self.earliest(mix(as_int64(values[0]).to_numpy(zero_copy_only=False)), ())
+        size = len(values[0])
+        least = np.full(size, NEVER, np.int64)
+        for each in self.exact:
+            both = [pa.concat_arrays([mine, their]) for mine, their in zip(values, each.keys, strict=True)]
+            ids, firsts = number_groups([codes_of(one) for one in both])
+            of_key = np.full(firsts.size, NEVER, np.int64)
+            np.minimum.at(of_key, ids[size:], each.p)
+            least = np.minimum(least, of_key[ids[:size]])
+        for pattern in self.patterns:
+            covered = _matches(pattern, values, size)
+            least[covered] = np.minimum(least[covered], pattern.p)
+        return least
+
+
+def _lower(least: Ints, promises: Exact, h: Hashes, keys: Sequence[pa.Array]) -> None:
+    """Lower the p of rows that some single values cover."""
+    first = np.searchsorted(promises.h, h, "left")
+    found = first < promises.h.size
+    found[found] = promises.h[first[found]] == h[found]
+    rows = np.flatnonzero(found)
+    if not rows.size:
+        return
+    if not keys:  # the first of a run has the least p
+        least[rows] = np.minimum(least[rows], promises.p[first[rows]])
+        return
+    counts = np.searchsorted(promises.h, h[rows], "right") - first[rows]
+    row = np.repeat(rows, counts)
+    promise = np.arange(counts.sum()) + np.repeat(first[rows] - np.cumsum(counts) + counts, counts)
+    same = np.ones(row.size, np.bool_)
+    for mine, theirs in zip(keys, promises.keys, strict=True):
+        same &= equal_values(mine.take(pa.array(row)), theirs.take(pa.array(promise)))
+    np.minimum.at(least, row[same], promises.p[promise[same]])
+
+
+def _matches(pattern: Pattern, values: Sequence[pa.Array], size: int) -> Mask:
+    """Say which rows lie within all bounds of a pattern."""
+    matches = np.ones(size, np.bool_)
+    for value, (low, high) in zip(values, pattern.bounds, strict=True):
+        if low is not None:
+            matches &= _holds(pc.greater_equal(value, low))
+        if high is not None:
+            matches &= _holds(pc.less_equal(value, high))
+    return matches
+
+
+def _holds(answers: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(answers, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def as_int64(values: pa.Array) -> pa.Array:
+    """Write values of a type that fits in 64 bits as Spark's bigint of them."""
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int8()).cast(pa.int64())
+    if pa.types.is_date32(values.type):
+        return values.cast(pa.int32()).cast(pa.int64())
+    return values.cast(pa.int64())
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def open_promises(files: Files, kept: PromiseFiles) -> PromiseSet:
+    """Map files of promises."""
+    return PromiseSet(
+        tuple(_read_exact(files, each) for each in kept.exact),
+        tuple(pattern for each in kept.patterns for pattern in _read_patterns(files, each)),
+    )
+
+
+def _read_exact(files: Files, segment: Segment) -> Exact:
+    rows = read_segment(files, segment)
+    return Exact(rows.rows.h, rows.rows.t, tuple(rows.keys()))
+
+
+def _read_patterns(files: Files, segment: Segment) -> list[Pattern]:
+    """Read ranges; the lowest and highest value of each part of the key stand side by side."""
+    rows = read_segment(files, segment)
+    names = [name for name in rows.batch.schema.names if name.startswith(_LOW)]
+    bounds = [(rows.batch.column(name), rows.batch.column(_HIGH + name[len(_LOW) :])) for name in names]
+    return patterns_of(rows.rows.t, bounds)
+
+
+def patterns_of(p: Ints, bounds: Bounds) -> list[Pattern]:
+    """Give promises about ranges one by one."""
+    return [
+        Pattern(int(each), tuple((_known(low, row), _known(high, row)) for low, high in bounds))
+        for row, each in enumerate(p)
+    ]
+
+
+def _known(values: pa.Array | None, row: int) -> pa.Scalar | None:
+    return values[row] if values is not None and values[row].is_valid else None
+
+
+def in_order(h: Hashes, p: Ints, keys: Sequence[pa.Array]) -> Exact:
+    """Put promises about single values in order, leaving out what another one of the same value says already."""
+    order = sort_rows(h, p)
+    order = order[_first_of_value(h[order], [each.take(pa.array(order)) for each in keys])]
+    return Exact(h[order], p[order], tuple(each.take(pa.array(order)) for each in keys))
+
+
+def _first_of_value(h: Hashes, keys: Sequence[pa.Array]) -> Mask:
+    """Say which promises are the first of their value; two values of one hash, mixed, may keep a few too many."""
+    first = np.ones(h.size, np.bool_)
+    first[1:] = h[1:] != h[:-1]
+    for each in keys:
+        first[1:] |= ~equal_values(each.slice(1), each.slice(0, max(0, len(each) - 1)))
+    return first
+
+
+def write_exact(
+    files: Files, index: str, promises: Exact, batch: int, *, generation: int = 0
+) -> Segment | None:
+    """Write promises about single values."""
+    columns = {f"{KEY}{number}": each for number, each in enumerate(promises.keys)}
+    return _write(files, index, (promises.h, promises.p), columns, (batch, generation))
+
+
+def write_patterns(
+    files: Files, index: str, p: Ints, bounds: Bounds, batch: int, *, generation: int = 0
+) -> Segment | None:
+    """Write promises about ranges; a part of the key that none of them bounds has no columns to speak of."""
+    open_end = pa.nulls(p.size, pa.int8())
+    columns = {}
+    for number, (low, high) in enumerate(bounds):
+        columns[f"{_LOW}{number}"] = open_end if low is None else low
+        columns[f"{_HIGH}{number}"] = open_end if high is None else high
+    return _write(files, index, (np.zeros(p.size, np.uint64), p), columns, (batch, generation))
+
+
+def _write(
+    files: Files,
+    index: str,
+    sorted_by: tuple[Hashes, Ints],
+    columns: dict[str, pa.Array],
+    number: tuple[int, int],
+) -> Segment | None:
+    (h, p), (batch, generation) = sorted_by, number
+    if not p.size:
+        return None
+    content = SegmentColumns(h, p, None, to_words([0], 0), columns, {})
+    name = f"log/promises-{index}/{batch:010d}-{uuid.uuid4().hex}.arrow"
+    order = sort_rows(h, p)
+    return write_ordered(files, name, content, order, first=batch, last=batch, generation=generation)
+
+
+def count_broken(files: Files, segment: Segment, known: PromiseFiles) -> int:
+    """Count the rows of a segment that come after a promise of their own stream."""
+    rows = read_segment(files, segment)
+    least = open_promises(files, known).earliest(rows.rows.h, rows.keys())
+    return int((rows.rows.t > least).sum())
+
+
+# --- fewer files, fewer promises ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseMerge:
+    """Files of one index that become one, without the promises whose p is before `since`."""
+
+    index: str
+    files: tuple[Segment, ...]
+    since: int = -NEVER
+    ranges: bool = False
+
+    def result(self, made: Segment | None) -> PromiseFiles:
+        """Say what takes the place of the files, and how many promises are forgotten if some are."""
+        rows = sum(each.rows for each in self.files)
+        forgotten = rows - (made.rows if made else 0) if self.since > -NEVER else 0
+        some = (made,) if made else ()
+        return PromiseFiles((), some, forgotten) if self.ranges else PromiseFiles(some, (), forgotten)
+
+    def bare(self) -> PromiseMerge:
+        """Leave out the statistics, which tasks do not read."""
+        return replace(self, files=tuple(replace(each, patterns=()) for each in self.files))
+
+
+def choose_promise_merges(index: str, kept: PromiseFiles, budget: int) -> list[PromiseMerge]:
+    """Choose files to merge: those of a generation that has enough of them; all, where promises must be forgotten."""
+    chosen = []
+    for some, ranges, most in ((kept.exact, False, budget), (kept.patterns, True, MOST_PATTERNS)):
+        if sum(each.rows for each in some) > most * (1 + SPARE):
+            chosen.append(PromiseMerge(index, some, _oldest_kept(some, most), ranges))
+            continue
+        generations: dict[int, list[Segment]] = {}
+        for each in some:
+            generations.setdefault(each.generation, []).append(each)
+        chosen += [
+            PromiseMerge(index, tuple(each[:MERGE_FAN]), ranges=ranges)
+            for each in generations.values()
+            if len(each) >= MERGE_FAN
+        ]
+    return chosen
+
+
+def _oldest_kept(files: Sequence[Segment], most: int) -> int:
+    """Find an event time since which there are about so many promises, and no more."""
+    low, high = min(each.min_t for each in files), max(each.max_t for each in files) + 1
+    counts = [count for each in files for count in each.patterns]
+    while low < high:  # the least time with few enough promises from it on
+        middle = (low + high) // 2
+        if sum(each.rows_after(middle - 1) for each in counts) > most:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def merge_promises(files: Files, merge: PromiseMerge) -> Segment | None:
+    """Make one file of several; of equal values the least p is kept."""
+    batch = max(each.last for each in merge.files)
+    generation = merge.files[0].generation + (1 if len(merge.files) > 1 else 0)
+    if merge.ranges:
+        return _merge_patterns(files, merge, batch, generation)
+    parts = [_read_exact(files, each) for each in merge.files]
+    h, p = (np.concatenate([getattr(each, name) for each in parts]) for name in ("h", "p"))
+    keys = [pa.concat_arrays(each) for each in zip(*(part.keys for part in parts), strict=True)]
+    late = np.flatnonzero(p >= merge.since)
+    made = in_order(h[late], p[late], [each.take(pa.array(late)) for each in keys])
+    return write_exact(files, merge.index, made, batch, generation=generation)
+
+
+def _merge_patterns(files: Files, merge: PromiseMerge, batch: int, generation: int) -> Segment | None:
+    patterns = [each for file in merge.files for each in _read_patterns(files, file)]
+    kept = _without_implied(each for each in patterns if each.p >= merge.since)[:MOST_PATTERNS]
+    p = np.array([each.p for each in kept], np.int64)
+    bounds: Bounds = []
+    for number in range(len(patterns[0].bounds)):
+        sides = [[each.bounds[number][side] for each in kept] for side in (0, 1)]
+        bounds.append((_column(sides[0]), _column(sides[1])))
+    return write_patterns(files, merge.index, p, bounds, batch, generation=generation)
+
+
+def _column(values: Sequence[pa.Scalar | None]) -> pa.Array | None:
+    """Lay values side by side; None if all are open."""
+    kind = next((each.type for each in values if each is not None), None)
+    if kind is None:
+        return None
+    return pa.array([None if each is None else each.as_py() for each in values], kind)
+
+
+def _without_implied(patterns: Iterable[Pattern]) -> list[Pattern]:
+    """Leave out promises that follow from one that was made before them and is about all their values."""
+    kept: list[Pattern] = []
+    for each in sorted(patterns, key=lambda one: one.p):
+        if not any(_includes(other, each) for other in kept):
+            kept.append(each)
+    return kept[::-1]  # the newest first
+
+
+def _includes(wide: Pattern, narrow: Pattern) -> bool:
+    """Say whether one pattern covers all that another does."""
+    for (low, high), (least, most) in zip(wide.bounds, narrow.bounds, strict=True):
+        if low is not None and (least is None or not pc.less_equal(low, least).as_py()):
+            return False
+        if high is not None and (most is None or not pc.greater_equal(high, most).as_py()):
+            return False
+    return True
