@@ -28,12 +28,19 @@ from penstock.engine.costs.status import look_at
 from penstock.engine.damage import with_owner
 from penstock.engine.ingest.checkpoints import check_checkpoint
 from penstock.engine.ingest.ingester import Ingester
-from penstock.engine.ingest.sources import open_source, with_ingest_columns
+from penstock.engine.ingest.sources import check_conditions, open_source, with_ingest_columns
 from penstock.engine.out.adopt import adopt
 from penstock.engine.out.answers import refuse_endless
 from penstock.engine.out.pair_sql import check_outputs
+from penstock.engine.out.propagation import finished_now
 from penstock.engine.out.result_types import refuse_other_types
-from penstock.engine.out.results import read_late, read_output, read_results, write_empty_results
+from penstock.engine.out.results import (
+    read_finished,
+    read_late,
+    read_output,
+    read_results,
+    write_empty_results,
+)
 from penstock.engine.out.sink_paths import (
     check_directories,
     check_paths,
@@ -67,6 +74,7 @@ from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.build import Stopped
 from penstock.plan.plan_text import plan_text, serving
+from penstock.plan.promises import indexes_about
 from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
@@ -100,6 +108,10 @@ class QueryHandle:
     def results(self) -> DataFrame:
         """Give the committed results as a Spark DataFrame."""
         return self._engine.results(self.name)
+
+    def punctuations(self) -> DataFrame:
+        """Give the values of the join's key that no more results will have, as a Spark DataFrame."""
+        return self._engine.punctuations(self.name)
 
     @property
     def complete_from(self) -> datetime | None:
@@ -559,6 +571,7 @@ class Engine:
         check_directories(plan.queries, standing_plan(self._store.ledger))
         for stream in plan.streams:
             with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
+            check_conditions(self.spark, stream)
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
             left, right = (plan.stream(name) for name in group.streams)
@@ -714,13 +727,20 @@ class Engine:
         """Give a query's committed results as a Spark DataFrame."""
         return read_results(self.spark, self._store.files, self.plan, lambda: self._store.ledger, name)
 
+    def punctuations(self, name: str) -> DataFrame:
+        """Give the values of a query's join key that are finished: no more of its results will have them."""
+        query = self.plan.query(name)
+        task = finished_now(self.plan, self._store.ledger, query, self._jobs)
+        return read_finished(self.spark, self._store.files, self.plan, query, task)
+
     def late(self, stream: str) -> DataFrame:
-        """Give the rows of a stream that came too late, or had no event time."""
+        """Give the rows of a stream that came too late, had no event time, or broke a promise of their stream."""
         names = [each.name for each in self.plan.streams]
         declared = find_name(stream, names)
         if declared is None:
             raise InputError(f"stream {stream} does not exist: {did_you_mean(stream, names)}")
-        return read_late(self.spark, self._store.files, self.plan.stream(declared))
+        reasons = bool(indexes_about(self.plan, declared))
+        return read_late(self.spark, self._store.files, self.plan.stream(declared), reasons=reasons)
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""

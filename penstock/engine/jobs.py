@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.out.propagation import Propagation, PropagationReport
     from penstock.engine.out.release import Release, ReleaseReport
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.claims import Claim
@@ -92,6 +93,9 @@ class UnitJobs(Protocol):
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
         """Answer aggregate queries from their panes, one pane set after the other."""
+
+    def propagate(self, tasks: Sequence[Propagation]) -> list[PropagationReport]:
+        """Find and write the values that are finished, query by query."""
 
     def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
         """Merge files of results; None where nothing was left, a word where that cannot be done."""

@@ -32,6 +32,7 @@ from penstock.engine.out.deliver import UnitReport, run_delivery
 from penstock.engine.out.pair_columns import pair_schema, unit_schema
 from penstock.engine.out.pair_sql import computed_column
 from penstock.engine.out.pane_answers import NOTE, PaneReport, answer_rows
+from penstock.engine.out.propagation import PropagationReport, run_propagation
 from penstock.engine.out.release import ReleaseReport, run_release
 from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from penstock.engine.ingest.batch_task import BatchTask
     from penstock.engine.out.deliver import Delivery, FoundPairs
     from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.out.propagation import Propagation
     from penstock.engine.out.release import Release
     from penstock.engine.spark.dispatch import Batches
     from penstock.engine.units.unit_task import UnitTask
@@ -120,6 +122,14 @@ class NumberedAnswer:
 
     number: int
     report: AnswerReport
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedPropagation:
+    """What one of some queries was told."""
+
+    number: int
+    report: PropagationReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +322,12 @@ class SparkJobs:
             reports |= {parts[each.number]: each.report for each in made}
         return [reports[number] for number in range(len(jobs))]
 
+    def propagate(self, tasks: Sequence[Propagation]) -> list[PropagationReport]:
+        """Find and write the values that are finished, one task for each query."""
+        work = partial(_propagate, self.files, tuple(tasks))
+        reports = run_work(numbered(self.spark, len(tasks)), work, NumberedPropagation)
+        return [each.report for each in sorted(reports, key=lambda each: each.number)]
+
     def _answer_computed(self, jobs: Sequence[AnswerJob]) -> list[NumberedAnswer]:
         """Answer from the parts of one pane set, a task each, with Spark SQL between its panes and the sinks."""
         job = jobs[0]
@@ -427,6 +443,11 @@ def _answer(files: Files, jobs: Sequence[tuple[int, AnswerJob]], tasks: int, bat
         for number, job in jobs[task::tasks]:
             made = deliver_answers(files, job, answer_rows(files, job.task))
             yield report(NumberedAnswer(number, made))
+
+
+def _propagate(files: Files, tasks: Sequence[Propagation], batches: Batches) -> Batches:
+    for number in numbers(batches):
+        yield report(NumberedPropagation(number, run_propagation(files, tasks[number])))
 
 
 def _answer_first(files: Files, jobs: Sequence[AnswerJob], batches: Batches) -> Batches:

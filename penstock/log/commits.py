@@ -216,6 +216,20 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class Propagated:
+    """These values are finished for these queries: no more of their results will have them."""
+
+    KIND: ClassVar = "propagate"
+    BY: ClassVar = "join, where a sink asks for punctuations"
+
+    told: Mapping[str, PromiseFiles]
+    """By index of what a query was told: the values, as they are kept."""
+    seen: Mapping[str, float]
+    """By query: how many promises had taken effect."""
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
 class Declared:
     """These streams have other options from here on, but their rows mean the same."""
 
@@ -368,6 +382,7 @@ Commit = (
     | Backfilled
     | Released
     | Answered
+    | Propagated
     | OrderSwitched
     | Rewritten
     | PromisesMerged

@@ -28,6 +28,7 @@ from penstock.log.commits import (
     PlanServed,
     Priced,
     PromisesMerged,
+    Propagated,
     Published,
     Released,
     Rewritten,
@@ -36,7 +37,7 @@ from penstock.log.commits import (
 )
 from penstock.log.hold import Held, Hold
 from penstock.log.panes import PaneFile, PaneState
-from penstock.log.promises import PromiseFiles
+from penstock.log.promises import PromiseFiles, Told
 from penstock.log.recent import Departures, Effort, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
@@ -98,6 +99,8 @@ class Ledger:
     """The promises that are remembered, by index."""
     promises_seen: Mapping[str, float] = field(default_factory=dict)
     """For each log whose partners make promises, how many of them its rows were held against."""
+    propagated: Mapping[str, Told] = field(default_factory=dict)
+    """For each query whose sink asks for punctuations, how often it was told some."""
     gone: Mapping[str, Departures] = field(default_factory=dict)
     """For each log, the rows that promises have let go before their window ended."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
@@ -130,6 +133,10 @@ class Ledger:
     def hold(self, name: str) -> Hold:
         """Give what is held of a query's results."""
         return self.holds.get(name, Hold())
+
+    def told(self, query: str) -> Told:
+        """Give how often a query was told about finished values."""
+        return self.propagated.get(query, Told())
 
     def roll(self, stream: str) -> Roll:
         """Give how far a stream is counted."""
@@ -233,6 +240,7 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         promises={index: ledger.promises.get(index, PromiseFiles()) for index in commit.promises},
         promises_seen={log: each for log, each in ledger.promises_seen.items() if log in commit.logs},
         gone={log: each for log, each in ledger.gone.items() if log in commit.logs},
+        propagated={name: each for name, each in ledger.propagated.items() if name in queries},
     )
 
 
@@ -534,6 +542,17 @@ def _answered(commit: Answered, ledger: Ledger) -> Ledger:
         queries[name] = replace(ledger.query(name), answered=until)
     done = replace(ledger, panes=panes, queries=queries, answers=ledger.answers + 1)
     return _delivered(done, commit.output)
+
+
+@_fold.register
+def _propagate(commit: Propagated, ledger: Ledger) -> Ledger:
+    """Take note of what queries were told."""
+    told = {name: Told(ledger.told(name).times + 1, seen) for name, seen in commit.seen.items()}
+    promises = dict(ledger.promises)
+    for index, files in commit.told.items():
+        promises[index] = promises.get(index, PromiseFiles()).plus(files)
+    noted = replace(ledger, propagated={**ledger.propagated, **told}, promises=promises)
+    return _delivered(noted, commit.output)
 
 
 @_fold.register

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.join.sorting import merge_runs
 from penstock.log.claims import PromisedClaim, by_window, live_rows
-from penstock.log.segment import concat_segments, read_segment, write_ordered
+from penstock.log.segment import Segment, concat_segments, read_segment, write_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.log.claims import Claim
     from penstock.log.files import Files
     from penstock.log.relayout import Common
-    from penstock.log.segment import Segment, SegmentRows
+    from penstock.log.segment import SegmentRows
 
 
 @dataclass(frozen=True, slots=True)

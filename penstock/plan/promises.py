@@ -21,7 +21,7 @@ from zlib import crc32
 from penstock.plan.group import reach
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.promise_types import widens
-from penstock.sql.promises import Pattern, Promise, promises_of
+from penstock.sql.promises import DEFAULT_BUDGET, Pattern, Promise, promise_budget, promises_of
 from penstock.sql.query import FOREVER, SIDES
 from penstock.sql.tree import quoted
 
@@ -92,6 +92,22 @@ def all_indexes(plan: Plan) -> list[PromiseIndex]:
     return [index for stream in plan.streams for index in indexes_about(plan, stream.name)]
 
 
+def tells(query: Query) -> bool:
+    """Say whether a query's sink asks which values are finished."""
+    return query.sink.option("punctuations") == "true"
+
+
+def told_index(query: Query) -> str:
+    """Name the index of the values that a query was told are finished."""
+    return f"told-{crc32(query.name.encode()):08x}"
+
+
+def remembered(plan: Plan) -> dict[str, int]:
+    """Name everything that is remembered like promises, and how much of it."""
+    promises = {each.id: promise_budget(plan.stream(each.stream)) for each in all_indexes(plan)}
+    return promises | {told_index(each): DEFAULT_BUDGET for each in plan.queries if tells(each)}
+
+
 def own_key(stream: Stream, promise: Promise) -> tuple[KeyPart, ...]:
     """Give the promised columns as a key."""
     columns = [stream.column(each.column) for each in promise.patterns]
@@ -143,30 +159,28 @@ def _index(stream: str, key: Sequence[KeyPart]) -> PromiseIndex:
 # --- groups that end ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Finishing:
-    """How the groups of a final aggregate end before the input does: their key has all of the join's.
+def finishing_of(plan: Plan, query: Query) -> tuple[int, ...] | None:
+    """Say which GROUP BY expressions of a final aggregate have the parts of its join's key; None if some has not.
 
-    `columns` are, for each part of the join's key, the number of the GROUP BY expression that has its value.  `indexes`
-    are those of the left and right stream's promises, None where there are none.
+    Then its groups end when promises have finished the key.
     """
-
-    columns: tuple[int, ...]
-    indexes: tuple[PromiseIndex | None, PromiseIndex | None]
-
-
-def finishing_of(plan: Plan, query: Query) -> Finishing | None:
-    """Say how the groups of an aggregate end when promises do; None if no promise can end them."""
     aggregation = query.aggregation
+    if aggregation is None or aggregation.emit != "final" or promised_sides(plan, query) is None:
+        return None
+    group = plan.find(query.name)[0]
+    columns = [_grouped_by(query, group, part) for part in range(len(query.keys))]
+    if None in columns:
+        return None
+    return tuple(each for each in columns if each is not None)
+
+
+def promised_sides(plan: Plan, query: Query) -> tuple[PromiseIndex | None, PromiseIndex | None] | None:
+    """Give the promises about both sides of a query by its join's key; None if no value can be finished by them."""
     found = [group for group, _, _ in plan.groups_of(query.name)]
-    if aggregation is None or aggregation.emit != "final" or not found or not query.keys:
+    if not found or not query.keys:
         return None
-    group = found[0]
-    columns = tuple(_grouped_by(query, group, part) for part in range(len(query.keys)))
-    left, right = (index_for(plan, group.log(side)) for side in SIDES)
-    if any(each is None for each in columns) or not can_finish(query, (left, right)):
-        return None
-    return Finishing(tuple(each for each in columns if each is not None), (left, right))
+    left, right = (index_for(plan, found[0].log(side)) for side in SIDES)
+    return (left, right) if can_finish(query, (left, right)) else None
 
 
 def can_finish(query: Query, indexes: tuple[PromiseIndex | None, PromiseIndex | None]) -> bool:

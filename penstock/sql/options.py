@@ -28,7 +28,7 @@ ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
 EMITS = ("sliding", "final", "changes")
 STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
 SCHEDULERS = ("lwo", "swf", "mqt")
-SINKS = {"parquet": ("path", "compression"), "table": (), "console": (), "noop": ()}
+SINKS = {"parquet": ("path", "compression", "punctuations"), "table": (), "console": (), "noop": ()}
 """The sinks a script can name, and the options of each."""
 
 COMPRESSIONS = ("snappy", "none", "gzip", "zstd", "lz4", "brotli")
@@ -40,6 +40,7 @@ _CHOICES = {
     "strategy": STRATEGIES,
     "scheduler": SCHEDULERS,
     "compression": COMPRESSIONS,
+    "punctuations": ("true", "false"),
 }
 _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
 _QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after", "emit")

@@ -20,6 +20,7 @@ from penstock.engine.ingest.promise_columns import with_elements
 from penstock.engine.out.answers import deliver_answers
 from penstock.engine.out.deliver import run_delivery
 from penstock.engine.out.pane_answers import PaneReport, answer_rows
+from penstock.engine.out.propagation import run_propagation
 from penstock.engine.out.release import run_release
 from penstock.engine.units.unit_task import find_pairs, run_probe
 from penstock.log.promises import count_broken, merge_promises
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.out.propagation import Propagation, PropagationReport
     from penstock.engine.out.release import Release, ReleaseReport
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.claims import Claim
@@ -179,6 +181,10 @@ class LoopJobs:
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
         """Answer from one pane set after the other."""
         return [deliver_answers(self.files, each, self._answered(each)) for each in jobs]
+
+    def propagate(self, tasks: Sequence[Propagation]) -> list[PropagationReport]:
+        """Tell one query after the other."""
+        return [run_propagation(self.files, each) for each in tasks]
 
     def _answered(self, job: AnswerJob) -> Iterator[pa.RecordBatch | PaneReport]:
         kinds = self._answers[job.readers[0].query]

@@ -23,7 +23,7 @@ from penstock.log.tables import Definition, StoredTable
 from penstock.log.values import Cursor, Layout, ServedPlan
 from penstock.plan.group import Group, subgroup
 from penstock.plan.panes import share_panes
-from penstock.plan.promises import all_indexes
+from penstock.plan.promises import remembered
 from penstock.sql.query import SIDES
 from penstock.sql.source_options import without_stream_secrets
 
@@ -102,7 +102,7 @@ def plan_commit(
         tables={group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
         writes={group.id: _written(group, plan, ledger) for group in plan.groups},
         adopted=before is None,
-        promises=tuple(each.id for each in all_indexes(plan)),
+        promises=tuple(remembered(plan)),
     )
 
 

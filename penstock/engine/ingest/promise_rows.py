@@ -148,7 +148,7 @@ class PartPromises:
         for name in columns.others:
             rows = rows[~self._valid(name)[rows]]
         single = self._valid(columns.key.number)[rows] if columns.key else np.zeros(rows.size, np.bool_)
-        ranges = rows[~single]
+        ranges = rows[~single] if columns.marked else rows[:0]  # a row that is data says nothing about null
         return rows[single], ranges[self._not_inverted(columns, ranges)] if ranges.size else ranges
 
     def _not_inverted(self, columns: PromiseColumns, rows: Ints) -> Mask:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from penstock.engine.ingest.ingest_columns import ingest_columns, named
 from penstock.engine.ingest.malformed import CORRUPT, OPTION, keeps_text
 from penstock.engine.ingest.promise_columns import exploding, with_elements
-from penstock.engine.spark.schemas import schema_ddl
+from penstock.engine.spark.schemas import empty_rows, schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 from penstock.log.locations import absolute, source_pattern
@@ -104,6 +104,22 @@ def ingest_columns_of(
     added = ingest_columns(stream, logs)
     columns = [named(name, added[name]) if name in added else always_quoted(name) for name in names]
     return _selected(exploded(source, stream), stream, columns)
+
+
+def check_conditions(spark: SparkSession, stream: Stream) -> None:
+    """Let Spark check the condition by which a stream's promises are told from its data."""
+    for each in promises_of(stream):
+        if not each.condition:
+            continue
+        try:
+            kind = empty_rows(spark, stream).select(F.expr(each.condition)).schema[0].dataType.simpleString()
+        except AnalysisException as error:
+            raise InputError(f"punctuation of stream {stream.name}: {short_message(error)}") from error
+        if kind != "boolean":
+            raise InputError(
+                f"punctuation of stream {stream.name} is {each.condition}, which is {kind}: write a condition, such as "
+                "kind = 'closed'"
+            )
 
 
 def exploded(source: DataFrame, stream: Stream) -> DataFrame:

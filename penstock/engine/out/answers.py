@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.out.finished import FinishedKeys, PromisedSide
 from penstock.engine.out.pane_answers import (
     INSTANT,
     LONG_AGO,
@@ -33,6 +32,7 @@ from penstock.engine.out.pane_answers import (
     PaneReport,
 )
 from penstock.engine.out.pane_fold import FoldSpec
+from penstock.engine.out.propagation import finished_keys
 from penstock.engine.out.release import horizon, side_marks
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.spark.culprits import find_culprits
@@ -40,25 +40,24 @@ from penstock.errors import InputError
 from penstock.log.commits import Answered, Output
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import MERGE_FAN
-from penstock.log.promises import PromiseFiles
 from penstock.log.recent import delays_of
 from penstock.log.spark_schema import SPARK_SCHEMA
 from penstock.log.values import by_name
-from penstock.plan.group import reach
 from penstock.plan.panes import aggregation_of
 from penstock.plan.promises import finishing_of
-from penstock.sql.query import FOREVER, SIDES
+from penstock.sql.query import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from penstock.engine.jobs import UnitJobs
+    from penstock.engine.out.finished import FinishedKeys
     from penstock.engine.readings.idle import IdleClock
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.log.panes import PaneFile, PaneState
     from penstock.plan.build import Plan
-    from penstock.sql.query import Answer, Query, Side
+    from penstock.sql.query import Answer, Query
 
 ANSWER = "answer-"
 """How the id of some answers begins, by which a callback gets them."""
@@ -235,23 +234,8 @@ class _Asking:
     def _finishing(self) -> FinishedKeys | None:
         """Give the promises that end groups of a final query before the input ends; None if there are none."""
         query = self.queries[0]  # all readers of such a set have the same window
-        if self.everything or not self.ledger.promises:
-            return None
-        found = finishing_of(self.plan, query)
-        marks = side_marks(self.plan, self.ledger, query.name, self.silence)
-        if found is None or None in marks:
-            return None
-        left, right = (
-            self._promised(side, index.id if index else "", mark or 0)
-            for side, index, mark in zip(SIDES, found.indexes, marks, strict=True)
-        )
-        whole = next(each for each in found.indexes if each).whole_key
-        return FinishedKeys(found.columns, whole, left, right)
-
-    def _promised(self, side: Side, index: str, watermark: int) -> PromisedSide:
-        far = reach(self.queries[0].window, side)
-        ends = far < FOREVER and not any(self.queries[0].rows)
-        return PromisedSide(self.ledger.promises.get(index, PromiseFiles()), watermark, far if ends else None)
+        found = None if self.everything else finishing_of(self.plan, query)
+        return finished_keys(self.plan, self.ledger, query, found, self.silence) if found else None
 
     def _may_have_finished(self) -> bool:
         """Say whether enough promises have taken effect since groups were last held against them."""
@@ -349,8 +333,8 @@ def refuse_endless(plan: Plan) -> None:
             f"groups of query {query.name} would never be complete: none of its GROUP BY expressions is a bucket of "
             "event time, or its window has no end in time. Group by date_trunc('hour', T.ts) or "
             "window(T.ts, '10 minutes') as well, give the window a length of time, group by the joined columns and "
-            "let a stream say when their values are finished (punctuates, unique), use emit = 'changes', or run it over "
-            "input that ends (--once)"
+            "let a stream say when their values are finished (punctuates, unique), use emit = 'changes', or run it "
+            "over input that ends (--once)"
         )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.join.key_hash import Ints
+    from penstock.join.key_hash import Hashes, Ints
     from penstock.log.files import Files
 
     Mask = NDArray[np.bool_]
@@ -76,11 +76,19 @@ class FinishedKeys:
         """Say of each group, by its key, whether no more pairs will come to it."""
         values = [_one_way(keys[column]) for column in self.columns]
         left, right = (self._least(files, each.known, values) for each in (self.left, self.right))
+        return self._finished(left, right) & _has_value(values)
+
+    def holds_for(self, files: Files, h: Hashes, keys: Sequence[pa.Array]) -> Mask:
+        """Say of each value, as promises are kept, whether it is finished."""
+        left, right = (open_promises(files, each.known).earliest(h, keys) for each in (self.left, self.right))
+        return self._finished(left, right)
+
+    def _finished(self, left: Ints, right: Ints) -> Mask:
+        """Say whether values are finished, by the least p of either side's promises about them."""
         said_left, said_right = left < self.left.watermark, right < self.right.watermark
         early_left = _has_left(left, self.left, self.right)
         early_right = _has_left(right, self.right, self.left)
-        finished = (said_left & said_right) | (said_left & early_left) | (said_right & early_right)
-        return finished & _has_value(values)
+        return (said_left & said_right) | (said_left & early_left) | (said_right & early_right)
 
     def _least(self, files: Files, known: PromiseFiles, values: Sequence[pa.Array]) -> Ints:
         promises = open_promises(files, known)

@@ -7,7 +7,7 @@ committed: of what the state keeps, the files that the ledger names are read and
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.ingest.batch_task import REASON
 from penstock.engine.ingest.key_types import type_text
 from penstock.engine.ingest.malformed import SHOWN, keeps_text
 from penstock.engine.out.adopt import with_all_named
 from penstock.engine.out.answers import OPERATION, SEQUENCE
 from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pairs
+from penstock.engine.out.propagation import key_ddl, told_values
 from penstock.engine.out.release import RELEASE
 from penstock.engine.out.row_order import in_order, positioned, unpositioned
 from penstock.engine.spark.schemas import schema_ddl
@@ -34,10 +36,11 @@ from penstock.sql.spark_types import parse_type
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
+    from penstock.engine.out.propagation import Propagation
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
     from penstock.log.values import Publication
@@ -168,11 +171,30 @@ def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
     return in_order(positioned(rows)) if publication.unit.startswith(RELEASE) else rows
 
 
-def read_late(spark: SparkSession, files: Files, stream: Stream) -> DataFrame:
-    """Read the rows of a stream that came too late, or had no event time, with the text of lines that are none."""
+def read_finished(
+    spark: SparkSession, files: Files, plan: Plan, query: Query, task: Propagation | None
+) -> DataFrame:
+    """Read the values that are finished for a query, by promises that are remembered."""
+    schema = key_ddl(plan, query)
+    if task is None:
+        return spark.createDataFrame([], schema)
+    found = spark.range(1).coalesce(1).mapInArrow(partial(_finished_values, files, task), schema)
+    return found.localCheckpoint(eager=True)  # the files of promises may be merged into others later
+
+
+def _finished_values(
+    files: Files, task: Propagation, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield from told_values(files, task)[0].to_batches()
+
+
+def read_late(spark: SparkSession, files: Files, stream: Stream, *, reasons: bool = False) -> DataFrame:
+    """Read the rows of a stream that do not count, with the text of lines that are none and maybe the reasons."""
     folder = folder_of(files, "late", stream.name)
     batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
     schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
+    schema += f", {REASON} string" * reasons
     if not batches:
         return spark.createDataFrame([], schema)
     # batch by batch: below a directory they share, Spark would make a column of names such as batch=1

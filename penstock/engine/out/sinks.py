@@ -60,10 +60,11 @@ class Callback:
     function: Handler
 
 
-def parquet(path: str | os.PathLike[str], *, compression: str = "snappy") -> Sink:
-    """Deliver to a directory of Parquet files."""
+def parquet(path: str | os.PathLike[str], *, compression: str = "snappy", punctuations: bool = False) -> Sink:
+    """Deliver to a directory of Parquet files; with `punctuations`, also which values have no more results."""
     check_value("compression", compression)
-    return Sink("parquet", (("path", os.fspath(path)), ("compression", compression.lower())))
+    options = [("path", os.fspath(path)), ("compression", compression.lower())]
+    return Sink("parquet", (*options, *([("punctuations", "true")] if punctuations else [])))
 
 
 def table() -> Sink:

@@ -27,8 +27,7 @@ from penstock.log.claims import is_ended
 from penstock.log.commits import NumberedLayout, PromisesMerged, Rewritten
 from penstock.log.promises import PromiseFiles, choose_promise_merges
 from penstock.log.retention import choose_rewrites
-from penstock.plan.promises import all_indexes
-from penstock.sql.promises import promise_budget
+from penstock.plan.promises import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,11 +139,9 @@ def _merge_promises(joining: Joining) -> None:
     plan, ledger = joining.plan, joining.ledger
     merges = [
         merge
-        for index in all_indexes(plan)
-        if index.id in ledger.promises
-        for merge in choose_promise_merges(
-            index.id, ledger.promises[index.id], promise_budget(plan.stream(index.stream))
-        )
+        for index, budget in remembered(plan).items()
+        if index in ledger.promises
+        for merge in choose_promise_merges(index, ledger.promises[index], budget)
     ]
     if not merges:
         return

@@ -1,7 +1,7 @@
 """The smaller stages of a turn: each looks at the ledger, has a job run if there is something to do, and commits it.
 
 In:  what stages share (`penstock.engine.units.joining`).
-Out: ``seal``, ``order``, ``release``, ``answer``, ``published`` and ``compact`` commits.
+Out: ``seal``, ``order``, ``release``, ``answer``, ``propagate``, ``published`` and ``compact`` commits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.out.answers import answer_commit, blame_for_answers, choose_answers
 from penstock.engine.out.compact import choose_steps, compact_commit
+from penstock.engine.out.propagation import choose_propagations, propagate_commit
 from penstock.engine.out.release import choose_releases, last_releases, release_commit
 from penstock.engine.out.sinks import delete_spooled, publish_files
 from penstock.engine.readings.waiting import switch_commit
@@ -83,6 +84,16 @@ def answer(joining: Joining) -> None:
     joining.store.commit(answer_commit(jobs, reports, ledger.answers))
     for name in ledger.files() - joining.ledger.files():
         joining.store.let_go(name)
+
+
+def propagate(joining: Joining) -> None:
+    """Tell sinks that ask for it which values have no more results."""
+    ledger = joining.ledger
+    tasks = choose_propagations(joining.plan, ledger, joining.jobs) if ledger.promises else []
+    if not tasks:
+        return
+    times = sum(each.times for each in ledger.propagated.values())
+    joining.store.commit(propagate_commit(tasks, joining.jobs.propagate(tasks), times))
 
 
 def publish(joining: Joining) -> None:

@@ -7,6 +7,7 @@ Each stage reads the ledger and changes nothing but by commits, so a turn may be
     choose what waits   adaptive queries: the input, or the results                                    ──▶ commit
     release             where order was asked for: results that nothing can come before any more       ──▶ commit
     answer              aggregates: instants and groups that are complete, and groups that have changed      ──▶ commit
+    propagate           where a sink asks for it: values that no more results will have                ──▶ commit
     publish             committed output becomes visible in its sinks                                  ──▶ commit
     expire              rows that no claim keeps go, with their segment or in a rewrite                ──▶ commit
     compact             small files of results become larger ones                                      ──▶ commit
@@ -25,6 +26,7 @@ from penstock.engine.units.stages import (
     answer,
     choose_what_waits,
     compact,
+    propagate,
     publish,
     reconsider,
     release,
@@ -34,7 +36,7 @@ from penstock.engine.units.stages import (
 if TYPE_CHECKING:
     from penstock.engine.units.joining import Joining
 
-STAGES = (seal, join, choose_what_waits, release, answer, publish, expire, compact, reconsider)
+STAGES = (seal, join, choose_what_waits, release, answer, propagate, publish, expire, compact, reconsider)
 
 
 def take_turn(joining: Joining) -> None:
