@@ -244,7 +244,7 @@ def propagate_commit(
     done = list(zip(tasks, reports, strict=True))
     written = [report.file for _, report in done if report.file]
     return Propagated(
-        told={task.query: PromiseFiles((report.told,) if report.told else ()) for task, report in done},
+        told={task.index: PromiseFiles((report.told,)) for task, report in done if report.told},
         seen={task.query: task.seen for task, _ in done},
         output=Output(publish=publications(f"told-{number:012d}", written, set())),
     )
