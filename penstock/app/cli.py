@@ -265,7 +265,13 @@ def status(
 ) -> None:
     """Say how far a run is, from outside; also after it has ended."""
     from penstock.app.look import State as StateView  # noqa: PLC0415 - pyarrow
-    from penstock.app.show import answer_table, console, response_table, status_view  # noqa: PLC0415
+    from penstock.app.show import (  # noqa: PLC0415
+        answer_table,
+        console,
+        promise_table,
+        response_table,
+        status_view,
+    )
 
     view = StateView.open(state)
     now = view.status()
@@ -274,6 +280,8 @@ def status(
         return
     out = console()
     out.print(status_view(view.plan, now))
+    if promises := promise_table(now):
+        out.print(promises)
     if answers := answer_table(now):
         out.print(answers)
     if responses := response_table(now):

@@ -76,6 +76,7 @@ def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Ta
     """Show how far each stream is; what was set aside is shown only where there is any, but for late rows."""
     table = _table("stream", "rows in", *(["rows/s"] if rates is not None else []), "late")
     aside = {
+        "broken": "broken",
         "overtaken": "overtaken",
         "no_time": "no time",
         "no_key": "no key",
@@ -150,11 +151,14 @@ def query_table(plan: Plan, status: Status) -> Table:
 
 
 def savings(status: Status) -> list[Text]:
-    """Say in two lines what is held and joined once, against what it serves."""
+    """Say what is held and joined once, against what it serves, and against what promises have let go."""
     held, alone = held_rows(status)
     results, pairs = sum(each.results for each in status.queries), sum(each.pairs for each in status.groups)
+    by_windows = status.window_rows
+    promised = [Text(f"       the windows alone would hold {by_windows:,}{times(by_windows, held)}")]
     return [
         Text(f"state  {held:,} rows held; the queries one by one would hold {alone:,}{times(alone, held)}"),
+        *(promised if any(each.promises for each in status.streams) else []),
         Text(f"pairs  {pairs:,} joined; delivered as {results:,} results"),
     ]
 
@@ -219,6 +223,24 @@ def answer_table(status: Status) -> Table | None:
         table.add_column(title, justify="right")
     for each in asked:
         table.add_row(each.name, each.emit, f"{each.groups_held:,}", f"{each.answers_waiting:,}")
+    return table
+
+
+def promise_table(status: Status) -> Table | None:
+    """Show what streams have promised, and what that spared; None where nothing was."""
+    shown = [
+        each
+        for each in status.streams
+        if each.promises or each.punctuations or each.purged or each.discarded or each.dropped
+    ]
+    if not shown:
+        return None
+    table = _table(
+        "promises", "punctuations", "remembered", "rows purged", "joined, not kept", "never stored"
+    )
+    for each in shown:
+        counts = (each.punctuations, each.promises, each.purged, each.discarded, each.dropped)
+        table.add_row(each.name, *(f"{count:,}" for count in counts))
     return table
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.plan.panes import aggregation_of, share_panes
+from penstock.plan.promises import all_indexes, carriers, ended_rows, finishing_of, promised_sides
 from penstock.sql.interval import show_duration
 from penstock.sql.query import FOREVER, SIDES
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from penstock.plan.chain import Slice
     from penstock.plan.group import Group
     from penstock.plan.panes import PaneSet
+    from penstock.plan.promises import PromiseIndex
     from penstock.plan.stored import LogPlan
+    from penstock.sql.promises import Pattern
     from penstock.sql.query import Measure, Query, Side
 
 
@@ -57,6 +60,45 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _group_lines(group)
     for panes in share_panes(plan.queries).values():
         yield from _pane_lines(panes, plan)
+    for index in all_indexes(plan):
+        yield from _promise_lines(index, plan)
+
+
+def _promise_lines(index: PromiseIndex, plan: Plan) -> Iterator[str]:
+    """Print who makes promises about a stream, and whose rows and groups end with them."""
+    yield ""
+    yield f"Promises about {index.stream} by {index.log.order}"
+    for stream, promise in carriers(plan.streams, index.stream):
+        if promise.is_data:
+            yield f"  made by     every row of {stream.name}, the last of its value"
+        else:
+            where = f" where {promise.condition}" if promise.condition else ""
+            yield f"  made by     {stream.name}{where}: {', '.join(map(show_pattern, promise.patterns))}"
+    if ended := ended_rows(plan, index):
+        yield f"  end rows of {', '.join(ended)}"
+    if finished := [
+        each.name for each in plan.queries if finishing_of(plan, each) and _reads(plan, each, index)
+    ]:
+        yield f"  complete groups of {', '.join(finished)}"
+
+
+def _reads(plan: Plan, query: Query, index: PromiseIndex) -> bool:
+    """Say whether a query joins the stream of an index by its key."""
+    return index in (promised_sides(plan, query) or ())
+
+
+def show_pattern(pattern: Pattern) -> str:
+    """Write what a promise is about.
+
+    >>> from penstock.sql.promises import Pattern
+    >>> show_pattern(Pattern("item", "range", "lo", "hi")), show_pattern(Pattern("item", "value", "item"))
+    ('item BETWEEN lo AND hi', 'item')
+    """
+    if pattern.kind == "range":
+        return f"{pattern.column} BETWEEN {pattern.low} AND {pattern.high}"
+    if pattern.kind == "list":
+        return f"{pattern.column} IN {pattern.low}"
+    return pattern.column if pattern.low == pattern.column else f"{pattern.column} = {pattern.low}"
 
 
 def _pane_lines(panes: PaneSet, plan: Plan) -> Iterator[str]:
@@ -226,9 +268,19 @@ def plan_json(plan: Plan) -> str:
             "logs": [_log_json(log) for log in plan.logs],
             "chains": [_group_json(g) for g in plan.groups],
             "panes": [_pane_json(each) for each in share_panes(plan.queries).values()],
+            "promises": [_promise_json(each, plan) for each in all_indexes(plan)],
         },
         indent=2,
     )
+
+
+def _promise_json(index: PromiseIndex, plan: Plan) -> dict[str, Any]:
+    return {
+        "stream": index.stream,
+        "key": [part.expression for part in index.key],
+        "made_by": [stream.name for stream, _ in carriers(plan.streams, index.stream)],
+        "end_rows_of": ended_rows(plan, index),
+    }
 
 
 def _log_json(log: LogPlan) -> dict[str, Any]:

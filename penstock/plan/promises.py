@@ -119,6 +119,18 @@ def index_for(plan: Plan, log: LogPlan) -> PromiseIndex | None:
     return next((each for each in indexes_about(plan, log.stream) if each.key == log.key), None)
 
 
+def ended_rows(plan: Plan, index: PromiseIndex) -> list[str]:
+    """Name the streams whose rows are of no more use when promises of an index say so."""
+    partners = (
+        other.log.stream
+        for group in plan.groups
+        for each in group.inputs
+        for other in group.inputs
+        if other is not each and each.log.stream == index.stream and each.log.key == index.key
+    )
+    return list(dict.fromkeys(partners))
+
+
 def carried_by(plan: Plan, stream: Stream) -> list[Carried]:
     """Say which promises the rows of a stream make, index by index."""
     return [

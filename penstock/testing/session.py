@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from penstock.engine.change.transition import Transition
 from penstock.engine.costs.status import take_status
 from penstock.engine.ingest.batch_ingest import BatchIngest
+from penstock.engine.out.propagation import finished_now, told_values
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.store import Store
 from penstock.engine.units.joining import Joining
@@ -285,7 +286,7 @@ class Session:
         return self._jobs.arrow_types(stream)
 
     def late(self, stream: str) -> list[Row]:
-        """Give the rows of a stream that came too late, or had no event time."""
+        """Give the rows of a stream that came too late, had no event time, or broke a promise of their stream."""
         self._refuse_closed()
         name, files = self.stream(stream).name, self._store.files
         folder = folder_of(files, "late", name)
@@ -295,6 +296,13 @@ class Session:
             if file.endswith(".parquet")
             for row in pq.read_table(files.memory_map(file)).to_pylist()
         ]
+
+    def punctuations(self, query: str) -> list[Row]:
+        """Give the values of a query's join key that no more results will have."""
+        self._refuse_closed()
+        asked = self.plan.query(query)
+        task = finished_now(self.plan, self._store.ledger, asked, self._jobs)
+        return told_values(self._store.files, task)[0].to_pylist() if task else []
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is, and how many rows are held."""
