@@ -1,13 +1,20 @@
 """The streams of the auction: what their rows promise is kept."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
 from penstock.app.auction_data import Auctions, auction_streams, make_auctions
+from penstock.app.load import load
 from penstock.errors import InputError
 from tests.oracle import ask
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "nexmark"
 
 SMALL = Auctions(auctions=150, bids=2_000, files=4)
 
@@ -82,3 +89,13 @@ def test_files_hold_all_rows_in_order_of_time_and_are_dated_in_that_order(tmp_pa
 def test_nothing_cannot_be_made(wrong):
     with pytest.raises(InputError, match="must be positive"):
         Auctions(**wrong)
+
+
+def test_the_example_makes_every_stream_that_its_scripts_read(tmp_path):
+    subprocess.run([sys.executable, EXAMPLES / "make_auctions.py"], check=True, cwd=tmp_path)
+    scripts = sorted(EXAMPLES.glob("*.sql"))
+    assert [each.stem for each in scripts] == ["bids", "q4", "q4b", "q9"]
+    streams = [stream for each in scripts for stream in load(each).plan.streams]
+    paths = {dict(each.options)["path"] for each in streams} - {"out/closing"}
+    assert paths == {"data/auction", "data/bid", "data/category"}
+    assert all(list((tmp_path / each).glob("*.parquet")) for each in paths)

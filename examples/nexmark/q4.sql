@@ -1,0 +1,25 @@
+-- NEXMark's query 4, the average closing price of each category. This is the inner of its two queries: what each auction
+-- was closed at. q4b.sql is the outer one and reads what this one writes.
+--
+--     python make_auctions.py && penstock run q4.sql --once && penstock run q4b.sql --once
+--
+-- NEXMark writes it as one, with a subquery in FROM:
+--
+--     SELECT AVG(Q.final) FROM (SELECT MAX(B.price) AS final, A.category FROM Auction A, Bid B
+--                               WHERE A.id = B.auction AND B.ts < A.expires AND A.expires < CURRENT_TIME
+--                               GROUP BY A.id, A.category) Q
+--     GROUP BY Q.category
+--
+-- A.expires < CURRENT_TIME is what emit = 'final' does: an auction is answered when its closed row has come, and never
+-- before. At the end of --once, what is there is all: auctions that are open then are answered with their highest bid so far.
+
+CREATE STREAM Auction (item_id BIGINT, category INT, ts TIMESTAMP, expires TIMESTAMP)
+  WITH (format = 'parquet', path = 'data/auction', time = 'ts', unique = 'item_id');
+CREATE STREAM Bid (item_id BIGINT, price DOUBLE, kind STRING, ts TIMESTAMP)
+  WITH (format = 'parquet', path = 'data/bid', time = 'ts', punctuation = 'kind = ''closed''', punctuates = 'item_id');
+
+CREATE QUERY closing WITH (sink = 'parquet', path = 'out/closing', emit = 'final') AS
+SELECT A.item_id, A.category, A.expires, MAX(B.price) AS price
+FROM Auction A [RANGE 2 DAYS], Bid B [NOW]
+WHERE A.item_id = B.item_id AND B.ts >= A.ts AND B.ts < A.expires
+GROUP BY A.item_id, A.category, A.expires;
