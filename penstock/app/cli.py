@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
+from penstock.app.demos import DEMOS, USUAL, run_named
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError, PenstockError
 
@@ -146,6 +147,7 @@ def _options(
 
 @app.command()
 def demo(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(DEMOS)}.")] = USUAL,
     *,
     keep: Annotated[
         Path | None,
@@ -153,9 +155,7 @@ def demo(
     ] = None,
 ) -> None:
     """See it work: a dozen queries on sensor streams made on the spot; about a minute."""
-    from penstock.app.demo import run_demo  # noqa: PLC0415 - imports pyspark
-
-    run_demo(keep, debug=is_debug())
+    run_named(name, keep, debug=is_debug())
 
 
 @app.command()

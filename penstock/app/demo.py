@@ -44,7 +44,7 @@ def run_demo(keep: Path | None = None, *, debug: bool = False, wanted: Readings 
     """Run the whole demo; its files go to `keep`, or away at the end."""
     started, out = time.monotonic(), console()
     wanted = wanted or Readings()
-    with _folder(keep) as folder, Signals() as signals, quiet_spark(debug=debug):
+    with demo_folder(keep) as folder, Signals() as signals, quiet_spark(debug=debug):
         make_readings(folder, wanted)
         out.print(
             f"Made the readings of {wanted.sensors} sensors: two streams of {wanted.rows:,} rows, "
@@ -73,7 +73,7 @@ def run_demo(keep: Path | None = None, *, debug: bool = False, wanted: Readings 
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def demo_folder(keep: Path | None) -> Iterator[Path]:
     """Give a directory to work in: a new or empty one to keep, or one that is removed at the end."""
     if keep is None:
         folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))

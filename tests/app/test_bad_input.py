@@ -123,6 +123,13 @@ def test_the_demo_does_not_write_into_a_directory_that_is_in_use(capfd):
     Path("full").mkdir()
     Path("full/file").touch()
     assert "not empty" in refused(capfd, "demo", "--keep", "full")
+    assert "not empty" in refused(capfd, "demo", "sharing", "--keep", "full")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_demo_that_does_not_exist_is_refused(capfd):
+    said = refused(capfd, "demo", "sharin")
+    assert said == "penstock: there is no demo sharin: did you mean sharing?\n"
 
 
 @pytest.mark.usefixtures("here")

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ from rich.console import Console
 from penstock.app import progress
 from penstock.app.demo import closing, run_demo
 from penstock.app.demo_data import QUERIES, Readings, make_readings, script_text
+from penstock.app.demos import DEMOS, USUAL
 from penstock.app.draw import chain_drawing
 from penstock.app.load import load
 from penstock.app.show import progress_line, response_table, savings, status_view
@@ -151,6 +153,11 @@ def test_the_readings_of_the_demo_are_the_same_every_time(tmp_path):
     read = [pq.read_table(tmp_path / folder / "data" / "humidity") for folder in ("one", "other")]
     assert read[0].equals(read[1])
     assert read[0].num_rows == wanted.rows
+
+
+def test_every_demo_of_the_table_can_be_run_and_one_is_the_usual():
+    assert USUAL in DEMOS
+    assert all(callable(import_module(module).run_demo) for module in DEMOS.values())
 
 
 def test_the_script_of_the_demo_is_one_chain(tmp_path):
