@@ -91,8 +91,8 @@ class Joiner(threading.Thread):
             while self._wait():
                 with self._turning:
                     take_turn(self.joining)
-                if self.joining.any_behind():
-                    self.notify()  # other slices have still to follow
+                if self.joining.has_work():
+                    self.notify()  # other slices have still to follow, or an answer has left files to merge
         except BaseException as failure:  # noqa: BLE001 - handed to the thread that owns the engine
             self.failure = failure
             self.on_failure()
