@@ -431,8 +431,9 @@ def _later(released: int | None, until: int | None) -> int | None:
 @_fold.register
 def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
     """Add a batch's segments to the logs and move its stream's watermark."""
-    stream, state = commit.stream, commit.state
-    if state.rows > ledger.stream(stream).rows:
+    stream, before = commit.stream, ledger.stream(commit.stream)
+    state = replace(commit.state, purged=before.purged)  # rows may have been let go since the batch was begun
+    if state.rows > before.rows:
         state = replace(state, heard=commit.at)
     logs = dict(ledger.logs)
     for log, added in commit.segments.items():
