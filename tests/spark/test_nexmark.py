@@ -67,7 +67,7 @@ def prepared(name, folder, out, *, promises):
     return path
 
 
-@pytest.fixture(params=[False], ids=["without promises"])
+@pytest.fixture(params=[False, True], ids=["without promises", "with promises"])
 def run(request, folder, tmp_path):
     """Give a function that runs a script to its end and reads what it has written."""
 
