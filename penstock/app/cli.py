@@ -154,7 +154,11 @@ def demo(
         typer.Option("--keep", metavar="DIR", help="Keep data, state and results here.", show_default=False),
     ] = None,
 ) -> None:
-    """See it work: a dozen queries on sensor streams made on the spot; about a minute."""
+    """See it work, on streams made on the spot; about a minute.
+
+    sharing: a dozen queries on sensor streams, run as one.  auction: answers that come early, because rows promise what
+    will not come.
+    """
     run_named(name, keep, debug=is_debug())
 
 

@@ -20,6 +20,7 @@ USUAL = "sharing"
 
 DEMOS = {
     USUAL: "penstock.app.demo",
+    "auction": "penstock.app.auction_demo",
 }
 """By name: the module."""
 
