@@ -241,12 +241,10 @@ def test_a_query_that_comes_later_says_from_when_on_it_is_complete(spark, tmp_pa
 def test_a_condition_that_only_spark_can_refuse_is_the_users_to_mend(spark, tmp_path, options, message):
     feed(tmp_path, "value", step=45)
     script = declared(tmp_path, "value").replace(FORMS["value"], options)
-    with Engine(tmp_path / "state", spark=spark) as engine:
-        with pytest.raises(InputError, match=message):
-            engine.script(
-                script + "CREATE QUERY q AS SELECT A.item FROM A, B WHERE A.item = B.item WINDOW 1 min;"
-            )
-            engine.start(once=True)
+    query = "CREATE QUERY q AS SELECT A.item FROM A, B WHERE A.item = B.item WINDOW 1 min;"
+    with Engine(tmp_path / "state", spark=spark) as engine, pytest.raises(InputError, match=message):
+        engine.script(script + query)
+        engine.start(once=True)
 
 
 def test_the_command_line_shows_what_was_promised(tmp_path, capfd):
