@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -24,7 +24,7 @@ from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.scale import scale
 from penstock.lab.bench.strategies import strategies
-from penstock.lab.papers import paper1, paper2, paper4
+from penstock.lab.papers import paper1, paper2, paper3, paper4
 from penstock.lab.papers.figure import CHECK, Figure, Paper
 from penstock.lab.printing import table
 
@@ -36,7 +36,7 @@ class Where(StrEnum):
     spark = "spark"
 
 
-PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper4.PAPER)
+PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper3.PAPER, paper4.PAPER)
 BENCHMARKS = {
     each.__name__: each for each in (peers, aggregates, scale, latency, breakdown, strategies, first)
 }
@@ -61,12 +61,19 @@ def figures(
         list[str],
         typer.Argument(metavar="NAME...", help="figures, `all` of them, or `list`", show_default=False),
     ],
+    *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="where pictures are put")] = Path("lab-out"),
     seed: Annotated[int, typer.Option(help="of the random streams")] = 1,
     on: Annotated[
         Where, typer.Option("--on", help="in virtual time, or measured on the Spark engine")
     ] = Where.virtual,
     strict: Annotated[bool, typer.Option("--strict", help="exit with 1 if a claim does not hold")] = False,
+    streams: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B", help="for paper 3: join these, such as punct-asc-100-40,cluster-random-30"
+        ),
+    ] = "",
 ) -> int:
     """Reproduce figures of the papers: a table, a picture, and each claim, held or not."""
     console = Console()
@@ -81,15 +88,30 @@ def figures(
         if name not in by_name:
             raise InputError(f"the lab has no figure {name}: {did_you_mean(name, by_name)}")
     chosen = list(by_name) if names == ["all"] else names
-    held = [_reproduce(*by_name[name], out=out, seed=seed, on=on, console=console) for name in chosen]
+    sweeps = {name: _sweep(*by_name[name], seed, streams, on) for name in chosen}
+    held = [
+        _reproduce(by_name[name][1], sweeps[name], out=out, seed=seed, on=on, console=console)
+        for name in chosen
+    ]
     return int(strict and not all(held))
 
 
-def _reproduce(paper: Paper, figure: Figure, *, out: Path, seed: int, on: Where, console: Console) -> bool:
+def _sweep(paper: Paper, figure: Figure, seed: int, streams: str, on: Where) -> Any:
+    """Make the sweep of a figure's paper, with the streams that are asked for."""
+    if not streams:
+        return paper.sweep(seed)
+    if paper is not paper3.PAPER or on is not Where.virtual:
+        raise InputError(
+            f"--streams is for p3-fig8 to p3-fig12 in virtual time, not for {figure.name} on {on}"
+        )
+    return paper3.with_streams(seed, streams)
+
+
+def _reproduce(figure: Figure, sweep: Any, *, out: Path, seed: int, on: Where, console: Console) -> bool:
     """Print a figure's tables and claims, save its picture, and say whether every claim held."""
     console.rule(f"{figure.name}: {figure.title}")
     if on is Where.virtual:
-        outcome = figure.reproduce(paper.sweep(seed))
+        outcome = figure.reproduce(sweep)
     elif figure.on_spark is None:
         able = ", ".join(each.name for other in PAPERS for each in other.figures if each.on_spark)
         raise InputError(f"{figure.name} cannot be measured on the Spark engine: these can: {able}")

@@ -7,6 +7,7 @@ import pytest
 from penstock.app.cli import main
 from penstock.lab.cli import PAPERS
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Claim, Outcome, Paper
+from penstock.lab.papers.paper3_sweep import Sweep
 
 FIGURES = [each for paper in PAPERS for each in paper.figures]
 
@@ -19,14 +20,15 @@ def test_lab_list_names_every_figure_and_how_long_it_takes(capsys, monkeypatch):
 
 
 def test_no_two_figures_have_one_name():
-    assert len({each.name for each in FIGURES}) == len(FIGURES) == 19
+    assert len({each.name for each in FIGURES}) == len(FIGURES) == 24
 
 
 def test_every_figure_of_the_papers_that_was_there_still_is():
     first = ["table2", "fig11", "fig17", "fig18", "fig19"]
     second = [f"p2-{each}" for each in ("fig2", "fig3", "fig5", "fig6", "fig7", "fig8", "fig9", "memory")]
+    third = [f"p3-fig{number}" for number in range(8, 13)]
     fourth = [f"p4-fig{number}" for number in range(5, 11)]
-    assert [each.name for each in FIGURES] == first + second + fourth
+    assert [each.name for each in FIGURES] == first + second + third + fourth
     assert [each.name for each in FIGURES if each.on_spark] == ["fig17", "p2-fig6"]
 
 
@@ -75,6 +77,39 @@ def test_strict_fails_when_a_claim_does_not_hold(capsys, monkeypatch, kind):
 def test_a_figure_that_cannot_run_on_spark_says_which_can(capsys):
     assert main(["lab", "fig18", "--on", "spark"]) == 2
     assert "these can: fig17, p2-fig6" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fig17", "--streams", "punct-asc-30-40,uniform-9"], "not for fig17"),
+        (["p3-fig8", "--streams", "punct-asc-30-40,uniform-9", "--on", "spark"], "in virtual time"),
+        (["p3-fig8", "--streams", "punct-asc-30-40"], "must be two streams"),
+        (["p3-fig8", "--streams", "uniform-9,uniform-9"], "one of them with punctuations"),
+        (["p3-fig8", "--streams", "punct-up-30-40,uniform-9"], "asc, desc or random"),
+        (["p3-fig12", "--streams", "punct-asc-30-40,uniform-9"], "has no punctuations"),
+    ],
+)
+def test_streams_that_a_figure_cannot_join_are_refused(capsys, arguments, said):
+    assert main(["lab", *arguments]) == 2
+    assert said in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_streams_can_be_chosen_for_paper_3(capsys, monkeypatch):
+    def streams(sweep):
+        """Say which streams are joined."""
+        out = Outcome()
+        out.note(" and ".join(map(str, sweep.pair("punct-asc-100-40", "uniform-7"))))
+        return out
+
+    paper = Paper(3, Sweep, "", {streams: 1})
+    monkeypatch.setattr("penstock.lab.cli.PAPERS", (paper,))
+    monkeypatch.setattr("penstock.lab.papers.paper3.PAPER", paper)
+    assert main(["lab", "streams"]) == 0
+    assert main(["lab", "streams", "--streams", "cluster-random-30,punctuation-desc-5-20"]) == 0
+    said = capsys.readouterr().out
+    assert "punct-asc-100-40 and uniform-7" in said
+    assert "cluster-random-30 and punct-desc-5-20" in said
 
 
 def test_a_figure_that_is_not_there_is_refused_with_the_nearest_one(capsys):

@@ -23,12 +23,15 @@ CALIBRATED, CHECK = "calibrated", "self-check"
 """Kinds of claims that prove less: held by the choice of something the paper leaves open; true by construction here."""
 
 STYLES = {
-    **dict.fromkeys(("Selection-PullUp", "Mem-Opt", "LWO", "Sync-Filter"), ("tab:red", "s")),
-    **dict.fromkeys(("Selection-PushDown", "SWF", "Filter-Order"), ("tab:green", "^")),
-    **dict.fromkeys(("State-Slice-Chain", "CPU-Opt", "MQT", "Adaptive"), ("tab:blue", "o")),
-    "isolated": ("tab:gray", "x"),
+    **dict.fromkeys(("Selection-PullUp", "Mem-Opt", "LWO", "Sync-Filter", "WJoin"), ("tab:red", "s")),
+    **dict.fromkeys(("Selection-PushDown", "SWF", "Filter-Order", "PJoin"), ("tab:green", "^")),
+    **dict.fromkeys(("State-Slice-Chain", "CPU-Opt", "MQT", "Adaptive", "PWJoin"), ("tab:blue", "o")),
+    **dict.fromkeys(("isolated", "Eq. 1"), ("tab:gray", "x")),
 }
 """Colour and marker of each series, the same in every figure."""
+
+HOLLOW = {"WJoin"}
+"""Series on which another may lie: their marks are large and hollow, so that it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,9 @@ class Outcome:
     ) -> None:
         """Draw panels (a), (b), ... over one x axis: numbers, or names.  `log` names the logarithmic axes.
 
-        A series called "LWO, simulated" is drawn as large hollow marks in the colour of LWO.  Axes that are not
-        logarithmic begin at zero; the legend stands above all panels, where it hides nothing.
+        A series called "LWO, simulated" is drawn as large hollow marks in the colour of LWO; of many points every so
+        manieth is marked.  Axes that are not logarithmic begin at zero; the legend stands above all panels, where it
+        hides nothing.
         """
         columns = min(columns, len(panels))
         rows = -(-len(panels) // columns)
@@ -107,6 +111,9 @@ class Outcome:
                 kind, _, simulated = name.partition(", ")
                 colour, marker = STYLES[kind]
                 look: dict[str, Any] = {"color": colour, "marker": marker, "linewidth": 1.2, "markersize": 4}
+                look["markevery"] = max(1, len(y) // 10)
+                if kind in HOLLOW:
+                    look |= {"markersize": 8, "fillstyle": "none"}
                 if simulated:
                     look |= {"linestyle": "none", "markersize": 9, "fillstyle": "none"}
                 shown[name] = axes.plot(range(len(y)) if named else x, y, label=name, **look)[0]
