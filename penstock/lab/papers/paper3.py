@@ -163,7 +163,7 @@ def _most_cases(sweep: p3.Sweep, out: Outcome) -> None:
     pairs = dict.fromkeys(sweep.pair(*each) for each in CASES)
     rows = []
     for pair, values, window in product(pairs, (15_000, MORE), p3.WINDOWS):
-        setting = p3.same(window, pair, 50.0).over(values)
+        setting = p3.same(window, pair, 1.25 * sweep.steps).over(values)
         held = [sum(each.held for each in p3.whole(sweep, setting, name)) for name in (PWJOIN, WJOIN)]
         saved = 1 - held[0] / held[1]
         gained = [fmean(p3.gains(sweep, setting, costs)) for costs in p3.MODELS.values()]

@@ -14,7 +14,7 @@ from penstock.lab.papers.paper3_analysis import equation_1, held_at
 from penstock.lab.papers.paper3_streams import Notation, Stream
 from tests.lab.papers.test_series import drawn
 
-SWEEP = p3.Sweep(3, samples=2, steps=16)
+SWEEP = p3.Sweep(3, samples=2, steps=12)
 
 HELD = {
     "fig8": [
@@ -91,7 +91,7 @@ def test_figure_9_draws_the_results_of_each_window_and_cost_model(reproduced):
         setting = p3.same(window, SWEEP.pair(*paper3.ALIKE))
         for name in ("PWJoin", "WJoin"):
             made = [
-                setting.join(name, costs).process(p3.items(SWEEP, n, setting), 2.0, 16).samples[-1].results
+                setting.join(name, costs).process(p3.items(SWEEP, n, setting), 2.0, 12).samples[-1].results
                 for n in range(2)
             ]
             assert panels[f"{window} s, {model}"][name][-1] == np.mean(made)
