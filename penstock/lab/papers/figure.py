@@ -121,7 +121,7 @@ class Outcome:
             if named:
                 axes.set_xticks(range(len(x)), [str(each) for each in x])
             if "y" not in log:
-                axes.set_ylim(0, 1.08 * max(max(y) for y in series.values()))
+                axes.set_ylim(0, 1.08 * (max(max(y) for y in series.values()) or 1))
             axes.set_title(f"({chr(ord('a') + number)}) {title}" if len(panels) > 1 else title, fontsize=9)
             axes.set_xlabel(x_name, fontsize=8)
             axes.set_ylabel(y_name, fontsize=8)

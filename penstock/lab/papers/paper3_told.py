@@ -67,7 +67,7 @@ def _by_stream(sweep: p3.Sweep, out: Outcome) -> None:
             leads += [(at - first[value]) / 1000 for value, at in then.items()]
             told.append((len(ours.told) == len(first), len(theirs.told) == len(then)))
     text = "no value is told later than by PJoin, at the same time of the streams (section 4.4)"
-    number = f": {seconds(fmean(leads))} s earlier on average"
+    number = f": {seconds(fmean(leads or [0]))} s earlier on average"
     out.every(text, (each >= 0 for each in leads), number, CHECK)
     out.every("no value is told twice", (all(each) for each in told), kind=CHECK)
     pairs = [(*one[:2], one[3], two[3]) for one, two in zip(rows[::2], rows[1::2], strict=True)]

@@ -134,6 +134,17 @@ def test_streams_that_are_asked_for_are_joined():
     assert [str(each) for each in sweep.pair(*paper3.ALIKE)] == ["cluster-asc-1", "uniform-50"]
 
 
+@pytest.mark.parametrize("text", ["cluster-asc-30,cluster-desc-30", "uniform-50,cluster-random-3"])
+def test_streams_with_no_result_or_no_promise_on_one_side_can_be_drawn_too(text):
+    sweep = p3.Sweep(1, samples=1, steps=4, streams=Notation.pair(text))
+    for figure in (paper3_told.fig11, paper3_told.fig12):
+        assert text.replace(",", " and ") in reproduced_notes(figure, sweep)
+
+
+def reproduced_notes(figure, sweep):
+    return " ".join(figure(sweep).notes)
+
+
 # --- Eq. 1 ------------------------------------------------------------------------------------------------
 
 
