@@ -88,7 +88,7 @@ def feed(folder, form, step=5):
         seconds = range(first, first + step)
         write(
             folder / "a",
-            [row(each, each, "open") for each in seconds if each < ITEMS] or [row(-1, first)],
+            [row(each, each, "open") for each in seconds if each < ITEMS] or [row(-1 - first, first)],
             number,
         )
         bids = []
@@ -235,7 +235,7 @@ def test_a_query_that_comes_later_says_from_when_on_it_is_complete(spark, tmp_pa
     ("options", "message"),
     [
         ("punctuation = 'coalesce(kind, name)', punctuates = 'item'", "condition"),
-        ("punctuation = 'nothing_known(kind)', punctuates = 'item'", "nothing_known"),
+        ("punctuation = 'nothing_known(kind)', punctuates = 'item'", "NOTHING_KNOWN"),
     ],
 )
 def test_a_condition_that_only_spark_can_refuse_is_the_users_to_mend(spark, tmp_path, options, message):

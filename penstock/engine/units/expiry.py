@@ -153,5 +153,4 @@ def _merge_promises(joining: Joining) -> None:
         remove[merge.index] = remove.get(merge.index, ()) + names
         add[merge.index] = add.get(merge.index, PromiseFiles()).plus(merge.result(file))
     joining.store.commit(PromisesMerged(remove, add))
-    for name in (each for names in remove.values() for each in names):
-        joining.store.let_go(name)
+    joining.attic.take({each for names in remove.values() for each in names})  # a batch may be reading them
