@@ -21,12 +21,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.engine.ingest.batch_task import BROKEN, REASON
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
+from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED, SIDES
 from penstock.testing.answer_values import answer_types
-from penstock.testing.expression.evaluate import type_of
+from penstock.testing.expression.evaluate import evaluate, type_of
 from penstock.testing.input_rows import timely
 from penstock.testing.pair_values import pair_types
 from penstock.testing.row_values import row_times
@@ -35,7 +38,7 @@ from penstock.testing.session import Run, Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.sql.query import Measure, Query, Side
+    from penstock.sql.query import Measure, Query, Side, Stream
 
 Bag = Counter[tuple[Any, ...]]
 
@@ -146,8 +149,36 @@ def _rows(session: Session, name: str) -> pa.Table:
     """Give the rows of a stream that count, with their event times in microseconds."""
     stream = session.stream(name)
     batches = session.sent.get(stream.name) or [_no_rows(session, name)]
-    table = timely(batches, stream)
+    table = _without_broken(session, _without_promises(session, timely(batches, stream), stream), stream)
     return table.append_column(_TIME.strip('"'), row_times(table, stream))
+
+
+def _without_promises(session: Session, table: pa.Table, stream: Stream) -> pa.Table:
+    """Leave out the rows that are promises, not data."""
+    types = {each.name: each.type for each in stream.columns}
+    for promise in promises_of(stream):
+        if promise.condition:
+            settings = session.settings
+            holds = evaluate(promise.condition, table, types, zone=settings.zone, ansi=settings.ansi)
+            table = table.filter(pc.invert(pc.fill_null(holds, fill_value=False)))
+    return table
+
+
+def _without_broken(session: Session, table: pa.Table, stream: Stream) -> pa.Table:
+    """Leave out the rows that the engine has set aside because they break a promise."""
+    broken = Counter(
+        _plain(tuple(row[each.name] for each in stream.columns))
+        for row in session.late(stream.name)
+        if str(row.get(REASON, "")).startswith(BROKEN)
+    )
+    if not broken:
+        return table
+    kept = []
+    for row in table.to_pylist():
+        plain = _plain(tuple(row[each.name] for each in stream.columns))
+        kept.append(not broken[plain])
+        broken[plain] -= broken[plain] > 0
+    return table.filter(pa.array(kept, pa.bool_()))
 
 
 def _no_rows(session: Session, name: str) -> pa.Table:

@@ -204,13 +204,17 @@ REASON = "_reason"
 """Why a row is set aside: a column beside those of its stream, where streams make promises."""
 
 
+BROKEN = "broken promise"
+"""How the reason of a row begins that breaks a promise."""
+
+
 def set_aside(task: BatchTask, table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Give the rows of a part that do not count, whole, each with the reason."""
     found = _sorted_out(task, table)
     reasons = np.full(found.t.size, None, object)
     reasons[found.late] = "late: behind the watermark of its stream"
     reasons[found.t == _NO_TIME] = "no event time"
-    reasons[found.broken] = "broken promise: its stream had finished with its value"
+    reasons[found.broken] = f"{BROKEN}: its stream had finished with its value"
     kept = pa.array([each is not None for each in reasons])
     return table.select(columns).append_column(REASON, pa.array(reasons, pa.string())).filter(kept)
 
