@@ -54,7 +54,7 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType, str
                 f"row {number + 1} of stream {stream.name} has {given!r} in column {name}, which is {column.type}: "
                 f"{error}"
             ) from None
-    return pa.array(values, kind)
+    return pa.array([each if each.is_valid else None for each in values], kind)
 
 
 def _by_declared_name(row: Mapping[str, Any], stream: Stream) -> dict[str, Any]:

@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 def arrow_types(stream: Stream, settings: SparkSettings) -> dict[str, pa.DataType]:
     """Give the Arrow type of each column of a stream, as Spark has it."""
     kinds = {each.name: parse_type(each.type) for each in stream.columns}
+    lists, types = exploding(stream), {}
     for name, kind in kinds.items():
-        if not is_supported(kind):
+        value = kind.parts[0] if name in lists else kind
+        if not is_supported(value):
             raise NeedsSparkError(f"{stream.name}.{name}", f"{stream.name}.{name}", f"it is {kind}")
-    return {name: arrow_type(kind, settings.zone) for name, kind in kinds.items()}
+        types[name] = arrow_type(value, settings.zone)
+    return {name: pa.list_(kind) if name in lists else kind for name, kind in types.items()}
 
 
 def row_times(batch: pa.Table, stream: Stream) -> pa.Array:
