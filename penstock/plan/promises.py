@@ -155,10 +155,9 @@ def _carried(promise: Promise, index: PromiseIndex, stream: Stream) -> Carried |
 
 def _pattern(part: KeyPart, promise: Promise, stream: Stream) -> Pattern | None:
     """Find the pattern of a key's part: two values of the column are two values of the key, in the same order."""
-    column = stream.column(part.column) if part.column else None
-    if column is None or (part.cast and not widens(column.type, part.type)):
+    if not _is_kept(part, stream):
         return None
-    return next((each for each in promise.patterns if each.column.lower() == column.name.lower()), None)
+    return next((each for each in promise.patterns if each.column.lower() == part.column.lower()), None)
 
 
 def _index(stream: str, key: Sequence[KeyPart]) -> PromiseIndex:
@@ -180,7 +179,7 @@ def finishing_of(plan: Plan, query: Query) -> tuple[int, ...] | None:
     if aggregation is None or aggregation.emit != "final" or promised_sides(plan, query) is None:
         return None
     group = plan.find(query.name)[0]
-    columns = [_grouped_by(query, group, part) for part in range(len(query.keys))]
+    columns = [_grouped_by(plan, query, group, part) for part in range(len(query.keys))]
     if None in columns:
         return None
     return tuple(each for each in columns if each is not None)
@@ -203,10 +202,23 @@ def can_finish(query: Query, indexes: tuple[PromiseIndex | None, PromiseIndex | 
     return any(index is not None and each for index, each in zip(indexes, ends, strict=True))
 
 
-def _grouped_by(query: Query, group: Group, part: int) -> int | None:
-    """Find the GROUP BY expression that is a plain column of a part of the join's key, on either side."""
-    keys: dict[Side, str] = {side: group.log(side).key[part].column for side in SIDES}
+def _grouped_by(plan: Plan, query: Query, group: Group, part: int) -> int | None:
+    """Find the GROUP BY expression that is a plain column of a part of the join's key, on either side.
+
+    Where the key is a cast of it, a group must not lose by that what tells it from others.
+    """
+    streams: dict[Side, Stream] = {side: plan.stream(group.log(side).stream) for side in SIDES}
+    keys: dict[Side, KeyPart] = {side: group.log(side).key[part] for side in SIDES}
     for number, output in enumerate(query.outputs[: query.aggregation.groups if query.aggregation else 0]):
-        if output.column and keys[output.column[0]].lower() == output.column[1].lower():
+        if not output.column:
+            continue
+        side, name = output.column
+        if keys[side].column.lower() == name.lower() and _is_kept(keys[side], streams[side]):
             return number
     return None
+
+
+def _is_kept(part: KeyPart, stream: Stream) -> bool:
+    """Say whether two values of a plain column are two values of the key, in the same order."""
+    column = stream.column(part.column) if part.column else None
+    return column is not None and (not part.cast or widens(column.type, part.type))
