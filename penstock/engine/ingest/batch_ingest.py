@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from penstock.engine.ingest.promise_columns import PromiseTask
     from penstock.engine.jobs import Jobs
     from penstock.engine.store import Store
+    from penstock.log.segment import Segment
     from penstock.log.values import StreamState
     from penstock.plan.build import Plan
-    from penstock.plan.stored import LogPlan
+    from penstock.plan.stored import KeyPart, LogPlan
     from penstock.sql.query import Stream
 
 Batch = TypeVar("Batch")
@@ -108,21 +109,32 @@ class BatchIngest(Generic[Batch]):
         """Give the promises of a batch if one task has written rows that break a promise which another one found.
 
         Each task looks at its own promises and at those of the batches before.  What is left to be found is looked up
-        in the segments that were written; where no log has the key of the promises, it is taken to be so.
+        in the segments that were written, if one log has the key of the promises and all rows that have a key; where
+        none has, it is taken to be so.
         """
         made = _together(part.promises for part in parts)
         if self._promises is None or not made or len(parts) == 1:
             return {}
         for own in self._promises.own:
-            log = next(
-                (each.log for each in self._logs if each.log.key == self._own_keys.get(own.index)), None
-            )
             if own.index not in made:
                 continue
-            segments = [each for part in parts for each in part.segments.get(log.id, ())] if log else []
-            if log is None or (segments and self.jobs.count_broken(segments, made[own.index])):
+            segments = self._whole_log(self._own_keys.get(own.index), parts)
+            if segments is None or (segments and self.jobs.count_broken(segments, made[own.index])):
                 return made
         return {}
+
+    def _whole_log(
+        self, key: tuple[KeyPart, ...] | None, parts: Sequence[BatchPart]
+    ) -> list[Segment] | None:
+        """Give the segments of a log by some key that has got every row of a batch; None if there is no such log."""
+        accepted = sum(part.rows - part.late - part.no_time - part.broken for part in parts)
+        keyless = sum(part.no_key for part in parts)  # by the first log
+        for number, each in enumerate(self._logs):
+            segments = [one for part in parts for one in part.segments.get(each.log.id, ())]
+            rows = sum(one.rows for one in segments) + (0 if number else keyless)
+            if each.log.key == key and rows == accepted:
+                return segments
+        return None
 
     def _with_promises(self, task: BatchTask, made: Mapping[str, PromiseFiles]) -> BatchTask:
         """Let every task of a batch know the promises of all of them."""
