@@ -142,7 +142,7 @@ class PartPromises:
 
     def _divided(self, columns: PromiseColumns, accepted: Mask) -> tuple[Ints, Ints]:
         """Find the rows that promise single values, and those that promise ranges; some promise nothing."""
-        rows = np.flatnonzero(self.is_promise if columns.marked else accepted)
+        rows = np.flatnonzero(self.is_promise) if columns.marked else self._last_of_value(columns, accepted)
         for name in columns.elements:
             rows = rows[self._valid(name)[rows]]
         for name in columns.others:
@@ -150,6 +150,17 @@ class PartPromises:
         single = self._valid(columns.key.number)[rows] if columns.key else np.zeros(rows.size, np.bool_)
         ranges = rows[~single] if columns.marked else rows[:0]  # a row that is data says nothing about null
         return rows[single], ranges[self._not_inverted(columns, ranges)] if ranges.size else ranges
+
+    def _last_of_value(self, columns: PromiseColumns, accepted: Mask) -> Ints:
+        """Find the rows of data that are the last of a value by this key; a null is no value, and no wildcard here."""
+        if columns.others:
+            return np.zeros(0, np.int64)
+        values = {low for low, _ in columns.bounds if low}
+        if not values and columns.key:
+            values = {columns.key.number}
+        for name in values:
+            accepted = accepted & self._valid(name)
+        return np.flatnonzero(accepted)
 
     def _not_inverted(self, columns: PromiseColumns, rows: Ints) -> Mask:
         """Say which ranges have a value: the lowest is not above the highest."""
