@@ -69,6 +69,8 @@ class PromiseFiles:
     patterns: tuple[Segment, ...] = ()
     forgotten: int = 0
     """Promises that were let go because there were too many."""
+    merged: int = 0
+    """Promises that are not kept because others say as much."""
 
     @property
     def rows(self) -> int:
@@ -82,7 +84,10 @@ class PromiseFiles:
     def plus(self, other: PromiseFiles) -> PromiseFiles:
         """Add files."""
         return PromiseFiles(
-            self.exact + other.exact, self.patterns + other.patterns, self.forgotten + other.forgotten
+            self.exact + other.exact,
+            self.patterns + other.patterns,
+            self.forgotten + other.forgotten,
+            self.merged + other.merged,
         )
 
     def without(self, names: Collection[str]) -> PromiseFiles:
@@ -90,7 +95,7 @@ class PromiseFiles:
         exact, patterns = (
             tuple(each for each in some if each.name not in names) for some in (self.exact, self.patterns)
         )
-        return PromiseFiles(exact, patterns, self.forgotten)
+        return PromiseFiles(exact, patterns, self.forgotten, self.merged)
 
     def bare(self) -> PromiseFiles:
         """Leave out the statistics, which tasks do not read."""
@@ -100,9 +105,12 @@ class PromiseFiles:
         return PromiseFiles(exact, patterns)
 
     def before(self, time: int) -> float:
-        """Say about how many promises have a p before an event time."""
+        """Say about how many promises there have been with a p before an event time.
+
+        It grows as time passes, whatever becomes of promises: those that are gone count as before any time.
+        """
         counts = (count for each in self.files() for count in each.patterns)
-        return sum(each.rows - each.rows_after(time - 1) for each in counts)
+        return self.forgotten + self.merged + sum(each.rows - each.rows_after(time - 1) for each in counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,11 +331,11 @@ class PromiseMerge:
     ranges: bool = False
 
     def result(self, made: Segment | None) -> PromiseFiles:
-        """Say what takes the place of the files, and how many promises are forgotten if some are."""
-        rows = sum(each.rows for each in self.files)
-        forgotten = rows - (made.rows if made else 0) if self.since > -NEVER else 0
+        """Say what takes the place of the files, and how many promises are forgotten or follow from others."""
+        gone = sum(each.rows for each in self.files) - (made.rows if made else 0)
+        counts = (gone, 0) if self.since > -NEVER else (0, gone)
         some = (made,) if made else ()
-        return PromiseFiles((), some, forgotten) if self.ranges else PromiseFiles(some, (), forgotten)
+        return PromiseFiles((), some, *counts) if self.ranges else PromiseFiles(some, (), *counts)
 
     def bare(self) -> PromiseMerge:
         """Leave out the statistics, which tasks do not read."""
@@ -381,7 +389,8 @@ def merge_promises(files: Files, merge: PromiseMerge) -> Segment | None:
 
 def _merge_patterns(files: Files, merge: PromiseMerge, batch: int, generation: int) -> Segment | None:
     patterns = [each for file in merge.files for each in _read_patterns(files, file)]
-    kept = _without_implied(each for each in patterns if each.p >= merge.since)[:MOST_PATTERNS]
+    kept = _without_implied(each for each in patterns if each.p >= merge.since)
+    kept = kept[:MOST_PATTERNS] if merge.since > -NEVER else kept
     p = np.array([each.p for each in kept], np.int64)
     bounds: Bounds = []
     for number in range(len(patterns[0].bounds)):

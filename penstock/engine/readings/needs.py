@@ -155,7 +155,7 @@ def promises_before(plan: Plan, log: str, ledger: Ledger) -> float:
     for group, side in plan.uses(log):
         index, watermark = index_for(plan, _partner(group, side)), partner_watermark(group, side, ledger)
         if index is not None and watermark is not None and index.id in ledger.promises:
-            total += ledger.promises[index.id].before(watermark) + ledger.promises[index.id].forgotten
+            total += ledger.promises[index.id].before(watermark)
     return total
 
 
