@@ -123,9 +123,7 @@ class BatchIngest(Generic[Batch]):
                 return made
         return {}
 
-    def _whole_log(
-        self, key: tuple[KeyPart, ...] | None, parts: Sequence[BatchPart]
-    ) -> list[Segment] | None:
+    def _whole_log(self, key: tuple[KeyPart, ...] | None, parts: Sequence[BatchPart]) -> list[Segment] | None:
         """Give the segments of a log by some key that has got every row of a batch; None if there is no such log."""
         accepted = sum(part.rows - part.late - part.no_time - part.broken for part in parts)
         keyless = sum(part.no_key for part in parts)  # by the first log

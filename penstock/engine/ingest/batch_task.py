@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.promise_columns import PromiseTask
-from penstock.engine.ingest.promise_rows import Door, PartPromises, at_the_doors
+from penstock.engine.ingest.promise_rows import NO_TIME, Door, PartPromises, at_the_doors
 from penstock.join.key_hash import mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
@@ -152,9 +152,6 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     return part
 
 
-_NO_TIME = np.iinfo(np.int64).min
-
-
 @dataclass(frozen=True, slots=True)
 class _SortedOut:
     """What the rows of a part are: each is timely, or else one of the other things."""
@@ -175,7 +172,7 @@ class _SortedOut:
         return BatchPart(
             rows=self.t.size - int(self.is_promise.sum()) - int(self.is_nothing.sum()),
             late=int(self.late.sum()),
-            no_time=int((self.t == _NO_TIME).sum()),
+            no_time=int((self.t == NO_TIME).sum()),
             broken=int(self.broken.sum()),
             punctuations=int(self.is_promise.sum()),
             newest=int(timed.max()) if timed.size else None,
@@ -188,11 +185,11 @@ def _sorted_out(task: BatchTask, table: pa.Table) -> _SortedOut:
 
     A promise cannot be late: what it says holds all the more.
     """
-    t = pc.fill_null(table.column(ROW_TIME), _NO_TIME).to_numpy()
-    has_time = t != _NO_TIME
+    t = pc.fill_null(table.column(ROW_TIME), NO_TIME).to_numpy()
+    has_time = t != NO_TIME
     none = np.zeros(t.size, np.bool_)
     promises = PartPromises(task.files, task.promises, table, t, task.key_bits) if task.promises else None
-    is_promise = promises.is_promise & has_time if promises else none
+    is_promise = promises.is_promise if promises else none
     is_nothing = has_time & ~is_promise if task.promises and task.promises.carrier else none
     data = has_time & ~is_promise & ~is_nothing
     late = none if task.watermark is None else data & (t < task.watermark)
@@ -213,7 +210,7 @@ def set_aside(task: BatchTask, table: pa.Table, columns: Sequence[str]) -> pa.Ta
     found = _sorted_out(task, table)
     reasons = np.full(found.t.size, None, object)
     reasons[found.late] = "late: behind the watermark of its stream"
-    reasons[found.t == _NO_TIME] = "no event time"
+    reasons[found.t == NO_TIME] = "no event time"
     reasons[found.broken] = f"{BROKEN}: its stream had finished with its value"
     kept = pa.array([each is not None for each in reasons])
     return table.select(columns).append_column(REASON, pa.array(reasons, pa.string())).filter(kept)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _ALL_BITS = 64
+NO_TIME = np.iinfo(np.int64).min
+"""The event time of a row that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class PartPromises:
         """Find out which rows are promises; `t` has the event time of each row."""
         self.files, self.task, self.table, self.t = files, task, table, t
         self._unused = _ALL_BITS - key_bits
-        self.is_promise = self._marked()
+        self.is_promise = self._marked() & (t != NO_TIME)
         """Rows that are promises; of a carrier that has a condition, the others mean nothing."""
 
     def _marked(self) -> Mask:
