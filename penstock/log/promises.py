@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
     Bounds = list[tuple[pa.Array | None, pa.Array | None]]
+    _Box = tuple[tuple[Any, Any], ...]
 
 NEVER = 1 << 62
 """The p of a row that no promise covers."""
@@ -409,18 +410,24 @@ def _column(values: Sequence[pa.Scalar | None]) -> pa.Array | None:
 
 def _without_implied(patterns: Iterable[Pattern]) -> list[Pattern]:
     """Leave out promises that follow from one that was made before them and is about all their values."""
-    kept: list[Pattern] = []
+    kept: list[tuple[Pattern, _Box]] = []
     for each in sorted(patterns, key=lambda one: one.p):
-        if not any(_includes(other, each) for other in kept):
-            kept.append(each)
-    return kept[::-1]  # the newest first
+        box = tuple((_plain(low), _plain(high)) for low, high in each.bounds)
+        if not any(_includes(other, box) for _, other in kept):
+            kept.append((each, box))
+    return [each for each, _ in reversed(kept)]  # the newest first
 
 
-def _includes(wide: Pattern, narrow: Pattern) -> bool:
-    """Say whether one pattern covers all that another does."""
-    for (low, high), (least, most) in zip(wide.bounds, narrow.bounds, strict=True):
-        if low is not None and (least is None or not pc.less_equal(low, least).as_py()):
+def _plain(bound: pa.Scalar | None) -> Any:
+    """Give a value that is compared fast: each range is compared with every other."""
+    return None if bound is None else bound.as_py()
+
+
+def _includes(wide: _Box, narrow: _Box) -> bool:
+    """Say whether one range covers all that another does."""
+    for (low, high), (least, most) in zip(wide, narrow, strict=True):
+        if low is not None and (least is None or not low <= least):
             return False
-        if high is not None and (most is None or not pc.greater_equal(high, most).as_py()):
+        if high is not None and (most is None or not high >= most):
             return False
     return True
