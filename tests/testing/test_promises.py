@@ -59,7 +59,6 @@ class World:
         self.filtered = not rows_counted and random.random() < 0.5
         self.queries: dict[str, str] = {}
         self.known: dict[str, list] = {"A": [], "B": []}
-        self.late_comers: set[str] = set()
         self.cuts = self._cuts()
 
     def _cuts(self):
@@ -277,3 +276,67 @@ def test_promises_that_are_kept_change_no_result(seed, tasks, setting, is_small)
             else "nothing gone"
         )
         assert not any(each.broken for each in streams)
+
+
+# --- queries that come, change and go, and rows that are counted -----------------------------------------------------
+
+
+@few(4)
+@given(seeds, st.integers(1, 3), st.sampled_from(SETTINGS))
+def test_a_query_that_comes_has_all_pairs_since_it_is_complete(seed, tasks, setting):
+    """Rows that promises have let go are before that; other queries do not notice who comes and goes."""
+    world = World(seed, 30)
+    world.filtered = True
+    random, running = world.random, {"q0"}
+    mine, other = world.in_both(world.query("q0", order="none"))
+    with ExitStack() as stack:
+        promised = stack.enter_context(
+            testing.Session(setting + world.declared(promising=True) + mine, tasks=tasks)
+        )
+        plain = stack.enter_context(testing.Session(setting + world.declared(promising=False) + other))
+        for turn in range(world.rounds):
+            world.send(promised, plain, turn)
+            if random.random() < 0.7:
+                promised.turn()
+            name = f"q{turn + 1}"
+            change = random.random()
+            if change < 0.5:
+                running.add(name)
+                promised.script(world.in_both(world.query(name, order="none"))[0])
+            elif change < 0.6 and len(running) > 1:
+                gone = random.choice(sorted(running - {"q0"}))
+                running.remove(gone)
+                promised.script(f"DROP QUERY {gone};")
+            elif change < 0.85:
+                promised.restart()
+            promised.turn()
+            plain.turn()
+            same(bag(promised.results("q0")), bag(plain.results("q0")), "q0")
+        promised.end()
+        plain.end()
+        same(bag(promised.results("q0")), bag(plain.results("q0")), "q0")
+        testing.expect(promised)  # from when on each is complete, it has all of DuckDB's pairs
+
+
+@few(2)
+@given(seeds, st.integers(1, 2))
+def test_windows_that_count_rows_count_no_promises(seed, tasks):
+    world = World(seed, rows_counted=True)
+    random = world.random
+    windows = (
+        ("", "", "WINDOW 5 ROWS"),
+        (" [ROWS 3]", " [ROWS 9]", ""),
+        (" [ROWS 4]", " [RANGE 3 seconds]", ""),
+    )
+    texts = [world.query(f"q{n}", window=random.choice(windows), order="none") for n in range(2)]
+    mine, other = world.in_both("".join(texts))
+    with ExitStack() as stack:
+        promised = stack.enter_context(testing.Session(world.declared(promising=True) + mine, tasks=tasks))
+        plain = stack.enter_context(testing.Session(world.declared(promising=False) + other))
+        for turn in range(world.rounds):
+            world.send(promised, plain, turn)
+            promised.turn()
+            plain.turn()
+        promised.end()
+        plain.end()
+        compare(world, promised, plain, ended=True)
