@@ -196,7 +196,7 @@ class _Asked:
                 wanted |= {(about.column, name): self._part(about, name, part) for name in _sources(about)}
         for pattern in carried.others:
             for name in _sources(pattern):
-                kind = _type(self.stream, name)
+                kind = self._value_type(pattern, name)
                 wanted[pattern.column, name] = self._part(pattern, name, KeyPart("", kind))
         both = tuple(wanted.values()) * (
             2 if len(wanted) == 1 else 1
@@ -206,12 +206,14 @@ class _Asked:
 
     def _part(self, pattern: Pattern, name: str, part: KeyPart) -> KeyPart:
         """Write one value of a promise as a part of a key."""
-        kind = _type(self.stream, name)
-        expression = quoted(name)
-        if pattern.kind == "list":
-            kind = _type(with_elements(self.stream), exploding(self.stream)[name])
-            expression = always_quoted(exploding(self.stream)[name])
-        return KeyPart(expression, part.type, cast=kind != part.type)
+        is_list = pattern.kind == "list"
+        expression = always_quoted(exploding(self.stream)[name]) if is_list else quoted(name)
+        return KeyPart(expression, part.type, cast=self._value_type(pattern, name) != part.type)
+
+    def _value_type(self, pattern: Pattern, name: str) -> str:
+        """Give the type of the values that a promise is read from: of a list, that of its elements."""
+        is_list = pattern.kind == "list"
+        return _type(with_elements(self.stream), exploding(self.stream)[name] if is_list else name)
 
     def _read(self, name: str) -> str:
         self.columns[name] = None
