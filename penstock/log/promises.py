@@ -146,8 +146,10 @@ class PromiseSet:
     exact: tuple[Exact, ...] = ()
     patterns: tuple[Pattern, ...] = ()
 
-    def earliest(self, h: Hashes, keys: Sequence[pa.Array]) -> Ints:
+    def earliest(self, h: Hashes, keys: Sequence[pa.Array], has_key: Mask | None = None) -> Ints:
         """Give for each row the least p of all promises that cover it; `NEVER` if there is none.
+
+        Not all rows of a batch have a whole key: of those, only wildcards are about what is null.
 
         >>> known = PromiseSet((Exact(mix(np.array([7])), np.array([100])),))
         >>> known.earliest(mix(np.array([7, 8])), ()).tolist() == [100, NEVER]
@@ -156,8 +158,10 @@ class PromiseSet:
         least = np.full(h.size, NEVER, np.int64)
         for each in self.exact:
             _lower(least, each, h, keys)
+        if has_key is not None:
+            least[~has_key] = NEVER
         if self.patterns:
-            values = list(keys) or [pa.array(unmixed(h))]
+            values = list(keys) or [pa.array(unmixed(h), mask=None if has_key is None else ~has_key)]
             for pattern in sorted(self.patterns, key=lambda each: -each.p):
                 least[_matches(pattern, values, h.size) & (least > pattern.p)] = pattern.p
         return least

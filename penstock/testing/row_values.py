@@ -62,8 +62,8 @@ def exploded(batch: pa.Table, stream: Stream, settings: SparkSettings) -> pa.Tab
         return batch
     (condition,) = {each.condition for each in promises_of(stream) if not each.is_data}
     rows = _Rows(batch, stream, settings)
-    everything = np.ones(batch.num_rows, np.bool_)
-    mark = pa.array(rows.holds(condition, everything) if condition else everything)
+    timed = _mask(rows.times.is_valid())
+    mark = pa.array(rows.holds(condition, timed) if condition else timed)
     for name, element in lists.items():
         kind = batch.column(name).type
         values = pc.if_else(mark, batch.column(name).combine_chunks(), pa.scalar(None, kind)).to_pylist()
@@ -140,7 +140,7 @@ class _Rows:
     def _wanted(self, log: LogPlan) -> NDArray[np.bool_]:
         usable = self.usable(log)
         if not log.wanted:
-            return usable
+            return np.ones(self.batch.num_rows, np.bool_)
         wanted = np.zeros(self.batch.num_rows, np.bool_)
         for condition in log.wanted:
             rows = usable

@@ -124,13 +124,16 @@ class BatchIngest(Generic[Batch]):
         return {}
 
     def _whole_log(self, key: tuple[KeyPart, ...] | None, parts: Sequence[BatchPart]) -> list[Segment] | None:
-        """Give the segments of a log by some key that has got every row of a batch; None if there is no such log."""
+        """Give the segments of a log by some key that has got every row of a batch; None if there is no such log.
+
+        If there is no other log, what it lacks is joined by nobody.
+        """
         accepted = sum(part.rows - part.late - part.no_time - part.broken for part in parts)
         keyless = sum(part.no_key for part in parts)  # by the first log
         for number, each in enumerate(self._logs):
             segments = [one for part in parts for one in part.segments.get(each.log.id, ())]
             rows = sum(one.rows for one in segments) + (0 if number else keyless)
-            if each.log.key == key and rows == accepted:
+            if each.log.key == key and (len(self._logs) == 1 or rows == accepted):
                 return segments
         return None
 

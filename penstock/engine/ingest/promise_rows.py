@@ -111,14 +111,13 @@ class PartPromises:
         rows = np.flatnonzero(timely)
         for own in self.task.own if rows.size else ():
             h, keys = self._keys(own, rows)
-            least = open_promises(self.files, self.task.known.get(own.index, PromiseFiles())).earliest(
-                h, keys
-            )
+            has_key = self._valid(own.number)[rows]
+            known = open_promises(self.files, self.task.known.get(own.index, PromiseFiles()))
+            least = known.earliest(h, keys, has_key)
             for each in self.task.carried:
                 if each.index == own.index:
-                    least = np.minimum(least, self._beside(each, timely).earliest(h, keys))
-            has_key = self.table.column(own.number).is_valid().to_numpy()[rows]
-            broken[rows[(self.t[rows] > least) & has_key]] = True
+                    least = np.minimum(least, self._beside(each, timely).earliest(h, keys, has_key))
+            broken[rows[self.t[rows] > least]] = True
         return broken
 
     def _beside(self, columns: PromiseColumns, timely: Mask) -> PromiseSet:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.ingest.ingest_columns import ingest_columns, named
+from penstock.engine.ingest.ingest_columns import ingest_columns, named, time_expression
 from penstock.engine.ingest.malformed import CORRUPT, OPTION, keeps_text
 from penstock.engine.ingest.promise_columns import exploding, with_elements
 from penstock.engine.spark.schemas import empty_rows, schema_ddl
@@ -126,7 +126,9 @@ def exploded(source: DataFrame, stream: Stream) -> DataFrame:
     """Give a row for each element of the lists that make promises; all other rows, and empty lists, stay one row."""
     for name, element in exploding(stream).items():
         (condition,) = {each.condition for each in promises_of(stream) if not each.is_data}
-        some = f"CASE WHEN {condition} THEN {always_quoted(name)} END" if condition else always_quoted(name)
+        timed = f"{time_expression(stream)} IS NOT NULL"
+        promises = f"{timed} AND ({condition})" if condition else timed
+        some = f"CASE WHEN {promises} THEN {always_quoted(name)} END"
         source = source.select("*", F.explode_outer(F.expr(some)).alias(element))
     return source
 
