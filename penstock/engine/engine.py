@@ -32,7 +32,7 @@ from penstock.engine.ingest.sources import check_conditions, open_source, with_i
 from penstock.engine.out.adopt import adopt
 from penstock.engine.out.answers import refuse_endless
 from penstock.engine.out.pair_sql import check_outputs
-from penstock.engine.out.propagation import finished_now
+from penstock.engine.out.propagation import finished_now, refuse_untold
 from penstock.engine.out.result_types import refuse_other_types
 from penstock.engine.out.results import (
     read_finished,
@@ -77,6 +77,7 @@ from penstock.plan.plan_text import plan_text, serving
 from penstock.plan.promises import indexes_about
 from penstock.plan.spark_settings import refuse_other
 from penstock.sql.options import scheduler_of
+from penstock.sql.promises import promises_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 from penstock.sql.source_options import scrubbed
 
@@ -304,6 +305,7 @@ class Engine:
             transition.refuse_losses(self._store.files.root)
         if not once:
             refuse_endless(transition.after)
+        refuse_untold(transition.after)
         self._check_settings()
         forget_plans()
         arrow_types.cache_clear()
@@ -426,6 +428,7 @@ class Engine:
             transition = Transition.to(self._workload.plan(self._store.ledger), self._store.ledger)
             transition.refuse_moves()
             refuse_endless(transition.after)
+            refuse_untold(transition.after)
             sources, empty = self._check(transition.after)
             self._refuse_other_types(transition, empty)
             plan = self._go_over(transition)
@@ -739,7 +742,7 @@ class Engine:
         declared = find_name(stream, names)
         if declared is None:
             raise InputError(f"stream {stream} does not exist: {did_you_mean(stream, names)}")
-        reasons = bool(indexes_about(self.plan, declared))
+        reasons = bool(indexes_about(self.plan, declared) or promises_of(self.plan.stream(declared)))
         return read_late(self.spark, self._store.files, self.plan.stream(declared), reasons=reasons)
 
     def status(self) -> Status:

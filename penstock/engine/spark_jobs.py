@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.change.upgrade import new_predicates, write_upgraded
 from penstock.engine.ingest.batch_culprits import blame_for_batch
-from penstock.engine.ingest.batch_task import REASON, BatchPart, run_ingest, set_aside
+from penstock.engine.ingest.batch_task import BatchPart, reason_name, run_ingest, set_aside
 from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_columns
@@ -199,7 +199,7 @@ class SparkJobs:
         names = [*own, *(each for each in task.columns() if each not in own)]
         rows = ingest_columns_of(batch, stream, task.computed_for, names)
         text = f", {always_quoted(CORRUPT)} string" if CORRUPT in own else ""
-        schema = f"{schema_ddl(stream)}{text}, {REASON} string"
+        schema = f"{schema_ddl(stream)}{text}, {reason_name(own)} string"
         numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(names))))
         kept = numbered_columns.mapInArrow(partial(_set_aside, task, names, own), schema)
         if text:

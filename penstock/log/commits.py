@@ -225,7 +225,7 @@ class Propagated:
     told: Mapping[str, PromiseFiles]
     """By index of what a query was told: the values, as they are kept."""
     seen: Mapping[str, float]
-    """By query: how many promises had taken effect."""
+    """By the same index: how many promises had taken effect."""
     output: Output
 
 

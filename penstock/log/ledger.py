@@ -100,7 +100,7 @@ class Ledger:
     promises_seen: Mapping[str, float] = field(default_factory=dict)
     """For each log whose partners make promises, how many of them its rows were held against."""
     propagated: Mapping[str, Told] = field(default_factory=dict)
-    """For each query whose sink asks for punctuations, how often it was told some."""
+    """For each query whose sink asks for punctuations, by the index of what it was told: how often it was told some."""
     gone: Mapping[str, Departures] = field(default_factory=dict)
     """For each log, the rows that promises have let go before their window ended."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
@@ -134,9 +134,9 @@ class Ledger:
         """Give what is held of a query's results."""
         return self.holds.get(name, Hold())
 
-    def told(self, query: str) -> Told:
+    def told(self, index: str) -> Told:
         """Give how often a query was told about finished values."""
-        return self.propagated.get(query, Told())
+        return self.propagated.get(index, Told())
 
     def roll(self, stream: str) -> Roll:
         """Give how far a stream is counted."""
@@ -240,7 +240,7 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         promises={index: ledger.promises.get(index, PromiseFiles()) for index in commit.promises},
         promises_seen={log: each for log, each in ledger.promises_seen.items() if log in commit.logs},
         gone={log: each for log, each in ledger.gone.items() if log in commit.logs},
-        propagated={name: each for name, each in ledger.propagated.items() if name in queries},
+        propagated={index: each for index, each in ledger.propagated.items() if index in commit.promises},
     )
 
 
@@ -433,7 +433,7 @@ def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
     """Add a batch's segments to the logs and move its stream's watermark."""
     stream, before = commit.stream, ledger.stream(commit.stream)
     state = replace(commit.state, purged=before.purged)  # rows may have been let go since the batch was begun
-    if state.rows > before.rows:
+    if state.rows + state.punctuations > before.rows + before.punctuations:
         state = replace(state, heard=commit.at)
     logs = dict(ledger.logs)
     for log, added in commit.segments.items():
@@ -548,7 +548,7 @@ def _answered(commit: Answered, ledger: Ledger) -> Ledger:
 @_fold.register
 def _propagate(commit: Propagated, ledger: Ledger) -> Ledger:
     """Take note of what queries were told."""
-    told = {name: Told(ledger.told(name).times + 1, seen) for name, seen in commit.seen.items()}
+    told = {index: Told(ledger.told(index).times + 1, seen) for index, seen in commit.seen.items()}
     promises = dict(ledger.promises)
     for index, files in commit.told.items():
         promises[index] = promises.get(index, PromiseFiles()).plus(files)

@@ -156,8 +156,10 @@ class PromiseSet:
         True
         """
         least = np.full(h.size, NEVER, np.int64)
-        for each in self.exact:
-            _lower(least, each, h, keys)
+        if self.exact:
+            rows = _Rows(h, keys)
+            for each in self.exact:
+                _lower(least, each, rows)
         if has_key is not None:
             least[~has_key] = NEVER
         if self.patterns:
@@ -184,24 +186,47 @@ class PromiseSet:
         return least
 
 
-def _lower(least: Ints, promises: Exact, h: Hashes, keys: Sequence[pa.Array]) -> None:
-    """Lower the p of rows that some single values cover."""
-    first = np.searchsorted(promises.h, h, "left")
-    found = first < promises.h.size
-    found[found] = promises.h[first[found]] == h[found]
-    rows = np.flatnonzero(found)
-    if not rows.size:
-        return
-    if not keys:  # the first of a run has the least p
-        least[rows] = np.minimum(least[rows], promises.p[first[rows]])
-        return
-    counts = np.searchsorted(promises.h, h[rows], "right") - first[rows]
-    row = np.repeat(rows, counts)
-    promise = np.arange(counts.sum()) + np.repeat(first[rows] - np.cumsum(counts) + counts, counts)
-    same = np.ones(row.size, np.bool_)
-    for mine, theirs in zip(keys, promises.keys, strict=True):
-        same &= equal_values(mine.take(pa.array(row)), theirs.take(pa.array(promise)))
-    np.minimum.at(least, row[same], promises.p[promise[same]])
+def _lower(least: Ints, promises: Exact, rows: _Rows) -> None:
+    """Lower the p of rows that some single values cover: the fewer are looked up among the more."""
+    row, promise = rows.met_by(promises) if promises.h.size < rows.h.size else rows.found_in(promises)
+    if rows.keys and row.size:
+        same = np.ones(row.size, np.bool_)
+        for mine, theirs in zip(rows.keys, promises.keys, strict=True):
+            same &= equal_values(mine.take(pa.array(row)), theirs.take(pa.array(promise)))
+        row, promise = row[same], promise[same]
+    np.minimum.at(least, row, promises.p[promise])
+
+
+class _Rows:
+    """Rows in the order of their hashes."""
+
+    def __init__(self, h: Hashes, keys: Sequence[pa.Array]) -> None:
+        self.keys = keys
+        self.order = None if h.size < 2 or bool((h[:-1] <= h[1:]).all()) else np.argsort(h)  # noqa: PLR2004 - a pair
+        self.h = h if self.order is None else h[self.order]
+
+    def met_by(self, promises: Exact) -> tuple[Ints, Ints]:
+        """Find the rows of each promise's hash: numbers of rows, and of promises."""
+        first, last = (np.searchsorted(self.h, promises.h, side) for side in ("left", "right"))
+        at, promise = _runs(first, last)
+        return (at if self.order is None else self.order[at]), promise
+
+    def found_in(self, promises: Exact) -> tuple[Ints, Ints]:
+        """Find the promises of each row's hash: numbers of rows, and of promises."""
+        first, last = (np.searchsorted(promises.h, self.h, side) for side in ("left", "right"))
+        promise, at = _runs(first, last)
+        return (at if self.order is None else self.order[at]), promise
+
+
+def _runs(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Lay the ranges ``first[i] .. last[i]`` end to end, and say which range each number is of.
+
+    >>> _runs(np.array([5, 3, 0]), np.array([7, 3, 1]))
+    (array([5, 6, 0]), array([0, 0, 2]))
+    """
+    count = last - first
+    offset = np.cumsum(count) - count
+    return np.arange(count.sum()) + np.repeat(first - offset, count), np.repeat(np.arange(count.size), count)
 
 
 def _matches(pattern: Pattern, values: Sequence[pa.Array], size: int) -> Mask:
@@ -328,17 +353,17 @@ def count_broken(files: Files, segment: Segment, known: PromiseFiles) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PromiseMerge:
-    """Files of one index that become one, without the promises whose p is before `since`."""
+    """Files of one index that become one; if there are more promises than `most`, the newest stay."""
 
     index: str
     files: tuple[Segment, ...]
-    since: int = -NEVER
+    most: int | None = None
     ranges: bool = False
 
     def result(self, made: Segment | None) -> PromiseFiles:
         """Say what takes the place of the files, and how many promises are forgotten or follow from others."""
         gone = sum(each.rows for each in self.files) - (made.rows if made else 0)
-        counts = (gone, 0) if self.since > -NEVER else (0, gone)
+        counts = (0, gone) if self.most is None else (gone, 0)
         some = (made,) if made else ()
         return PromiseFiles((), some, *counts) if self.ranges else PromiseFiles(some, (), *counts)
 
@@ -352,7 +377,7 @@ def choose_promise_merges(index: str, kept: PromiseFiles, budget: int) -> list[P
     chosen = []
     for some, ranges, most in ((kept.exact, False, budget), (kept.patterns, True, MOST_PATTERNS)):
         if sum(each.rows for each in some) > most * (1 + SPARE):
-            chosen.append(PromiseMerge(index, some, _oldest_kept(some, most), ranges))
+            chosen.append(PromiseMerge(index, some, most, ranges))
             continue
         generations: dict[int, list[Segment]] = {}
         for each in some:
@@ -365,19 +390,6 @@ def choose_promise_merges(index: str, kept: PromiseFiles, budget: int) -> list[P
     return chosen
 
 
-def _oldest_kept(files: Sequence[Segment], most: int) -> int:
-    """Find an event time since which there are about so many promises, and no more."""
-    low, high = min(each.min_t for each in files), max(each.max_t for each in files) + 1
-    counts = [count for each in files for count in each.patterns]
-    while low < high:  # the least time with few enough promises from it on
-        middle = (low + high) // 2
-        if sum(each.rows_after(middle - 1) for each in counts) > most:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def merge_promises(files: Files, merge: PromiseMerge) -> Segment | None:
     """Make one file of several; of equal values the least p is kept."""
     batch = max(each.last for each in merge.files)
@@ -387,15 +399,17 @@ def merge_promises(files: Files, merge: PromiseMerge) -> Segment | None:
     parts = [_read_exact(files, each) for each in merge.files]
     h, p = (np.concatenate([getattr(each, name) for each in parts]) for name in ("h", "p"))
     keys = [pa.concat_arrays(each) for each in zip(*(part.keys for part in parts), strict=True)]
-    late = np.flatnonzero(p >= merge.since)
-    made = in_order(h[late], p[late], [each.take(pa.array(late)) for each in keys])
+    made = in_order(h, p, keys)
+    if merge.most is not None and made.p.size > merge.most:
+        newest = np.sort(np.argpartition(made.p, made.p.size - merge.most)[-merge.most :])
+        kept = (each.take(pa.array(newest)) for each in made.keys)
+        made = Exact(made.h[newest], made.p[newest], tuple(kept))
     return write_exact(files, merge.index, made, batch, generation=generation)
 
 
 def _merge_patterns(files: Files, merge: PromiseMerge, batch: int, generation: int) -> Segment | None:
     patterns = [each for file in merge.files for each in _read_patterns(files, file)]
-    kept = _without_implied(each for each in patterns if each.p >= merge.since)
-    kept = kept[:MOST_PATTERNS] if merge.since > -NEVER else kept
+    kept = _without_implied(patterns)[: merge.most]
     p = np.array([each.p for each in kept], np.int64)
     bounds: Bounds = []
     for number in range(len(patterns[0].bounds)):
@@ -409,7 +423,8 @@ def _column(values: Sequence[pa.Scalar | None]) -> pa.Array | None:
     kind = next((each.type for each in values if each is not None), None)
     if kind is None:
         return None
-    return pa.array([None if each is None else each.as_py() for each in values], kind)
+    nothing = pa.scalar(None, kind)
+    return pa.array([nothing if each is None else each for each in values], kind)
 
 
 def _without_implied(patterns: Iterable[Pattern]) -> list[Pattern]:
@@ -423,8 +438,14 @@ def _without_implied(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def _plain(bound: pa.Scalar | None) -> Any:
-    """Give a value that is compared fast: each range is compared with every other."""
-    return None if bound is None else bound.as_py()
+    """Give a value that is compared fast, since each range is compared with every other."""
+    if bound is None:
+        return None
+    return bound.cast(pa.int64()).as_py() if pa.types.is_timestamp(bound.type) else _number(bound)
+
+
+def _number(bound: pa.Scalar) -> Any:
+    return bound.cast(pa.int32()).as_py() if pa.types.is_date32(bound.type) else bound.as_py()
 
 
 def _includes(wide: _Box, narrow: _Box) -> bool:

@@ -98,8 +98,8 @@ def tells(query: Query) -> bool:
 
 
 def told_index(query: Query) -> str:
-    """Name the index of the values that a query was told are finished."""
-    return f"told-{crc32(query.name.encode()):08x}"
+    """Name the index of the values that a query was told are finished; with another key it begins anew."""
+    return f"told-{crc32(f'{query.name}|{query.keys}'.encode()):08x}"
 
 
 def remembered(plan: Plan) -> dict[str, int]:

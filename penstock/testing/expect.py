@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.ingest.batch_task import BROKEN, REASON
+from penstock.engine.ingest.batch_task import BROKEN, reason_name
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
+from penstock.plan.promises import indexes_about
 from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED, SIDES
 from penstock.testing.answer_values import answer_types
@@ -166,10 +167,12 @@ def _without_promises(session: Session, table: pa.Table, stream: Stream) -> pa.T
 
 def _without_broken(session: Session, table: pa.Table, stream: Stream) -> pa.Table:
     """Leave out the rows that the engine has set aside because they break a promise."""
+    if not indexes_about(session.plan, stream.name):
+        return table
     broken = Counter(
         _plain(tuple(row[each.name] for each in stream.columns))
         for row in session.late(stream.name)
-        if str(row.get(REASON, "")).startswith(BROKEN)
+        if str(row.get(reason_name(each.name for each in stream.columns), "")).startswith(BROKEN)
     )
     if not broken:
         return table

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names, promise_conditions
 from penstock.engine.ingest.promise_columns import exploding
 from penstock.sql.promises import promises_of
 from penstock.sql.query import DAY
@@ -108,7 +108,10 @@ class _Rows:
         usable = self.times.is_valid()
         for name in {part.column for part in log.key if part.column}:
             usable = pc.and_(usable, self.batch.column(name).combine_chunks().is_valid())
-        return _mask(usable)
+        rows = _mask(usable)
+        for condition in promise_conditions(self.stream, log):
+            rows = rows & ~self.holds(condition, _mask(self.times.is_valid()))
+        return rows
 
     def holds(self, predicate: str, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Say which rows satisfy a predicate; null counts as false."""

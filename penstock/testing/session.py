@@ -98,6 +98,8 @@ class Session:
         """All batches so far, by stream."""
         self._unread: dict[str, list[pa.Table]] = {}
         """Those that no query has read yet."""
+        self._late: dict[str, list[Row]] = {}
+        """Late rows, by stream, of a session whose state is gone."""
         self.altered: set[str] = set()
         """Queries whose results are by more than one definition."""
         self._store = Store(self._folder)
@@ -287,8 +289,10 @@ class Session:
 
     def late(self, stream: str) -> list[Row]:
         """Give the rows of a stream that came too late, had no event time, or broke a promise of their stream."""
-        self._refuse_closed()
         name, files = self.stream(stream).name, self._store.files
+        if name in self._late:
+            return self._late[name]
+        self._refuse_closed()
         folder = folder_of(files, "late", name)
         return [
             row
@@ -376,4 +380,5 @@ def run(
             session.end()
         results = {each.name: session.results(each.name) for each in session.queries}
         late = {each.name: session.late(each.name) for each in session.plan.streams}
+        session._late = late  # noqa: SLF001 - for whoever asks when its state is gone
         return Run(results, late, session.status(), session)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.waiting import is_waiting, lag_rows
+from penstock.sql.promises import carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ class Change:
     `moved` are those that stay as they are and get state of their own, or share again: what is held does not go with
     them.  `failed` are those that are stopped because they cannot be evaluated, with the reason; `resumed` those that
     had been, and are defined otherwise now.  `strategy` is the new one, if it is another; `cuts` says why chains are
-    cut elsewhere, if they are.
+    cut elsewhere, if they are.  `carriers` are streams of promises that are read from here on, or no more.
     """
 
     added: tuple[str, ...] = ()
@@ -38,11 +39,12 @@ class Change:
     resumed: tuple[str, ...] = ()
     strategy: str = ""
     cuts: str = ""
+    carriers: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Say whether anything changes."""
         queries = self.added or self.dropped or self.altered or self.failed or self.resumed
-        return bool(queries or self.strategy or self.cuts)
+        return bool(queries or self.strategy or self.cuts or self.carriers)
 
     def __str__(self) -> str:
         """Say what changes, in a few words."""
@@ -52,6 +54,7 @@ class Change:
         parts = [f"{word} {', '.join(names)}" for word, names in words if names]
         parts += [f"{name} failed: {reason}" for name, reason in self.failed.items()]
         parts += [f"strategy {self.strategy}"] if self.strategy else []
+        parts += [f"promises by {', '.join(self.carriers)}"] if self.carriers else []
         return "; ".join(parts + ([self.cuts] if self.cuts else [])) or "nothing"
 
 
@@ -73,7 +76,13 @@ def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
         resumed=tuple(name for name in new if name in stopped),
         strategy=after.strategy if after.strategy != before.strategy else "",
         cuts=why if recut else "",
+        carriers=tuple(sorted(_carriers(before) ^ _carriers(after))),
     )
+
+
+def _carriers(plan: Plan) -> set[str]:
+    """Name the streams of a plan that only carry the promises of others."""
+    return {each.name for each in plan.streams if carried(each)}
 
 
 def meaning(query: Query) -> Query:

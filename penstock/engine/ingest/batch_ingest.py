@@ -24,7 +24,6 @@ from penstock.log.promises import PromiseFiles
 from penstock.log.recent import BatchTraffic
 from penstock.log.row_times import roll_folder
 from penstock.log.values import by_name
-from penstock.plan.promises import indexes_about
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from penstock.engine.ingest.promise_columns import PromiseTask
     from penstock.engine.jobs import Jobs
     from penstock.engine.store import Store
-    from penstock.log.segment import Segment
     from penstock.log.values import StreamState
     from penstock.plan.build import Plan
-    from penstock.plan.stored import KeyPart, LogPlan
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
 Batch = TypeVar("Batch")
@@ -58,7 +56,6 @@ class BatchIngest(Generic[Batch]):
     def follow(self, plan: Plan) -> None:
         """Ingest by this plan from the next batch on."""
         self._promises = promise_task(plan, self.stream)
-        self._own_keys = {each.id: each.key for each in indexes_about(plan, self.stream.name)}
         self._guarded = {log.id: guarding(plan, log) for log in plan.logs_of(self.stream.name)}
         self._logs = tuple(
             LogTask(log, ingest_masks(plan, log), self.store.ledger.layout(log.id))
@@ -74,8 +71,10 @@ class BatchIngest(Generic[Batch]):
         task = self._task(before)
         parts = self.jobs.ingest(rows, self.stream, task)
         if beside := self._broken_beside(parts):
+            self._let_go(parts, everything=True)
             task = self._with_promises(task, beside)
             parts = self.jobs.ingest(rows, self.stream, task)
+        self._let_go(parts, everything=False)
         self.check(parts)
         after = _advanced(before, batch_id, parts, self.stream.lateness)
         made = _together(part.promises for part in parts)
@@ -109,33 +108,29 @@ class BatchIngest(Generic[Batch]):
         """Give the promises of a batch if one task has written rows that break a promise which another one found.
 
         Each task looks at its own promises and at those of the batches before.  What is left to be found is looked up
-        in the segments that were written, if one log has the key of the promises and all rows that have a key; where
-        none has, it is taken to be so.
+        in the segments that were written, or where the key of the promises is not that of the only log, in files of
+        keys and times that were written for it.
         """
         made = _together(part.promises for part in parts)
         if self._promises is None or not made or len(parts) == 1:
             return {}
         for own in self._promises.own:
-            if own.index not in made:
-                continue
-            segments = self._whole_log(self._own_keys.get(own.index), parts)
-            if segments is None or (segments and self.jobs.count_broken(segments, made[own.index])):
+            segments = [each for part in parts for each in part.own_rows.get(own.index, ())]
+            if own.log:
+                segments = [each for part in parts for each in part.segments.get(own.log, ())]
+            if own.index in made and segments and self.jobs.count_broken(segments, made[own.index]):
                 return made
         return {}
 
-    def _whole_log(self, key: tuple[KeyPart, ...] | None, parts: Sequence[BatchPart]) -> list[Segment] | None:
-        """Give the segments of a log by some key that has got every row of a batch; None if there is no such log.
-
-        If there is no other log, what it lacks is joined by nobody.
-        """
-        accepted = sum(part.rows - part.late - part.no_time - part.broken for part in parts)
-        keyless = sum(part.no_key for part in parts)  # by the first log
-        for number, each in enumerate(self._logs):
-            segments = [one for part in parts for one in part.segments.get(each.log.id, ())]
-            rows = sum(one.rows for one in segments) + (0 if number else keyless)
-            if each.log.key == key and (len(self._logs) == 1 or rows == accepted):
-                return segments
-        return None
+    def _let_go(self, parts: Sequence[BatchPart], *, everything: bool) -> None:
+        """Delete files that were written to look for broken promises, or all that a batch has written in vain."""
+        for part in parts:
+            some = [each for files in part.own_rows.values() for each in files]
+            if everything:
+                some += [each for files in part.segments.values() for each in files] + part.times
+                some += [each for made in part.promises.values() for each in made.files()]
+            for each in some:
+                self.store.let_go(each.name)
 
     def _with_promises(self, task: BatchTask, made: Mapping[str, PromiseFiles]) -> BatchTask:
         """Let every task of a batch know the promises of all of them."""

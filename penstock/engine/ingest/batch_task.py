@@ -122,6 +122,8 @@ class BatchPart:
     """The files of event times written for the stream's roll."""
     promises: dict[str, PromiseFiles] = field(default_factory=dict)
     """Promises that it makes, by index."""
+    own_rows: dict[str, list[Segment]] = field(default_factory=dict)
+    """By index: keys and times of its rows, to be held against promises that other tasks find."""
     gone: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By log: the newest event time of rows that are not kept for their window, and how many they are."""
 
@@ -139,6 +141,7 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     t, timely, part = found.t, found.timely, found.part()
     if found.promises:
         part.promises = found.promises.write(timely, task.batch)
+        part.own_rows = found.promises.write_rows(timely, task.batch)
     if timely.any():
         part.oldest = int(t[timely].min())
         counted = timely if task.horizon is None else timely & (t >= task.horizon)
@@ -201,6 +204,18 @@ REASON = "_reason"
 """Why a row is set aside: a column beside those of its stream, where streams make promises."""
 
 
+def reason_name(columns: Iterable[str]) -> str:
+    """Name the column of reasons so that no column of the stream has that name.
+
+    >>> reason_name(["k"]), reason_name(["_REASON"])
+    ('_reason', '_reason_')
+    """
+    name, taken = REASON, {each.lower() for each in columns}
+    while name in taken:
+        name += "_"
+    return name
+
+
 BROKEN = "broken promise"
 """How the reason of a row begins that breaks a promise."""
 
@@ -213,7 +228,8 @@ def set_aside(task: BatchTask, table: pa.Table, columns: Sequence[str]) -> pa.Ta
     reasons[found.t == NO_TIME] = "no event time"
     reasons[found.broken] = f"{BROKEN}: its stream had finished with its value"
     kept = pa.array([each is not None for each in reasons])
-    return table.select(columns).append_column(REASON, pa.array(reasons, pa.string())).filter(kept)
+    why = pa.array(reasons, pa.string())
+    return table.select(columns).append_column(reason_name(columns), why).filter(kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.ingest.key_values import as_bigint, as_bytes
 from penstock.join.sets import words_for
 from penstock.sql.guards import always_succeeds, guards_nothing
+from penstock.sql.promises import promises_of
 from penstock.sql.query import DAY, RESERVED
 from penstock.sql.tree import always_quoted
 
@@ -90,7 +91,7 @@ def answer(predicate: str, stream: Stream, usable: str) -> str:
 
 
 def _usable(stream: Stream, log: LogPlan) -> str:
-    """Say whether a row can meet others: one without a time, or a key that is a plain column, cannot.
+    """Say whether a row can meet others: one without a time, or a key that is a plain column, or a promise, cannot.
 
     The time is compared because a test for null is left out by Spark where there are none.
     """
@@ -98,8 +99,18 @@ def _usable(stream: Stream, log: LogPlan) -> str:
     tests = [
         f"{time_expression(stream)} > {_NO_TIME}",
         *(f"{always_quoted(each)} IS NOT NULL" for each in columns),
+        *(f"({each}) IS NOT TRUE" for each in promise_conditions(stream, log)),
     ]
     return " AND ".join(tests)
+
+
+MARKS = "marks"
+"""The log that stands for the question whether a row is a promise."""
+
+
+def promise_conditions(stream: Stream, log: LogPlan) -> list[str]:
+    """List the conditions by which a row is a promise, and none of a log's business."""
+    return [each.condition for each in promises_of(stream) if each.condition and log.id != MARKS]
 
 
 _NO_TIME = "-9223372036854775808L"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.ingest.ingest_columns import bit_names, key_names
+from penstock.engine.ingest.ingest_columns import MARKS, bit_names, key_names
 from penstock.log.promises import PromiseFiles
 from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key
 from penstock.plan.stored import KeyPart, LogPlan
@@ -45,6 +45,8 @@ class KeyColumns:
     number: str
     parts: tuple[str, ...]
     whole: bool
+    log: str = ""
+    """The only log of the stream, if that is its key: what it lacks is joined by nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,14 @@ def promise_task(plan: Plan, stream: Stream) -> PromiseTask | None:
         return None
     asked = _Asked(stream, plan.logs_of(stream.name))
     own = {own_key(stream, promise) for each in plan.streams for promise in promises_of(each)}
-    keys = tuple(asked.key(each, each.key) for each in about if each.key in own)
+    logs = plan.logs_of(stream.name)
+    keys = tuple(
+        replace(
+            asked.key(each, each.key), log=logs[0].id if len(logs) == 1 and logs[0].key == each.key else ""
+        )
+        for each in about
+        if each.key in own
+    )
     made = tuple(asked.promise(each) for each in carried)
     mark = asked.mark([each.condition for each in promises_of(stream) if not each.is_data and each.condition])
     return PromiseTask(
@@ -135,7 +144,7 @@ class _Asked:
         """Ask whether a row is a promise."""
         if not conditions:
             return ""
-        log = LogPlan("marks", self.stream.name, (), (conditions[0],), ())
+        log = LogPlan(MARKS, self.stream.name, (), (conditions[0],), ())
         number = self._first + len(self.extra)
         self.extra.append(log)
         (name,) = bit_names(number, log)

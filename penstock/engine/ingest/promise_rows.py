@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from penstock.join.key_hash import mix
 from penstock.log.promises import (
     NEVER,
+    Exact,
     PromiseFiles,
     PromiseSet,
     as_int64,
@@ -30,14 +31,15 @@ from penstock.log.promises import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.engine.ingest.promise_columns import KeyColumns, PromiseColumns, PromiseTask
     from penstock.join.key_hash import Hashes, Ints
     from penstock.log.files import Files
-    from penstock.log.promises import Bounds, Exact
+    from penstock.log.promises import Bounds
+    from penstock.log.segment import Segment
 
     Mask = NDArray[np.bool_]
 
@@ -106,22 +108,38 @@ class PartPromises:
         return np.full(self.table.num_rows, self.task.carrier, np.bool_)
 
     def broken(self, timely: Mask) -> Mask:
-        """Say which rows come after a promise of their own stream that none would."""
-        broken = np.zeros(timely.size, np.bool_)
-        rows = np.flatnonzero(timely)
-        for own in self.task.own if rows.size else ():
-            h, keys = self._keys(own, rows)
-            has_key = self._valid(own.number)[rows]
-            known = open_promises(self.files, self.task.known.get(own.index, PromiseFiles()))
-            least = known.earliest(h, keys, has_key)
-            for each in self.task.carried:
-                if each.index == own.index:
-                    least = np.minimum(least, self._beside(each, timely).earliest(h, keys, has_key))
-            broken[rows[self.t[rows] > least]] = True
+        """Say which rows come after a promise of their own stream that none would.
+
+        A row that breaks a promise makes none: where each row is the last of its value, those that are left count.
+        """
+        marked = [each for each in self.task.carried if each.marked]
+        broken = self._after(timely, lambda own: [self._known(own), *self._made(own, marked, timely)])
+        of_data = [each for each in self.task.carried if not each.marked]
+        if of_data:
+            left = timely & ~broken
+            broken |= self._after(left, lambda own: self._made(own, of_data, left))
         return broken
 
-    def _beside(self, columns: PromiseColumns, timely: Mask) -> PromiseSet:
+    def _after(self, rows: Mask, promises: Callable[[KeyColumns], Iterable[PromiseSet]]) -> Mask:
+        """Say which of some rows come after a promise, by any of the keys that promises are about."""
+        after, numbers = np.zeros(rows.size, np.bool_), np.flatnonzero(rows)
+        for own in self.task.own if numbers.size else ():
+            h, keys = self._keys(own, numbers)
+            has_key = self._valid(own.number)[numbers]
+            for each in promises(own):
+                after[numbers[self.t[numbers] > each.earliest(h, keys, has_key)]] = True
+        return after
+
+    def _known(self, own: KeyColumns) -> PromiseSet:
+        """Give the promises that were there before this batch."""
+        return open_promises(self.files, self.task.known.get(own.index, PromiseFiles()))
+
+    def _made(self, own: KeyColumns, columns: Iterable[PromiseColumns], rows: Mask) -> list[PromiseSet]:
         """Give the promises that this part makes itself."""
+        return [self._beside(each, rows) for each in columns if each.index == own.index]
+
+    def _beside(self, columns: PromiseColumns, timely: Mask) -> PromiseSet:
+        """Give the promises of some rows."""
         exact, ranges = self._divided(columns, timely)
         patterns = patterns_of(self.t[ranges], self._bounds(columns, ranges)) if ranges.size else ()
         return PromiseSet((self._values(columns, exact),) if exact.size else (), tuple(patterns))
@@ -140,6 +158,19 @@ class PartPromises:
             files = PromiseFiles((exact,) if exact else (), tuple(each for each in made if each))
             written[index] = written.get(index, PromiseFiles()).plus(files)
         return {index: each for index, each in written.items() if each.files()}
+
+    def write_rows(self, accepted: Mask, batch: int) -> dict[str, list[Segment]]:
+        """Write keys and times of rows, where no log has them by the key of the promises about them."""
+        written: dict[str, list[Segment]] = {}
+        for own in self.task.own:
+            rows = (
+                np.flatnonzero(accepted & self._valid(own.number)) if not own.log else np.zeros(0, np.int64)
+            )
+            if rows.size:
+                h, keys = self._keys(own, rows)
+                file = write_exact(self.files, own.index, Exact(h, self.t[rows], tuple(keys)), batch)
+                written[own.index] = [file] if file else []
+        return written
 
     def _divided(self, columns: PromiseColumns, accepted: Mask) -> tuple[Ints, Ints]:
         """Find the rows that promise single values, and those that promise ranges; some promise nothing."""

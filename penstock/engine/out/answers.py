@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 ANSWER = "answer-"
 """How the id of some answers begins, by which a callback gets them."""
 
-LOOK_SHARE = 64
+LOOK_SHARE = 1024
 """Groups are held against promises when one has taken effect for each so many of them."""
 
 WINDOW_END, OPERATION, SEQUENCE = "window_end", "_op", "_seq"
@@ -235,7 +235,7 @@ class _Asking:
         """Give the promises that end groups of a final query before the input ends; None if there are none."""
         query = self.queries[0]  # all readers of such a set have the same window
         found = None if self.everything else finishing_of(self.plan, query)
-        return finished_keys(self.plan, self.ledger, query, found, self.silence) if found else None
+        return finished_keys(self.plan, self.ledger, query, found) if found else None
 
     def _may_have_finished(self) -> bool:
         """Say whether enough promises have taken effect since groups were last held against them."""

@@ -14,7 +14,7 @@ In:  the plan and the ledger.  Out: `Propagation`, one task each, and the ``prop
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,7 @@ from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.promises import NEVER, PromiseFiles, in_order, open_promises, write_exact
 from penstock.log.segment import Segment
 from penstock.plan.group import reach
-from penstock.plan.promises import promised_sides, tells, told_index
+from penstock.plan.promises import finishing_of, promised_sides, tells, told_index
 from penstock.sql.query import FOREVER, SIDES
 from penstock.sql.tree import always_quoted
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.jobs import UnitJobs
-    from penstock.engine.readings.idle import IdleClock
     from penstock.join.key_hash import Hashes
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 PUNCTUATIONS = "_punctuations"
 """The directory below a sink's own where its punctuations are; Spark passes over names that begin so."""
 
-LOOK_SHARE = 64
+LOOK_SHARE = 1024
 """Values are told when a promise has taken effect for each so many that are remembered."""
 
 
@@ -83,19 +82,20 @@ class PropagationReport:
 
 
 def finished_keys(
-    plan: Plan,
-    ledger: Ledger,
-    query: Query,
-    columns: tuple[int, ...] = (),
-    silence: IdleClock | None = None,
+    plan: Plan, ledger: Ledger, query: Query, columns: tuple[int, ...] = ()
 ) -> FinishedKeys | None:
-    """Give the promises that finish values for a query, with its watermarks; None if there are none yet."""
+    """Give the promises that finish values for a query, with its watermarks; None if there are none yet.
+
+    What an idle stream has promised is not made to count by its silence.  A query that wants its results in order has
+    got those below both watermarks.
+    """
     indexes = promised_sides(plan, query) if ledger.promises else None
-    marks = side_marks(plan, ledger, query.name, silence)
-    if indexes is None or None in marks:
+    known = [each for each in side_marks(plan, ledger, query.name) if each is not None]
+    if indexes is None or len(known) < len(SIDES) or ledger.query(query.name).backfill:
         return None
+    marks = [min(known)] * len(SIDES) if query.ordered else known
     left, right = (
-        _side(query, side, ledger.promises.get(index.id if index else "", PromiseFiles()), mark or 0)
+        _side(query, side, ledger.promises.get(index.id if index else "", PromiseFiles()), mark)
         for side, index, mark in zip(SIDES, indexes, marks, strict=True)
     )
     return FinishedKeys(columns, next(each for each in indexes if each).whole_key, left, right)
@@ -109,69 +109,103 @@ def _side(query: Query, side: Side, known: PromiseFiles, watermark: int) -> Prom
 # --- what is due ----------------------------------------------------------------------------------------------------
 
 
-def choose_propagations(plan: Plan, ledger: Ledger, jobs: UnitJobs) -> list[Propagation]:
-    """List the queries that may have something to tell by now."""
+def choose_propagations(
+    plan: Plan, ledger: Ledger, jobs: UnitJobs, least: int | None = None
+) -> list[Propagation]:
+    """List the queries that may have something to tell by now; `least` promises must have taken effect since."""
     asking = [each for each in plan.queries if tells(each)]
-    return [task for each in asking if (task := _due(plan, ledger, each, jobs))]
+    return [task for each in asking if (task := _due(plan, ledger, each, jobs, least))]
 
 
-def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs) -> Propagation | None:
-    if ledger.query(query.name).backfill:
-        return None  # its past comes first
-    finishing, state = finished_keys(plan, ledger, query), ledger.told(query.name)
-    if finishing is None:
+def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs, least: int | None) -> Propagation | None:
+    finishing, index = finished_keys(plan, ledger, query), told_index(query)
+    if finishing is None or not _is_answered(ledger, query, finishing):
         return None
-    known = finishing.left.known.rows + finishing.right.known.rows
-    if finishing.spoken - state.seen < max(1, known // LOOK_SHARE):
+    state, known = ledger.told(index), finishing.left.known.rows + finishing.right.known.rows
+    if finishing.spoken - state.seen < (least or max(1, known // LOOK_SHARE)):
         return None
     return Propagation(
         query=query.name,
-        index=told_index(query),
+        index=index,
         finishing=finishing.bare(),
         columns=key_columns(plan, query, jobs),
-        told=ledger.promises.get(told_index(query), PromiseFiles()).bare(),
+        told=ledger.promises.get(index, PromiseFiles()).bare(),
         root=query.sink.option("path"),
-        final=f"{PUNCTUATIONS}/told-{state.times:012d}.parquet",
+        final=f"{PUNCTUATIONS}/told-{ledger.version:06d}-{state.times:012d}.parquet",
         compression=query.sink.option("compression", "snappy"),
         seen=finishing.spoken,
     )
 
 
-def finished_now(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs) -> Propagation | None:
-    """Say how to find all values that are finished for a query; None if there cannot be any."""
+def _is_answered(ledger: Ledger, query: Query, finishing: FinishedKeys) -> bool:
+    """Say whether a final query has got the groups that promises have ended so far."""
+    state = next((each for each in ledger.panes.values() if query.name in each.panes.readers), None)
+    return state is None or not state.files or state.promises_seen >= finishing.spoken
+
+
+def refuse_untold(plan: Plan) -> None:
+    """Refuse to tell which values are finished where results with them may still follow."""
+    for query in plan.queries:
+        if not tells(query):
+            continue
+        _refuse_unfinished(plan, query)
+
+
+def _refuse_unfinished(plan: Plan, query: Query) -> None:
     if promised_sides(plan, query) is None:
         raise InputError(
             f"values of query {query.name} are never finished: no stream makes promises about the columns it joins on; "
             "declare punctuates or unique on one of them"
         )
+    emit = query.aggregation.emit if query.aggregation else "changes"
+    if emit == "sliding" or (emit == "final" and not finishing_of(plan, query)):
+        raise InputError(
+            f"query {query.name} cannot say which values are finished: its answers go on after the last pair; use "
+            "emit = 'final' grouped by the columns it joins on, or emit = 'changes'"
+        )
+
+
+def finished_now(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs) -> Propagation | None:
+    """Say how to find all values that are finished for a query; None if there cannot be any."""
+    _refuse_unfinished(plan, query)
     finishing = finished_keys(plan, ledger, query)
-    if finishing is None:
+    if finishing is None or not _is_answered(ledger, query, finishing):
         return None
     return Propagation(query.name, "", finishing.bare(), key_columns(plan, query, jobs))
 
 
-def _key_parts(plan: Plan, query: Query) -> list[tuple[Stream, KeyPart]]:
-    """Give for each part of a query's join key a plain column of either side, if it can be of the type compared."""
-    group, parts = plan.find(query.name)[0], []
+def _key_parts(plan: Plan, query: Query) -> list[tuple[str, Stream, KeyPart]]:
+    """Name each part of a query's join key, by a plain column of either side that is of the type compared."""
+    group = plan.find(query.name)[0]
+    parts: list[tuple[str, Stream, KeyPart]] = []
     for number in range(len(query.keys)):
         sides = [(plan.stream(group.log(side).stream), group.log(side).key[number]) for side in SIDES]
-        plain = [(stream, part) for stream, part in sides if part.column]
-        computed = (sides[0][0], replace(sides[0][1], column=f"key{number}", cast=True))
-        parts.append(next((each for each in plain if not each[1].cast), (*plain, computed)[0]))
+        plain = [each for each in sides if each[1].column] or sides[:1]
+        stream, part = next((each for each in plain if not each[1].cast), plain[0])
+        taken = {name.lower() for name, _, _ in parts}
+        name = part.column or f"key{number}"
+        parts.append((f"{name}_{number}" if name.lower() in taken else name, stream, part))
     return parts
 
 
 def key_columns(plan: Plan, query: Query, jobs: UnitJobs) -> tuple[tuple[str, pa.DataType | None], ...]:
-    """Name the parts of a query's join key by columns, and give their Arrow types; None where it is another."""
+    """Name the parts of a query's join key, and give their Arrow types; None where they are kept as they are."""
     return tuple(
-        (part.column, None if part.cast else jobs.arrow_types(stream)[part.column])
-        for stream, part in _key_parts(plan, query)
+        (
+            name,
+            _ARROW.get(part.type) if part.cast or not part.column else jobs.arrow_types(stream)[part.column],
+        )
+        for name, stream, part in _key_parts(plan, query)
     )
+
+
+_ARROW = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}
+"""Types that values are kept in as 64-bit numbers."""
 
 
 def key_ddl(plan: Plan, query: Query) -> str:
     """Write the same as Spark DDL."""
-    return ", ".join(f"{always_quoted(part.column)} {part.type}" for _, part in _key_parts(plan, query))
+    return ", ".join(f"{always_quoted(name)} {part.type}" for name, _, part in _key_parts(plan, query))
 
 
 # --- in a task ------------------------------------------------------------------------------------------------------
@@ -226,7 +260,8 @@ def run_propagation(files: Files, task: Propagation) -> PropagationReport:
     table, h, keys = told_values(files, task)
     if not h.size:
         return PropagationReport()
-    told = write_exact(files, task.index, in_order(h, np.zeros(h.size, np.int64), keys), 0)
+    when = min(task.finishing.left.watermark, task.finishing.right.watermark)
+    told = write_exact(files, task.index, in_order(h, np.full(h.size, when, np.int64), keys), 0)
     out = OutputFile(task.root, task.final, task.compression)
     for batch in table.combine_chunks().to_batches():
         out.write(batch)
@@ -245,6 +280,6 @@ def propagate_commit(
     written = [report.file for _, report in done if report.file]
     return Propagated(
         told={task.index: PromiseFiles((report.told,)) for task, report in done if report.told},
-        seen={task.query: task.seen for task, _ in done},
+        seen={task.index: task.seen for task, _ in done},
         output=Output(publish=publications(f"told-{number:012d}", written, set())),
     )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.ingest.batch_task import REASON
+from penstock.engine.ingest.batch_task import reason_name
 from penstock.engine.ingest.key_types import type_text
 from penstock.engine.ingest.malformed import SHOWN, keeps_text
 from penstock.engine.out.adopt import with_all_named
@@ -194,7 +194,7 @@ def read_late(spark: SparkSession, files: Files, stream: Stream, *, reasons: boo
     folder = folder_of(files, "late", stream.name)
     batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
     schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
-    schema += f", {REASON} string" * reasons
+    schema += f", {reason_name(each.name for each in stream.columns)} string" * reasons
     if not batches:
         return spark.createDataFrame([], schema)
     # batch by batch: below a directory they share, Spark would make a column of names such as batch=1

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 LOOK_SHARE = 256
 """A log is held against promises when one has taken effect for each so many of its rows."""
 
+MOST_PATIENCE = 64
+"""So many times as many must have, where they have ended few rows so far: less than one in so many."""
+
 
 def expire(joining: Joining) -> None:
     """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""
@@ -109,8 +112,9 @@ def _look_for_finished(joining: Joining, log: LogPlan) -> None:
         return
     settled = [each for each in settled_segments(plan, log.id, ledger) if not each.ends]
     effective, seen = promises_before(plan, log.id, ledger), ledger.promises_seen.get(log.id, 0.0)
-    few = sum(each.rows for each in settled) // LOOK_SHARE
-    if not settled or effective - seen < (1 if joining.input_ended else max(1, few)):
+    patience = joining.fruitless.get(log.id, 1)
+    few = patience * max(1, sum(each.rows for each in settled) // LOOK_SHARE)
+    if not settled or effective - seen < (1 if joining.input_ended else few):
         return
     claims = {
         layout: claims_on(plan, log.id, ledger, layout, joining.store.files)
@@ -122,6 +126,8 @@ def _look_for_finished(joining: Joining, log: LogPlan) -> None:
         for one, each in zip(settled, looked, strict=True)
         if each.finished != one.finished
     }
+    is_worth_it = sum(finished.values()) * MOST_PATIENCE >= sum(each.rows for each in settled)
+    joining.fruitless[log.id] = 1 if is_worth_it else min(MOST_PATIENCE, 2 * patience)
     joining.store.commit(
         Rewritten(
             log=log.id,

@@ -89,7 +89,8 @@ def answer(joining: Joining) -> None:
 def propagate(joining: Joining) -> None:
     """Tell sinks that ask for it which values have no more results."""
     ledger = joining.ledger
-    tasks = choose_propagations(joining.plan, ledger, joining.jobs) if ledger.promises else []
+    least = 1 if joining.input_ended else None
+    tasks = choose_propagations(joining.plan, ledger, joining.jobs, least) if ledger.promises else []
     if not tasks:
         return
     times = sum(each.times for each in ledger.propagated.values())
