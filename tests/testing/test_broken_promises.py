@@ -73,7 +73,7 @@ def judged_batches(stream, batches):
     return fates
 
 
-@few(10)
+@few(8)
 @given(seeds, st.integers(1, 3), st.sampled_from(SETTINGS), st.sampled_from(KINDS), st.booleans())
 def test_broken_promises_are_those_of_the_definition_however_rows_are_cut(seed, tasks, setting, kind, both):
     random = Random(seed)

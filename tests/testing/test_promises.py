@@ -240,7 +240,7 @@ def ends_value(stream, promise, row):
     return covers(stream, promise, {"k": row["k"], "j": row.get("j", promise["j"])})
 
 
-@few(7)
+@few(5)
 @given(seeds, st.integers(1, 3), st.sampled_from(SETTINGS), st.booleans())
 def test_promises_that_are_kept_change_no_result(seed, tasks, setting, is_small):
     world = World(seed)
@@ -281,7 +281,7 @@ def test_promises_that_are_kept_change_no_result(seed, tasks, setting, is_small)
 # --- queries that come, change and go, and rows that are counted -----------------------------------------------------
 
 
-@few(4)
+@few(3)
 @given(seeds, st.integers(1, 3), st.sampled_from(SETTINGS))
 def test_a_query_that_comes_has_all_pairs_since_it_is_complete(seed, tasks, setting):
     """Rows that promises have let go are before that; other queries do not notice who comes and goes."""
