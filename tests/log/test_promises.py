@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.join.key_hash import mix
 from penstock.log import promises as kept
+from penstock.log.claims import PromisedClaim, WindowClaim
 from penstock.log.files import open_files
 from penstock.log.promises import (
     NEVER,
@@ -25,6 +27,7 @@ from penstock.log.promises import (
     write_exact,
     write_patterns,
 )
+from penstock.log.segment import read_segment
 from tests.join.drawn import examples
 
 WHOLE, TEXT, SEVERAL = "whole", "text", "several"
@@ -182,3 +185,16 @@ def test_ranges_are_bounded_and_what_is_cut_off_is_counted(tmp_path, count):
         assert found.rows <= kept.MOST_PATTERNS * 1.25
         assert len(found.patterns) <= 2 * kept.MERGE_FAN
     assert found.rows + found.forgotten == count
+
+
+@pytest.mark.parametrize(("watermark", "is_over"), [(None, False), (5, False), (6, True)])
+def test_rows_that_were_promised_an_end_go_when_the_watermark_at_the_cursor_has_passed_it(
+    tmp_path, watermark, is_over
+):
+    files = open_files(str(tmp_path), sync=False)
+    made = write_exact(files, "i", in_order(mix(np.array([1])), np.array([5]), ()), 0)
+    window = WindowClaim((0,), (1000,), watermark)
+    claim = PromisedClaim(window, "B", PromiseFiles((made,)), files)
+    assert claim.has_ended(replace(made, ends=(("B", 5),))) == is_over
+    assert not claim.has_ended(replace(made, ends=(("C", 5),))), "another partner's end"
+    assert claim.live(read_segment(files, made)).tolist() == [not is_over]

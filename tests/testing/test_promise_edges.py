@@ -36,8 +36,9 @@ def said(session, name):
 
 @pytest.mark.parametrize("stored_first", [True, False])
 def test_a_row_at_p_may_come_while_the_watermark_is_at_p(stored_first):
+    """Another promise has taken effect, so that rows are held against both."""
     with testing.Session(SCRIPT) as session:
-        session.send("B", [row(1, number=1)])
+        session.send("B", [row(1, number=1), row(1, k=9, kind="p")])
         for name in ("A", "B") if stored_first else ("B", "A"):
             session.send(name, [row(4, number=4)] if name == "A" else [row(5, kind="p"), row(7, k=2)])
             session.turn()
