@@ -113,7 +113,7 @@ def _look_for_finished(joining: Joining, log: LogPlan) -> None:
     settled = [each for each in settled_segments(plan, log.id, ledger) if not each.ends]
     effective, seen = promises_before(plan, log.id, ledger), ledger.promises_seen.get(log.id, 0.0)
     patience = joining.fruitless.get(log.id, 1)
-    few = patience * max(1, sum(each.rows for each in settled) // LOOK_SHARE)
+    few = max(1, patience * (sum(each.rows for each in settled) // LOOK_SHARE))
     if not settled or effective - seen < (1 if joining.input_ended else few):
         return
     claims = {
