@@ -24,14 +24,14 @@ class Truth(NamedTuple):
     pairs: int
 
 
-def true_counts(data: Path, queries: Sequence[WindowQuery]) -> Truth:
-    """Count by DuckDB what the queries should give on these files."""
+def true_counts(data: Path, queries: Sequence[WindowQuery], only: str = "TRUE") -> Truth:
+    """Count by DuckDB what the queries should give on these files; `only` says which of their rows are data."""
     filters = [f"abs(d) < {each.micros} AND {each.condition('v')}" for each in queries]
     counts = ", ".join(f"count(*) FILTER (WHERE {each})" for each in filters)
-    pairs = pairs_of(data, max(each.micros for each in queries))
+    pairs = pairs_of(data, max(each.micros for each in queries), only)
     connection = duckdb.connect()
     counted = connection.execute(f"SELECT count(*), {counts} FROM ({pairs})").fetchone() or ()
-    return Truth(_rows_in(connection, data), tuple(counted[1:]), counted[0])
+    return Truth(_rows_in(connection, data, only), tuple(counted[1:]), counted[0])
 
 
 def true_answers(data: Path, queries: Sequence[WindowQuery], sides: Literal["both", "a"]) -> Truth:
@@ -64,15 +64,16 @@ def true_answers(data: Path, queries: Sequence[WindowQuery], sides: Literal["bot
     return Truth(_rows_in(connection, data), tuple(counted), 0)
 
 
-def _rows_in(connection: duckdb.DuckDBPyConnection, data: Path) -> int:
-    rows = connection.execute(f"SELECT count(*) FROM read_parquet('{data}/[ab]/*.parquet')").fetchall()
-    return int(rows[0][0])
+def _rows_in(connection: duckdb.DuckDBPyConnection, data: Path, only: str = "TRUE") -> int:
+    counting = f"SELECT count(*) FROM read_parquet('{data}/[ab]/*.parquet') WHERE {only}"
+    return int(connection.execute(counting).fetchall()[0][0])
 
 
-def pairs_of(data: Path, micros: int) -> str:
+def pairs_of(data: Path, micros: int, only: str = "TRUE") -> str:
     """Write the join of both streams within a window: every column the queries give, and the difference in time."""
     a, b = (
-        f"(SELECT k, v, ts, epoch_us(ts) AS t FROM read_parquet('{data / name}/*.parquet'))" for name in "ab"
+        f"(SELECT k, v, ts, epoch_us(ts) AS t FROM read_parquet('{data / name}/*.parquet') WHERE {only})"
+        for name in "ab"
     )
     return (
         f"SELECT a.k, a.v, b.v AS bv, a.ts AS ats, b.ts AS bts, b.t - a.t AS d FROM {a} a JOIN {b} b "

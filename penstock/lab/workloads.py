@@ -5,6 +5,7 @@
 | `w1`      | two of the same kind: a million rows each, 10,000 a second of event time, 50,000 keys at random |
 | `zipf`    | as `w1`, but the key of rank r is drawn in proportion to r^-0.5: the first 112 times the average |
 | `nexmark` | shaped as NEXMark's: 3 auctions to 46 bids, an auction's key its own, half of the bids on a hot one |
+| `ending`  | as `w1`, but keys end one after the other: two rows in five have the next one, others a later one |
 
 A file holds ten seconds of event time: one micro-batch of a run takes one file of each stream, 200,000 rows in all.
 A query joins ``a`` and ``b`` on the key within a window, and may keep rows of ``a`` above a value only.
@@ -38,6 +39,7 @@ NOOP = "sink = 'noop'"  # the clause of a query whose results are only counted
 AUCTIONS_OF_NEXMARK = 3 / 49  # the share of auctions among auctions and bids
 OPEN_SECONDS = 40  # how long ago an auction of `nexmark` may have been opened to get a bid still
 HOT_EVERY = 100  # one auction of so many is hot
+OF_THE_NEXT = 0.4  # the share of rows of `ending` that have the key which is next to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +93,24 @@ class Workload:
         if (directory / "done").exists():
             return directory
         for name, rows in self.streams().items():
-            (directory / name).mkdir(parents=True, exist_ok=True)
-            batches = -(-self.rows // self.rows_per_file)
-            bounds = np.linspace(0, len(rows.time), batches + 1).astype(np.int64)
-            for number, (start, end) in enumerate(pairwise(bounds)):
-                path, part = directory / name / f"{number:05d}.parquet", slice(start, end)
-                columns = {"k": rows.key[part], "v": rows.value[part], "ts": stamps(rows.time[part])}
-                pq.write_table(pa.table(columns), path)
-                # Times of change are in order too, for sources that go by them.
-                os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+            table = pa.table({"k": rows.key, "v": rows.value, "ts": stamps(rows.time)})
+            write_files(directory / name, table, self.bounds(rows))
         (directory / "done").touch()
         return directory
+
+    def bounds(self, rows: Columns) -> NDArray[np.int64]:
+        """Say before which rows of a stream its files begin, and where the last one ends."""
+        batches = -(-self.rows // self.rows_per_file)
+        return np.linspace(0, len(rows.time), batches + 1).astype(np.int64)
+
+
+def write_files(folder: Path, rows: pa.Table, bounds: Iterable[int]) -> None:
+    """Write the files of a stream; their times of change are in order too, for sources that go by them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (start, end) in enumerate(pairwise(map(int, bounds))):
+        path = folder / f"{number:05d}.parquet"
+        pq.write_table(rows.slice(start, end - start), path)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
 def stamps(micros: NDArray[np.int64]) -> pa.Array:
@@ -147,10 +156,20 @@ def _auctions_and_bids(load: Workload, random: np.random.Generator) -> Pair:
     return Columns(np.arange(auctions), reserves, opened), Columns(chosen, prices, bid_at)
 
 
+def _ending(load: Workload, random: np.random.Generator) -> Columns:
+    """Let keys end in their order, each after its stretch of rows: paper 3's punct-asc-100-40 with 100 rows a key."""
+    rows = _alike(load, random)
+    following = np.arange(load.rows) * load.keys // load.rows  # the key that is next to end
+    later = following + 1 + (random.random(load.rows) * (load.keys - 1 - following)).astype(np.int64)
+    own = (random.random(load.rows) < OF_THE_NEXT) | (later >= load.keys)
+    return Columns(np.where(own, following, later), rows.value, rows.time)
+
+
 MAKERS: dict[str, Callable[[Workload, np.random.Generator], Pair]] = {
     "w1": lambda load, random: (_alike(load, random), _alike(load, random)),
     "nexmark": _auctions_and_bids,
     "zipf": _zipf,
+    "ending": lambda load, random: (_ending(load, random), _ending(load, random)),
 }
 """How each workload's streams are made, by its name."""
 
@@ -215,18 +234,30 @@ def as_script(data: Path, queries: Sequence[WindowQuery], sink: str, files: int 
 
     `sink` is the clause that says where results go; `files` of a stream are a micro-batch, or all that are there.
     """
-    where = [f"WHERE {each.condition('a.v')} " if each.above is not None else "" for each in queries]
-    return streams_in(data, files) + "".join(
-        f"CREATE QUERY q{number} WITH ({sink}) AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
-        f"FROM a JOIN b ON a.k = b.k {where[number]}WINDOW {query.window} seconds;\n"
-        for number, query in enumerate(queries)
+    return streams_in(data, files) + queries_in(queries, sink)
+
+
+def queries_in(queries: Sequence[WindowQuery], sink: str, *conditions: str) -> str:
+    """Write queries as the end of a Penstock script; `conditions` hold for each of them, beside its own."""
+    written = []
+    for number, query in enumerate(queries):
+        wanted = [*conditions, *([query.condition("a.v")] if query.above is not None else [])]
+        where = f"WHERE {' AND '.join(wanted)} " if wanted else ""
+        written.append(
+            f"CREATE QUERY q{number} WITH ({sink}) AS SELECT a.k, a.v AS av, b.v AS bv, a.ts AS ats, b.ts AS bts "
+            f"FROM a JOIN b ON a.k = b.k {where}WINDOW {query.window} seconds;\n"
+        )
+    return "".join(written)
+
+
+def streams_in(
+    data: Path, files: int | None = 1, columns: str = "k BIGINT, v DOUBLE, ts TIMESTAMP", options: str = ""
+) -> str:
+    """Write both streams of a workload's files as the beginning of a Penstock script; `options` are further ones."""
+    further = ("" if files is None else f", maxFilesPerTrigger = '{files}'") + (
+        f", {options}" if options else ""
     )
-
-
-def streams_in(data: Path, files: int | None = 1, columns: str = "k BIGINT, v DOUBLE, ts TIMESTAMP") -> str:
-    """Write both streams of a workload's files as the beginning of a Penstock script."""
-    pace = "" if files is None else f", maxFilesPerTrigger = '{files}'"
     return "".join(
-        f"CREATE STREAM {name} ({columns}) WITH (format = 'parquet', path = '{data / name}', time = 'ts'{pace});\n"
+        f"CREATE STREAM {name} ({columns}) WITH (format = 'parquet', path = '{data / name}', time = 'ts'{further});\n"
         for name in STREAMS
     )

@@ -16,7 +16,7 @@ def small(name: str, **more: int) -> Workload:
     return Workload(**{"rows": 3_000, "rate": 100, "keys": 50, "rows_per_file": 1_000, "name": name, **more})
 
 
-@pytest.mark.parametrize("name", ["w1", "zipf", "nexmark"])
+@pytest.mark.parametrize("name", ["w1", "zipf", "nexmark", "ending"])
 def test_a_workload_is_the_same_each_time_it_is_made(name):
     one, other = small(name).streams(), small(name).streams()
     for stream in ("a", "b"):
@@ -26,7 +26,7 @@ def test_a_workload_is_the_same_each_time_it_is_made(name):
     assert not np.array_equal(one["a"].value, small(name, seed=8).streams()["a"].value)
 
 
-@pytest.mark.parametrize("name", ["w1", "zipf", "nexmark"])
+@pytest.mark.parametrize("name", ["w1", "zipf", "nexmark", "ending"])
 def test_files_hold_all_rows_in_order_of_time(name, tmp_path):
     load = small(name)
     data = load.write(tmp_path)
@@ -97,7 +97,7 @@ def brute_force(load: Workload, query: WindowQuery) -> int:
     )
 
 
-@pytest.mark.parametrize("name", ["w1", "zipf", "nexmark"])
+@pytest.mark.parametrize("name", ["w1", "zipf", "nexmark", "ending"])
 def test_the_oracle_counts_what_nested_loops_count(name, tmp_path):
     load = small(name, rows=1_000, rows_per_file=300)
     queries = (WindowQuery(0.5), WindowQuery(4.0), WindowQuery(4.0, above=80))
