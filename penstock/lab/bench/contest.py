@@ -57,6 +57,8 @@ class Outcome:
     peak_bytes: int = 0
     state_rows: int | None = None
     state_bytes: int | None = None
+    counts: dict[str, float] = field(default_factory=dict)
+    """What else the run counted, by name."""
     versions: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -170,6 +172,7 @@ def judged(peer: Peer, report: Report, truth: Truth, warm: float = WARM) -> Outc
         peak_bytes=report.peak_bytes,
         state_rows=done.get("state_rows"),
         state_bytes=done.get("state_bytes"),
+        counts=done.get("counts", {}),
         versions=report.about.get("versions", {}),
         settings=report.about.get("settings", {}),
     )
