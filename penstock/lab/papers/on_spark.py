@@ -74,9 +74,7 @@ class Feed:
 
 
 @contextmanager
-def engine_at(
-    home: Path, queries: Sequence[WindowQuery], setting: str
-) -> Iterator[tuple[Engine, list[float]]]:
+def engine_at(home: Path, script: str) -> Iterator[tuple[Engine, list[float]]]:
     """Start an engine on the files that will appear in a directory; the list gets the seconds of each unit."""
     from penstock.engine.engine import Engine  # noqa: PLC0415 - in virtual time nobody needs Spark
     from penstock.engine.spark.session import QUICK_START  # noqa: PLC0415 - see above
@@ -85,7 +83,7 @@ def engine_at(
     for name in STREAMS:
         (home / name).mkdir(parents=True)
     with Engine(home / "state", settings=QUICK_START) as engine:
-        engine.script(f"{as_script(home, queries, NOOP, files=None)}SET {setting};")
+        engine.script(script)
         engine.watch(lambda unit: seconds.append(unit.seconds))
         engine.start()
         yield engine, seconds
@@ -129,7 +127,8 @@ def _rows_held(feed: Feed, home: Path, setting: p1.Setting, strategy: str) -> He
     # Q1, and Q2 and Q3 with the selection on A.
     queries = [WindowQuery(each, 50 if n else None) for n, each in enumerate(p1.TABLE_3[setting.windows])]
     held: list[int] = []
-    with engine_at(home, queries, f"strategy = '{strategy}'") as (engine, seconds):
+    script = f"{as_script(home, queries, NOOP, files=None)}SET strategy = '{strategy}';"
+    with engine_at(home, script) as (engine, seconds):
         for step in range(feed.count):
             feed.put(step, home)
             engine.process_available()
@@ -272,7 +271,8 @@ def sized(bursts: Bursts, warm_up: Response) -> Bursts:
 
 def run(feed: Feed, moments: Sequence[float], scheduler: str, home: Path) -> Response:
     """Run the engine under one scheduler while the bursts come, and ask it how long each query's results took."""
-    with engine_at(home, QUERIES, f"scheduler = '{scheduler}'") as (engine, seconds):
+    script = f"{as_script(home, QUERIES, NOOP, files=None)}SET scheduler = '{scheduler}';"
+    with engine_at(home, script) as (engine, seconds):
         for before_the_run in (0, 1):
             feed.put(before_the_run, home)
             engine.process_available()

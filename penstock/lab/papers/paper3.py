@@ -16,6 +16,7 @@ from penstock.lab.papers import paper3_sweep as p3
 from penstock.lab.papers.figure import CALIBRATED, CHECK, Outcome, Paper
 from penstock.lab.papers.paper3_analysis import analyse, equation_1, held_at
 from penstock.lab.papers.paper3_joins import Costs
+from penstock.lab.papers.paper3_on_spark import fig8_on_spark, fig9_on_spark
 from penstock.lab.papers.paper3_streams import Notation
 from penstock.lab.papers.paper3_sweep import PWJOIN, WJOIN
 from penstock.lab.papers.paper3_told import fig11, fig12
@@ -257,4 +258,4 @@ def with_streams(seed: int, text: str) -> p3.Sweep:
 
 
 FIGURES = {fig8: 30, fig9: 40, fig10: 30, fig11: 20, fig12: 15}  # about how many seconds each takes
-PAPER = Paper(3, p3.Sweep, "p3-", FIGURES)
+PAPER = Paper(3, p3.Sweep, "p3-", FIGURES, fig8=fig8_on_spark, fig9=fig9_on_spark)
