@@ -27,11 +27,12 @@ from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_columns
 from penstock.engine.out.answer_sql import answer_columns, answers_schema, folded, instant_type
+from penstock.engine.out.answer_task import NOTE, PaneReport
 from penstock.engine.out.answers import AnswerJob, AnswerReport, deliver_answers, noted
 from penstock.engine.out.deliver import UnitReport, run_delivery
 from penstock.engine.out.pair_columns import pair_schema, unit_schema
 from penstock.engine.out.pair_sql import computed_column
-from penstock.engine.out.pane_answers import NOTE, PaneReport, answer_rows
+from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.propagation import PropagationReport, run_propagation
 from penstock.engine.out.release import ReleaseReport, run_release
 from penstock.engine.out.result_types import ResultTypes

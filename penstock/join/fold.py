@@ -357,7 +357,7 @@ class Ordered:
 
     def back(self, numbers: Ints, valid: Mask) -> pa.Array:
         """Give the values of some numbers; null where there is none."""
-        missing = ~valid
+        missing = None if valid.all() else ~valid
         if self.values is not None:
             return self.values.take(pa.array(numbers, mask=missing))
         if pa.types.is_floating(self.kind):

@@ -39,12 +39,13 @@ from penstock.join.fold import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from penstock.join.fold import Mask
     from penstock.join.key_hash import Ints
+    from penstock.join.slide import Seen, Sliding
 
     Numbers = NDArray[Any]
     """Whole numbers or floating point, each part its own."""
@@ -53,6 +54,7 @@ _MOST = np.iinfo(np.int64).max
 _SPREADS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 _SUMS = frozenset({"sum", "avg"})
 _ENDS = frozenset({"min", "max"})
+_SPREAD_PARTS = ("n", "mean", "m2")
 _LIMBS = ("0", "1", "2", "3")
 _SMALL_SUM = 1 << 61
 
@@ -152,39 +154,23 @@ class Folded:
             return replace(self, parts={"v": lesser}, valid=self.valid | other.valid)
         return replace(self, parts=_in_limbs({n: each + other.parts[n] for n, each in self.parts.items()}))
 
-    @classmethod
-    def together(cls, several: Sequence[Folded]) -> Folded:
-        """Lay the entries of one measure end to end; all have the same values behind their numbers."""
-        if len(several) == 1:
-            return several[0]
-        parts = {name: np.concatenate([each.parts[name] for each in several]) for name in several[0].parts}
-        valid = [each.valid for each in several if each.valid is not None]
-        return replace(several[0], parts=parts, valid=np.concatenate(valid) if valid else None)
-
-    def with_runs(self, cells: Folded, first: int, last: int, size: int) -> Folded:
-        """Take in, entry by entry, the runs of so many cells from the first to the last, which is left out.
-
-        >>> cells = Folded("count", {"n": np.array([1, 2, 10, 20])})
-        >>> cells.nothing(2).with_runs(cells, 0, 2, 2).parts["n"].tolist()
-        [11, 22]
-        """
+    def slid(self, sliding: Sliding, seen: Seen, rows: Ints, counts: Ints) -> Folded:
+        """Give what windows see that slide over some of the entries; `counts` says of how many pairs each entry is."""
         if self.function in _SPREADS:
-            total = self
-            for row in range(last - 1, first - 1, -1):
-                total = total.plus(cells.at(slice(row * size, (row + 1) * size)))
-            return total
-        inside = slice(first * size, last * size)
-        if self.valid is not None and cells.valid is not None:
-            lesser = np.minimum(
-                self.parts["v"], cells.parts["v"][inside].reshape(-1, size).min(axis=0, initial=_MOST)
-            )
-            seen = self.valid | cells.valid[inside].reshape(-1, size).any(axis=0)
-            return replace(self, parts={"v": lesser}, valid=seen)
-        parts = {
-            name: each + cells.parts[name][inside].reshape(-1, size).sum(axis=0)
+            n, mean, m2 = (self.parts[name][rows] for name in _SPREAD_PARTS)
+            parts = dict(zip(_SPREAD_PARTS, sliding.spreads((n, mean, m2), seen), strict=True))
+            return replace(self, parts=parts)
+        if self.valid is not None:
+            valid, least = self.valid[rows], sliding.least(self.parts["v"][rows], seen)
+            is_any = np.ones(least.size, np.bool_)
+            if not valid.all():
+                is_any = sliding.sums(valid.astype(np.int64), seen) > 0
+            return replace(self, parts={"v": least}, valid=is_any)
+        summed = {
+            name: seen.counts if each is counts else sliding.sums(each[rows], seen)
             for name, each in self.parts.items()
         }
-        return replace(self, parts=parts)
+        return replace(self, parts=summed)
 
     def nothing(self, size: int) -> Folded:
         """Give so many entries that know nothing yet, of the same measure."""
@@ -257,6 +243,8 @@ class Folded:
         )
         if self.function == "avg":
             total = _averages(total, n, kind)
+        if (n > 0).all():
+            return total.cast(kind)
         return pc.if_else(pa.array(n > 0), total, pa.scalar(None, total.type)).cast(kind)
 
     def _float(self) -> pa.Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine.out.pane_answers import READER
+from penstock.engine.out.answer_task import READER
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.spark_types import parse_type

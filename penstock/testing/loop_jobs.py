@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from penstock.engine.change.upgrade import new_predicates, write_upgraded
 from penstock.engine.ingest.batch_task import run_ingest, set_aside
 from penstock.engine.ingest.promise_columns import with_elements
+from penstock.engine.out.answer_task import PaneReport
 from penstock.engine.out.answers import deliver_answers
 from penstock.engine.out.deliver import run_delivery
-from penstock.engine.out.pane_answers import PaneReport, answer_rows
+from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.propagation import run_propagation
 from penstock.engine.out.release import run_release
 from penstock.engine.units.unit_task import find_pairs, run_probe

@@ -277,24 +277,6 @@ def test_entries_put_together_one_by_one_are_those_of_all_rows(chosen, data):
     assert plain(whole.at(np.array(some, np.int64))) == [plain(whole)[n] for n in some]
 
 
-@examples(25)
-@given(chosen=some_kind, data=st.data())
-def test_with_its_runs_each_rank_has_all_before_it(chosen, data):
-    """Four ranks of three groups each, the rank being a second number of a row."""
-    function, kind = chosen
-    values = (1.5, 2.0, float("nan")) if kind == "double" else TYPES[kind][1]
-    drawn = st.tuples(st.integers(0, GROUPS - 1), st.integers(0, 3), st.none() | st.sampled_from(values))
-    rows = data.draw(st.lists(drawn, max_size=20))
-    column = pa.array([value for *_, value in rows], TYPES[kind][0])
-    ids = np.array([rank * GROUPS + group for group, rank, _ in rows], np.int64)
-    cells = Folded.values(function, column, ids, GROUPS * 4)
-    for rank in range(4):
-        got = plain(cells.nothing(GROUPS).with_runs(cells, 0, rank + 1, GROUPS))
-        for group in range(GROUPS):
-            seen = [(0, value) for g, r, value in rows if g == group and r <= rank]
-            assert got[group] == plain(folded(function, seen, TYPES[kind][0]))[0]
-
-
 @pytest.mark.parametrize(
     ("function", "result"),
     [

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.out.pane_answers import (
+from penstock.engine.out.answer_task import (
     INSTANT,
     LONG_AGO,
     NOTE,
@@ -97,6 +97,11 @@ class Reader:
     def computed(self) -> bool:
         """Say whether Spark SQL makes its answers, or decides which there are."""
         return bool(self.having) or not all(each.plain for each in self.answers)
+
+    @property
+    def is_counted(self) -> bool:
+        """Say whether its answers are only counted, all of them."""
+        return not (self.computed or self.root or self.kept) and self.emit != "changes"
 
     def file(self, files: Files, part: int) -> OutputFile | None:
         """Name the file of some answers, for a sink or for the state to keep; None if they are only counted."""
@@ -205,6 +210,10 @@ class _Asking:
             replace(_reader((at, query), self.plan, files, jobs, number), again=due[at].again)
             for at, query in enumerate(self.queries)
         )
+        if not any(each.computed for each in readers):  # else Spark SQL wants whole rows
+            due = tuple(
+                replace(each, counted=reader.is_counted) for each, reader in zip(due, readers, strict=True)
+            )
         whole = AnswerTask(
             spec=FoldSpec.of(self.state.panes, self.queries[0], types),
             files=(),
@@ -384,7 +393,7 @@ def deliver_answers(
             panes = each
             continue
         for reader, batch in _by_reader(job, each):
-            made = _result(reader, batch)
+            made = batch if reader.is_counted else _result(reader, batch)
             if not made.num_rows:
                 continue
             results[reader.query] = results.get(reader.query, 0) + made.num_rows

@@ -1,0 +1,316 @@
+"""Answers that slide: what every reader of a pane set sees at successive instants.
+
+At instant E a reader with window w sees the entries born by E whose pane is younger than E - w.  All windows and a few
+instants are answered in one go: entries lie in cells between the cuts at which some window begins, and a window is what
+all that is younger than its cut comes to (`penstock.join.slide`)::
+
+    from cut     E - 10 s   E - 20 s   E - 40 s
+    group a         3          1          7          10 s: 3     20 s: 4     40 s: 11
+
+Readers that see the same entries are answered together; a set of groups at a time, so that their cells are few.
+Entries that every reader has seen at their birth are folded by pane alone, panes taken together where they are many
+(`penstock.log.panes`), so what an answer costs does not depend on the window.
+
+In:  an `AnswerTask`.  Out: answers, by reader and instant, and at the end what becomes of the files.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.out.answer_task import LONG_AGO, PaneReport
+from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
+from penstock.engine.out.pane_files import as_list, left_over, merged
+from penstock.join.fold import number_groups
+from penstock.join.measures import Folded
+from penstock.join.slide import NOT_ASKED, Sliding, order_by
+from penstock.log.panes import (
+    ORDER,
+    PANE,
+    PaneFile,
+    levels_for,
+    node_of,
+    nodes_between,
+    rows_between,
+    with_nodes,
+    write_panes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.engine.out.answer_task import AnswerTask, Due
+    from penstock.join import slide
+    from penstock.join.key_hash import Ints
+    from penstock.log.files import Files
+
+MOST_CELLS = 1 << 17
+"""Groups times cuts that are answered from in one go: so many that they stay near the processor."""
+
+INSTANTS_AT_ONCE = 32
+
+
+def sliding(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneReport]:
+    """Answer every instant that is due, then fold what everybody has seen."""
+    until = max((*(each.until for each in task.due), task.folds_until))
+    opened = Opened(files, task, until)
+    if opened.fresh[0] is not None or opened.base[0]:
+        for instants in _chunks(_instants(opened, task), INSTANTS_AT_ONCE):
+            yield from _answer_instants(opened, task, instants)
+    yield _slid(files, task, opened)
+
+
+# --- which instants -------------------------------------------------------------------------------------------------
+
+
+def _instants(opened: Opened, task: AnswerTask) -> Iterator[tuple[int, list[Due]]]:
+    """Give the instants at which somebody may see something, with those who ask then, in order."""
+    alive = {each: _alive(opened, with_folded=each) for each in {each.since > LONG_AGO for each in task.due}}
+    asked = (
+        _instants_of(_spans_of(alive[each.since > LONG_AGO], each, task.spec.panes.pane), each)
+        for each in task.due
+    )
+    for instant, some in groupby(heapq.merge(*asked, key=itemgetter(0)), itemgetter(0)):
+        yield instant, [reader for _, reader in some]
+
+
+def _instants_of(spans: Iterable[tuple[int, int]], reader: Due) -> Iterator[tuple[int, Due]]:
+    """Give the instants that one reader asks for within some spans of time."""
+    done = LONG_AGO
+    for first, last in spans:
+        since, until = max(first, reader.since + 1, done + 1), min(last, reader.until)
+        for instant in range(-(-since // reader.every) * reader.every, until + 1, reader.every):
+            yield instant, reader
+            done = instant
+
+
+def _alive(opened: Opened, *, with_folded: bool) -> tuple[Ints, Ints]:
+    """Give births and panes of what there is: of what is folded, only the newest pane counts.
+
+    Who has not been answered yet has nothing among what is folded.
+    """
+    born, panes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    if (fresh := opened.fresh[0]) is not None:
+        both = (
+            number_groups([ints(fresh, ORDER), ints(fresh, PANE)])[1]
+            if fresh.num_rows
+            else np.zeros(0, np.int64)
+        )
+        born.append(ints(fresh, ORDER)[both])
+        panes.append(ints(fresh, PANE)[both])
+    for file, _ in opened.base[0] if with_folded else ():
+        born.append(np.array([LONG_AGO]))
+        panes.append(np.array([file.newest]))
+    return np.concatenate(born), np.concatenate(panes)
+
+
+def _spans_of(alive: tuple[Ints, Ints], reader: Due, pane: int) -> list[tuple[int, int]]:
+    """Give the spans of time in which a reader may see something: from a birth until its pane is too old."""
+    born, panes = alive
+    if not born.size:
+        return []
+    ends = (panes + 1) * pane + reader.width - 1  # E - width < (pane + 1) * pane's width
+    starts = np.maximum(born, reader.since)
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    breaks = np.flatnonzero(starts[1:] > ends[:-1] + reader.every)
+    first, last = np.concatenate([[0], breaks + 1]), np.concatenate([breaks, [starts.size - 1]])
+    return [(int(starts[i]), int(ends[j])) for i, j in zip(first, last, strict=True) if starts[i] <= ends[j]]
+
+
+def _chunks(instants: Iterator[tuple[int, list[Due]]], size: int) -> Iterator[dict[int, list[Due]]]:
+    """Take a few instants at a time."""
+    while some := dict(islice(instants, size)):
+        yield some
+
+
+# --- what is seen ---------------------------------------------------------------------------------------------------
+
+
+def _answer_instants(
+    opened: Opened, task: AnswerTask, instants: Mapping[int, list[Due]]
+) -> Iterator[pa.RecordBatch]:
+    """Answer some instants, from the first on: each takes in what is born by it."""
+    pane = task.spec.panes.pane
+    cuts = sorted({(at - each.width) // pane for at, readers in instants.items() for each in readers})
+    tables = [_visible(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
+    if tables[0] is None or not tables[0].num_rows:
+        return
+    entries = Entries(task, tables)
+    everybody = {each.number: each for readers in instants.values() for each in readers}
+    for readers, rows in _seeing_alike(entries, everybody.values()):
+        asked = _Asked.of(readers, instants, np.array(cuts, np.int64), pane)
+        for block in _blocks(entries, rows, asked):
+            yield from _answers(task, entries, asked, block)
+
+
+def _seeing_alike(entries: Entries, readers: Iterable[Due]) -> Iterator[tuple[list[Due], Ints]]:
+    """Put readers together that see the same entries, and give these."""
+    classes = entries.classes
+    distinct = classes[:1] if (classes == classes[0]).all() else classes[number_groups([classes])[1]]
+    alike: dict[tuple[bool, ...], list[Due]] = {}
+    for each in readers:
+        alike.setdefault(tuple((distinct >> each.bit & 1).tolist()), []).append(each)
+    for sees, some_readers in alike.items():
+        if all(sees):
+            yield some_readers, np.arange(classes.size)
+        elif any(sees):
+            yield some_readers, np.flatnonzero(classes >> some_readers[0].bit & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What some readers ask: from which cut on each sees at each instant."""
+
+    readers: list[Due]
+    """By the length of their windows."""
+    instants: Ints
+    cuts: Ints
+    thresholds: Ints
+    """By instant and reader: the first pane that is seen."""
+    windows: Ints
+    """By instant and reader: the number of its cut; `NOT_ASKED` where the reader does not ask."""
+
+    @classmethod
+    def of(cls, readers: Iterable[Due], instants: Mapping[int, list[Due]], cuts: Ints, pane: int) -> _Asked:
+        """Look up who asks when."""
+        by_width = sorted(readers, key=lambda each: each.width)
+        asking = [[each in those for each in by_width] for those in instants.values()]
+        at = np.array(list(instants), np.int64)
+        thresholds = (at[:, None] - np.array([each.width for each in by_width], np.int64)) // pane
+        windows = np.where(np.array(asking), np.searchsorted(cuts, thresholds), NOT_ASKED)
+        return cls(by_width, at, cuts, thresholds, windows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some groups from `first` on, and their entries."""
+
+    first: int
+    rows: Ints
+    """Entries in order of birth."""
+    sliding: Sliding
+
+
+def _blocks(entries: Entries, rows: Ints, asked: _Asked) -> Iterator[_Block]:
+    """Divide entries by group, a few groups at a time, each in order of birth."""
+    cuts, instants = asked.cuts.size, asked.instants.size
+    width = max(1, MOST_CELLS // cuts)
+    blocks = -(-entries.groups // width)
+    gid = entries.gid[rows]
+    cut = np.searchsorted(asked.cuts, entries.pane[rows], "right") - 1
+    born = np.searchsorted(asked.instants, entries.born[rows])
+    place = np.where((cut >= 0) & (born < instants), gid // width * instants + born, blocks * instants)
+    order, ends = order_by(place, blocks * instants + 1)
+    first = 0
+    for block in range(blocks):
+        upto = ends[block * instants : (block + 1) * instants]
+        mine = order[first : upto[-1]]
+        size = min(width, entries.groups - block * width)
+        if mine.size:
+            at = cut[mine] * size + gid[mine] - block * width
+            block_rows = rows[mine]
+            yield _Block(block * width, block_rows, Sliding(at, upto - first, asked.windows, size, cuts))
+        first = int(upto[-1])
+
+
+def _answers(task: AnswerTask, entries: Entries, asked: _Asked, block: _Block) -> Iterator[pa.RecordBatch]:
+    """Answer some groups, reader by reader."""
+    counts = entries.count.parts["n"]
+    found = block.sliding.seen(counts[block.rows])
+    if not found.groups.size:
+        return
+    groups = found.groups + block.first
+    folded = [each.slid(block.sliding, found, block.rows, counts) for each in entries.measures]
+    distinct = _distinct_columns(entries, asked, found, groups)
+    whole = Seen(asked.readers[0], groups, [Folded("count", {"n": found.counts}), *folded])
+    columns = entries.columns(whole, distinct)
+    if all(each.counted for each in asked.readers):
+        keys, instants = list[pa.Array](), np.zeros(0, np.int64)
+    else:
+        keys = entries.keys(groups)
+        instants = np.repeat(np.tile(asked.instants, len(asked.readers)), found.sizes.T.ravel())
+    sizes = found.sizes.sum(axis=0).tolist()
+    for reader, first, size in zip(asked.readers, found.starts[0].tolist(), sizes, strict=True):
+        if size:
+            mine = [[one.slice(first, size) for one in each] for each in (keys, columns)]
+            yield answer_batch(task, reader, instants[first : first + size], *mine)
+
+
+def _distinct_columns(entries: Entries, asked: _Asked, found: slide.Seen, groups: Ints) -> list[pa.Array]:
+    """Give the finished DISTINCT measures of all answers."""
+    if not entries.distinct:
+        return []
+    parts = []
+    for window, reader in enumerate(asked.readers):
+        for at, instant in enumerate(asked.instants.tolist()):
+            first, size = found.starts[at, window], found.sizes[at, window]
+            if size:
+                seen = Seen(reader, groups[first : first + size], [])
+                parts.append(entries.distinct_columns(seen, instant, int(asked.thresholds[at, window])))
+    return [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
+
+
+# --- which entries --------------------------------------------------------------------------------------------------
+
+
+def _visible(
+    opened: Opened, task: AnswerTask, number: int, cuts: Sequence[int], until: int
+) -> pa.Table | None:
+    """Give the entries that windows of some instants see, and perhaps more; folded ones were born long ago."""
+    parts = []
+    for file, table in opened.base[number]:
+        for each in _between_cuts(file, table, cuts, task):
+            long_ago = pa.array(np.full(each.num_rows, LONG_AGO))
+            parts.append(each.set_column(each.column_names.index(ORDER), ORDER, long_ago))
+    fresh = opened.fresh[number]
+    if fresh is not None:
+        wanted = (ints(fresh, ORDER) <= until) & (ints(fresh, PANE) >= cuts[0])
+        parts.append(fresh if 2 * wanted.sum() > wanted.size else fresh.filter(pa.array(wanted)))
+    if not parts:
+        return None
+    names = parts[-1].column_names
+    return pa.concat_tables([each.select(names) for each in parts]).combine_chunks()
+
+
+def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: AnswerTask) -> list[pa.Table]:
+    """Read what a folded file has from the first cut on, as few nodes where cuts are far apart."""
+    if file.newest < cuts[0]:
+        return []
+    levels = levels_for(task.spec.panes.width // task.spec.panes.pane)
+    if file.newest + 1 - cuts[0] <= len(cuts) << 3 or not levels:
+        return [rows_between(table, int(node_of(0, cuts[0])), int(node_of(0, file.newest)) + 1)]
+    parts = []
+    for since, until in zip(cuts, [*cuts[1:], file.newest + 1], strict=True):
+        for level, first, last in nodes_between(since, min(until, file.newest + 1), levels):
+            nodes = int(node_of(level, first)), int(node_of(level, last - 1)) + 1
+            if (some_rows := rows_between(table, *nodes)).num_rows:
+                parts.append(some_rows)
+    return parts
+
+
+def _slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
+    """Fold what every reader has seen at its birth, and leave behind what nobody will see again."""
+    panes = task.spec.panes
+    oldest = (task.folds_until + 1 - panes.width) // panes.pane
+    levels = levels_for(panes.width // panes.pane)
+    made: list[PaneFile] = []
+    gone = [each for each in task.files if each.folded and each.newest < oldest]
+    for number in range(opened.tables):
+        fresh, functions = opened.fresh[number], opened.functions(number)
+        if fresh is None or not fresh.num_rows:
+            continue
+        wanted = (ints(fresh, ORDER) <= task.folds_until) & (ints(fresh, PANE) >= oldest)
+        alive = fresh.filter(pa.array(wanted))
+        if alive.num_rows:
+            folded = with_nodes(alive, levels, functions)
+            made += as_list(write_panes(files, panes.id, folded, number, folded=True, part=task.part))
+    seen_files, left = left_over(files, task)
+    return merged(files, task, gone + seen_files, made + left, oldest)

@@ -1,0 +1,303 @@
+"""Windows that slide over folded entries: what each sees at successive instants, all of them in one go.
+
+Entries of a group lie in cells, one for each cut at which some window begins.  At each instant those born by then are
+added to their cells, and cells are taken together from the youngest to the oldest: whenever a window's cut is reached,
+what has come together is what the window sees::
+
+    cell from cut     E - 10 s   E - 20 s   E - 40 s
+    group a              3          1          7          ──▶  10 s: 3     20 s: 4     40 s: 11
+    group b              0          2          0          ──▶              20 s: 2     40 s: 2
+
+The compiled loops go along the groups, which are so few at a time that their cells stay near the processor.
+
+In:  the cell of each entry, in order of birth.  Out: for each window and instant the groups it sees, and their values.
+Always true: a group without a pair is not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.join.key_hash import Ints
+
+    Floats = NDArray[np.float64]
+    Numbers = NDArray[Any]
+
+NOT_ASKED = -1
+_MOST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What windows see: answers by window, then by instant, then by group."""
+
+    groups: Ints
+    """The group of each answer."""
+    counts: Ints
+    """How many pairs it is of."""
+    starts: Ints
+    """By instant and window: where its answers begin."""
+    sizes: Ints
+    """By instant and window: how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Entries of some groups, and what is asked of them.
+
+    >>> sliding = Sliding(np.array([0, 1, 3]), np.array([2, 3]), np.array([[1, 0], [1, 0]]), groups=2, cuts=2)
+    >>> seen = sliding.seen(np.array([5, 7, 1]))
+    >>> seen.groups.tolist(), seen.counts.tolist()      # of the first window, which begins at cut 1, at both instants
+    ([1, 0, 1, 0, 1], [1, 5, 7, 5, 8])
+    >>> sliding.sums(np.array([0.5, 2, 3]), seen).tolist()
+    [3.0, 0.5, 2.0, 0.5, 5.0]
+    """
+
+    at: Ints
+    """The cell of each entry, cut by cut and in it group by group; in order of birth."""
+    upto: Ints
+    """How many entries are born by each instant."""
+    asked: Ints
+    """By instant and window: the cut from which on the window sees; `NOT_ASKED` where nobody asks.
+
+    Windows are in the order of their lengths, so that their cuts do not rise."""
+    groups: int
+    cuts: int
+
+    def seen(self, counts: Ints) -> Seen:
+        """Find the groups that each window sees at each instant, by how many pairs each entry is of."""
+        cells = np.zeros((self.cuts, self.groups), np.int64)
+        sizes = _sizes(self.at, counts, self.upto, self.asked, cells)
+        ends = np.cumsum(sizes.T).reshape(sizes.T.shape).T
+        starts = np.ascontiguousarray(ends - sizes)
+        total = int(sizes.sum())
+        groups, found = np.empty(total, np.int64), np.empty(total, np.int64)
+        cells[:] = 0
+        _find(self.at, counts, self.upto, self.asked, cells, (starts, groups, found))
+        return Seen(groups, found, starts, sizes)
+
+    def sums(self, values: Numbers, seen: Seen) -> Numbers:
+        """Sum the values of what is seen."""
+        out = np.empty(seen.groups.size, values.dtype)
+        cells = np.zeros((self.cuts, self.groups), values.dtype)
+        _sum_seen(self.at, values, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out))
+        return out
+
+    def least(self, values: Ints, seen: Seen) -> Ints:
+        """Find the least value of what is seen; what has none counts as the greatest number there is."""
+        out = np.empty(seen.groups.size, np.int64)
+        cells = np.full((self.cuts, self.groups), _MOST)
+        _least_seen(
+            self.at, values, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out)
+        )
+        return out
+
+    def spreads(self, parts: tuple[Ints, Floats, Floats], seen: Seen) -> tuple[Ints, Floats, Floats]:
+        """Merge counts, means and squared distances from them."""
+        size = seen.groups.size
+        out = np.empty(size, np.int64), np.empty(size), np.empty(size)
+        shape = self.cuts, self.groups
+        cells = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+        _spread_seen(
+            self.at, parts, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out)
+        )
+        return out
+
+
+@njit(cache=True, nogil=True)
+def _add_born(at: Any, values: Any, first: Any, last: Any, cells: Any) -> None:
+    flat = cells.ravel()
+    for i in range(first, last):
+        flat[at[i]] += values[i]
+
+
+@njit(cache=True, nogil=True)
+def _add_cells(cells: Any, first: Any, last: Any, total: Any) -> None:
+    """Add the cells of some cuts to the totals of their groups, from the youngest to the oldest."""
+    for cut in range(last - 1, first - 1, -1):
+        row = cells[cut]
+        for group in range(total.size):
+            total[group] += row[group]
+
+
+@njit(cache=True, nogil=True)
+def _sizes(at: Any, counts: Any, upto: Any, asked: Any, cells: Any) -> Any:
+    """Count the groups that each window sees at each instant."""
+    sizes = np.zeros(asked.shape, np.int64)
+    total = np.empty(cells.shape[1], cells.dtype)
+    born = 0
+    for instant in range(asked.shape[0]):
+        _add_born(at, counts, born, upto[instant], cells)
+        born = upto[instant]
+        total[:] = 0
+        last = cells.shape[0]
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            _add_cells(cells, cut, last, total)
+            last = cut
+            size = 0
+            for group in range(total.size):
+                size += total[group] > 0
+            sizes[instant, window] = size
+    return sizes
+
+
+@njit(cache=True, nogil=True)
+def _find(at: Any, counts: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
+    """Write the groups that each window sees at each instant, and their counts."""
+    starts, groups, found = answers
+    total = np.empty(cells.shape[1], cells.dtype)
+    born = 0
+    for instant in range(asked.shape[0]):
+        _add_born(at, counts, born, upto[instant], cells)
+        born = upto[instant]
+        total[:] = 0
+        last = cells.shape[0]
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            _add_cells(cells, cut, last, total)
+            last = cut
+            place = starts[instant, window]
+            for group in range(total.size):
+                if total[group] > 0:
+                    groups[place] = group
+                    found[place] = total[group]
+                    place += 1
+
+
+@njit(cache=True, nogil=True)
+def _sum_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
+    """Write the sum of each answer."""
+    starts, sizes, groups, out = answers
+    total = np.empty(cells.shape[1], cells.dtype)
+    born = 0
+    for instant in range(asked.shape[0]):
+        _add_born(at, values, born, upto[instant], cells)
+        born = upto[instant]
+        total[:] = 0
+        last = cells.shape[0]
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            _add_cells(cells, cut, last, total)
+            last = cut
+            first = starts[instant, window]
+            for place in range(first, first + sizes[instant, window]):
+                out[place] = total[groups[place]]
+
+
+@njit(cache=True, nogil=True)
+def _least_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
+    """Write the least value of each answer."""
+    starts, sizes, groups, out = answers
+    flat = cells.ravel()
+    total = np.empty(cells.shape[1], cells.dtype)
+    born = 0
+    for instant in range(asked.shape[0]):
+        for i in range(born, upto[instant]):
+            flat[at[i]] = min(flat[at[i]], values[i])
+        born = upto[instant]
+        total[:] = _MOST
+        last = cells.shape[0]
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            for older in range(last - 1, cut - 1, -1):
+                row = cells[older]
+                for group in range(total.size):
+                    total[group] = min(total[group], row[group])
+            last = cut
+            first = starts[instant, window]
+            for place in range(first, first + sizes[instant, window]):
+                out[place] = total[groups[place]]
+
+
+@njit(cache=True, nogil=True)
+def _merge_spread(n: Any, mean: Any, m2: Any, place: Any, other: Any) -> None:
+    """Take another count, mean and squared distance into those at a place, by Chan's formula."""
+    count, middle, squares = other
+    if count == 0:
+        return
+    if n[place] == 0:
+        n[place], mean[place], m2[place] = count, middle, squares
+        return
+    whole = n[place] + count
+    apart = middle - mean[place]
+    m2[place] += squares + apart * apart * n[place] * (count / whole)
+    mean[place] += apart * (count / whole)
+    n[place] = whole
+
+
+@njit(cache=True, nogil=True)
+def _spread_seen(at: Any, parts: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
+    """Write count, mean and squared distances of each answer."""
+    starts, sizes, groups, out = answers
+    n, mean, m2 = cells[0].ravel(), cells[1].ravel(), cells[2].ravel()
+    cuts, width = cells[0].shape
+    total = np.empty(width, np.int64), np.empty(width), np.empty(width)
+    born = 0
+    for instant in range(asked.shape[0]):
+        for i in range(born, upto[instant]):
+            _merge_spread(n, mean, m2, at[i], (parts[0][i], parts[1][i], parts[2][i]))
+        born = upto[instant]
+        total[0][:] = 0
+        total[1][:] = 0
+        total[2][:] = 0
+        last = cuts
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            for cell in range(cut * width, last * width):
+                _merge_spread(total[0], total[1], total[2], cell % width, (n[cell], mean[cell], m2[cell]))
+            last = cut
+            first = starts[instant, window]
+            for place in range(first, first + sizes[instant, window]):
+                group = groups[place]
+                out[0][place], out[1][place], out[2][place] = (
+                    total[0][group],
+                    total[1][group],
+                    total[2][group],
+                )
+
+
+# --- in order -------------------------------------------------------------------------------------------------------
+
+
+def order_by(codes: Ints, size: int) -> tuple[Ints, Ints]:
+    """Put rows in the order of their codes, which are below `size`: the rows, and where each code ends.
+
+    Rows with equal codes stay in their order.
+
+    >>> [each.tolist() for each in order_by(np.array([1, 0, 1]), 3)]
+    [[1, 0, 2], [1, 3, 3]]
+    """
+    return _order(codes, size)
+
+
+@njit(cache=True, nogil=True)
+def _order(codes: Any, size: Any) -> Any:
+    ends = np.zeros(size + 1, np.int64)
+    for i in range(codes.size):
+        ends[codes[i] + 1] += 1
+    for code in range(size):
+        ends[code + 1] += ends[code]
+    rows = np.empty(codes.size, np.int64)
+    for i in range(codes.size):
+        place = ends[codes[i]]
+        rows[place] = i
+        ends[codes[i]] = place + 1
+    return rows, ends[:size].copy()
