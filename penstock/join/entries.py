@@ -103,11 +103,23 @@ class Numbering:
                 return ids
             self._grow()
 
-    def _grow(self) -> None:
-        """Make room for more entries than there can be before the next time."""
-        grown = np.empty((2, 2 * self._places.size), np.int64)
+    def number_apart(self, places: Ints, codes: Ints) -> Ints:
+        """Give each pair a number of its own, whatever is there already; from here on nothing is looked up."""
+        first, last = self.size, self.size + places.size
+        if last > self._places.size:
+            self._make_room(max(last, 2 * self._places.size))
+        self._places[first:last], self._codes[first:last] = places, codes
+        self.size = last
+        return np.arange(first, last)
+
+    def _make_room(self, size: int) -> None:
+        grown = np.empty((2, size), np.int64)
         grown[0, : self.size], grown[1, : self.size] = self._places[: self.size], self._codes[: self.size]
         self._places, self._codes = grown[0], grown[1]
+
+    def _grow(self) -> None:
+        """Make room for more entries than there can be before the next time."""
+        self._make_room(2 * self._places.size)
         self._slots = np.full(4 * self._places.size, -1, np.int64)
         _enter_again(self._slots, self._places, self._codes, self.size)
 

@@ -301,3 +301,64 @@ def _order(codes: Any, size: Any) -> Any:
         rows[place] = i
         ends[codes[i]] = place + 1
     return rows, ends[:size].copy()
+
+
+def lay_out(
+    places: tuple[Ints, Ints, Ints], rows: Ints, instants: Ints, cuts: Ints, width: int, groups: int
+) -> tuple[Ints, Ints, Ints]:
+    """Divide entries among blocks of so many groups, each in order of birth: rows, their cells, where each birth ends.
+
+    `places` are group, birth and pane.  A cell is that of the last cut which is not after the pane, in the entry's own
+    block.  Entries that are born after the last instant, or older than the first cut, are left out.  The ends are by
+    block and instant.
+
+    >>> one, two = np.array([0, 1, 2]), np.array([9, 5, 5])
+    >>> rows, cells, ends = lay_out((one, two, two), np.arange(3), np.array([5, 9]), np.array([5, 6]), 2, 3)
+    >>> rows.tolist(), cells.tolist(), ends.tolist()
+    ([1, 0, 2], [1, 2, 0], [1, 2, 3, 3])
+    """
+    return _lay_out(places, rows, instants, cuts, width, groups)
+
+
+@njit(cache=True, nogil=True)
+def _lower_bound(steps: Any, value: Any) -> Any:
+    low, high = 0, steps.size
+    while low < high:
+        middle = (low + high) >> 1
+        if steps[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _lay_out(places: Any, rows: Any, instants: Any, cuts: Any, width: Any, groups: Any) -> Any:
+    gid, born, pane = places
+    count = instants.size
+    ends = np.zeros(-(-groups // width) * count + 1, np.int64)
+    bins = np.empty(rows.size, np.int64)
+    cells = np.empty(rows.size, np.int64)
+    for n in range(rows.size):
+        i = rows[n]
+        instant = _lower_bound(instants, born[i])
+        cut = _lower_bound(cuts, pane[i] + 1) - 1
+        if cut < 0 or instant == count:
+            bins[n] = -1
+            continue
+        block = gid[i] // width
+        first = block * width
+        bins[n] = block * count + instant
+        cells[n] = cut * min(width, groups - first) + gid[i] - first
+        ends[bins[n] + 1] += 1
+    for n in range(ends.size - 1):
+        ends[n + 1] += ends[n]
+    ordered = np.empty(ends[-1], np.int64)
+    ordered_cells = np.empty(ends[-1], np.int64)
+    for n in range(rows.size):
+        if bins[n] >= 0:
+            place = ends[bins[n]]
+            ordered[place] = rows[n]
+            ordered_cells[place] = cells[n]
+            ends[bins[n]] = place + 1
+    return ordered, ordered_cells, ends[:-1].copy()

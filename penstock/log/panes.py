@@ -38,6 +38,7 @@ import pyarrow as pa
 from penstock.join.fold import Ordered, codes_of, number_groups, sum_ints
 from penstock.join.key_hash import mix
 from penstock.join.measures import Folded
+from penstock.join.slide import order_by
 from penstock.log.checksum import map_whole, summed_writer
 from penstock.plan.panes import PaneSet
 
@@ -181,16 +182,23 @@ def reduce_table(table: pa.Table, by: Sequence[str], functions: Sequence[str]) -
     """Fold the rows of a table that are equal in some of its columns."""
     if not table.num_rows:
         return table
-    ids, firsts = number_groups([codes_of(whole_column(table, name)) for name in by])
+    return _reduced(table, by, functions, [codes_of(whole_column(table, name)) for name in by])[0]
+
+
+def _reduced(
+    table: pa.Table, by: Sequence[str], functions: Sequence[str], codes: Sequence[Ints]
+) -> tuple[pa.Table, Ints | None]:
+    """Fold rows with the same codes, and say which of them came first; None if no two are alike."""
+    ids, firsts = number_groups(codes)
     if firsts.size == table.num_rows:
-        return table
+        return table, None
     columns = {name: whole_column(table, name).take(pa.array(firsts)) for name in by}
     if ROWS in table.column_names:
         columns[ROWS] = pa.array(sum_ints(ids, _numbers(table, ROWS), firsts.size))
     for number, each in enumerate(measures_in(table, functions)):
         stored = each.by(ids, firsts.size).stored()
         columns |= {f"m{number}.{name}": column for name, column in stored.items()}
-    return pa.table(columns).replace_schema_metadata(table.schema.metadata)
+    return pa.table(columns).replace_schema_metadata(table.schema.metadata), firsts
 
 
 def whole_column(table: pa.Table, name: str) -> pa.Array:
@@ -253,15 +261,18 @@ def levels_for(panes: int) -> int:
 
 def with_nodes(table: pa.Table, levels: int, functions: Sequence[str]) -> pa.Table:
     """Give panes their nodes, and add the nodes of the levels above; `o` is the node then, and births are gone."""
-    by = [PANE, CLASS, *keys_in(table)]
-    level_rows = reduce_table(table, by, functions)
+    keys = keys_in(table)
+    group = np.zeros(table.num_rows, np.int64)
+    if keys and table.num_rows:  # keys may be texts: they are looked at once
+        group = number_groups([codes_of(whole_column(table, name)) for name in keys])[0]
     tables = []
     for level in range(levels + 1):
         if level:
-            coarse = _numbers(level_rows, PANE) >> RADIX_BITS * level << RADIX_BITS * level
-            level_rows = reduce_table(_set(level_rows, PANE, coarse), by, functions)
-        node = node_of(level, _numbers(level_rows, PANE))
-        tables.append(_set(level_rows, ORDER, np.asarray(node)))
+            table = _set(table, PANE, _numbers(table, PANE) >> RADIX_BITS * level << RADIX_BITS * level)
+        codes = [_numbers(table, PANE), _numbers(table, CLASS), group]
+        table, firsts = _reduced(table, [PANE, CLASS, *keys], functions, codes)
+        group = group if firsts is None else group[firsts]
+        tables.append(_set(table, ORDER, np.asarray(node_of(level, _numbers(table, PANE)))))
     names = [ORDER, *(name for name in tables[0].column_names if name != ORDER)]
     return pa.concat_tables([each.select(names) for each in tables])
 
@@ -314,16 +325,31 @@ def write_panes(
     if not table.num_rows:
         return None
     order = _numbers(table, ORDER)
-    sorted_rows = np.argsort(order, kind="stable")
-    batch = table.take(pa.array(sorted_rows)).combine_chunks()
+    if (order[1:] < order[:-1]).any():
+        table = table.take(pa.array(sorted_rows(order)[0]))
+    batch = table.combine_chunks()
     name = f"{panes_folder(panes)}/{uuid.uuid4().hex}.arrow"
     with summed_writer(files, name) as sink, pa.ipc.new_file(sink, batch.schema) as out:
         out.write_table(batch, max_chunksize=batch.num_rows)
     newest = int(_numbers(table, PANE).max()) if PANE in table.column_names else 0
-    first, last = int(order[sorted_rows[0]]), int(order[sorted_rows[-1]])
+    first, last = int(order.min()), int(order.max())
     return PaneFile(
         name, number, batch.num_rows, first, last, newest, folded, generation, arrived, sink.checksum, part
     )
+
+
+def sorted_rows(order: Ints, parts: Ints | None = None, count: int = 1) -> tuple[Ints, Ints]:
+    """Put rows in order, part by part: the rows, and where each of so many parts ends.
+
+    >>> [each.tolist() for each in sorted_rows(np.array([9, 7, 8]), np.array([1, 0, 1]), 2)]
+    [[1, 2, 0], [1, 3]]
+    """
+    parts = np.zeros(order.size, np.int64) if parts is None else parts
+    steps, firsts = number_groups([order])
+    ranks = np.empty(firsts.size, np.int64)
+    ranks[np.argsort(order[firsts])] = np.arange(firsts.size)
+    rows, ends = order_by(parts * firsts.size + ranks[steps], count * firsts.size)
+    return rows, ends[firsts.size - 1 :: firsts.size]
 
 
 def read_panes(files: Files, file: PaneFile) -> pa.Table:

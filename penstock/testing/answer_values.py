@@ -81,7 +81,8 @@ def with_answers(
     """Compute answers and conditions for each reader, of its own rows only."""
     numbers = batch.column(READER).to_numpy(zero_copy_only=False)
     for reader in job.readers:
-        mine = batch.filter(pa.array(numbers == reader.number))
+        own = numbers == reader.number
+        mine = batch if own.all() else batch.filter(pa.array(own))
         if mine.num_rows:
             yield _computed(mine, reader, kinds, settings) if reader.computed else mine
 

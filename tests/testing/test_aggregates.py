@@ -61,6 +61,8 @@ def narrow(random):
     for module in (panes, due):
         stack.enter_context(patch.object(module, "MERGE_FAN", fan))
     stack.enter_context(patch.object(pane_fold, "MOST_ENTRIES", random.choice((1, 10))))
+    stack.enter_context(patch.object(pane_fold, "MOST_TRIED", random.choice((1, 10, 1 << 14))))
+    stack.enter_context(patch.object(pane_fold, "MOST_APART", random.choice((1, 10, 1 << 20))))
     stack.enter_context(patch.object(pane_sliding, "MOST_CELLS", random.choice((1, 50))))
     stack.enter_context(patch.object(pane_sliding, "INSTANTS_AT_ONCE", random.choice((1, 3))))
     return stack

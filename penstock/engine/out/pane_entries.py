@@ -66,7 +66,7 @@ def _together(tables: Sequence[pa.Table]) -> pa.Table | None:
     some = [each for each in tables if each.num_rows]
     if not some:
         return tables[0] if tables else None
-    return some[0] if len(some) == 1 else pa.concat_tables(some).combine_chunks()
+    return pa.concat_tables(some)
 
 
 def ints(table: pa.Table, name: str) -> Ints:

@@ -14,6 +14,7 @@ In:  batches of pairs (`penstock.engine.out.deliver`).  Out: `PaneFile`s, which 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -34,6 +35,8 @@ from penstock.log.panes import (
     keys_in,
     laid_out,
     reduce_table,
+    sorted_rows,
+    whole_column,
     write_panes,
 )
 from penstock.plan.panes import PaneSet, aggregation_of
@@ -52,6 +55,12 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 1 << 18
 """Entries that wait before they are folded with each other."""
+
+MOST_TRIED = 1 << 14
+"""Pairs after which it is asked whether looking for their entries is worth it."""
+
+MOST_APART = 1 << 20
+"""Pairs that are kept without looking for their entries, before they are folded with each other."""
 
 _CODE_BITS = 62
 """Bits that the codes of all key columns have together."""
@@ -133,6 +142,9 @@ class PairFold:
             values = lambda rows: _Values(self, pairs, rows)  # noqa: E731 - a name for what is asked of it
             if self._running.take(pairs, np.where(wanted, classes, 0), values):
                 self.arrived = max(self.arrived, pairs.arrived)
+                if self._running.is_full:
+                    self._stop_running()
+                    self._running = _RunningFold(self.spec)
                 return
             self._stop_running()
         order, pane = self._place(pairs, wanted)
@@ -205,20 +217,24 @@ class PairFold:
         """Go on table by table: something came that running entries cannot take."""
         running, self._running = self._running, None
         if running is not None and (table := running.table()) is not None:
-            self._waiting.setdefault(0, []).append(table)
-            self._entries += table.num_rows
+            self._wait(0, table)
 
     def _keep(self, number: int, columns: dict[str, pa.Array], shape: Shape) -> None:
-        table = pa.table(columns).replace_schema_metadata(shape.metadata())
+        self._wait(number, pa.table(columns).replace_schema_metadata(shape.metadata()))
+
+    def _wait(self, number: int, table: pa.Table) -> None:
+        """Let entries wait to be written; fold them with each other if they are many."""
         self._waiting.setdefault(number, []).append(table)
         self._entries += table.num_rows
-        if self._entries > self._most_entries:
+        if self._entries > self._most_entries and len(self._waiting[number]) > 1:
             self._waiting = {each: [self._reduced(each)] for each in self._waiting}
             self._entries = sum(each[0].num_rows for each in self._waiting.values())
             self._most_entries = max(MOST_ENTRIES, 2 * self._entries)
 
     def _reduced(self, number: int) -> pa.Table:
-        """Fold the entries of one table with each other."""
+        """Fold the entries of one table with each other; what is one piece was folded as far as it is worth it."""
+        if len(self._waiting[number]) == 1:
+            return self._waiting[number][0]
         table = pa.concat_tables(self._waiting[number])
         functions = functions_of(self.spec.measures) if number == 0 else []
         return reduce_table(table, [ORDER, PANE, CLASS, *keys_in(table)], functions)
@@ -234,14 +250,15 @@ class PairFold:
         return [each for each in made if each]
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Divide entries among the parts of their pane set."""
+        """Divide entries among the parts of their pane set, each in its order."""
         parts = self.spec.panes.parts
-        if parts == 1:
+        if parts == 1 or not table.num_rows:
             yield 0, table
             return
         of_part = group_hashes(table) % parts
-        for part in range(parts):
-            yield part, table.filter(pa.array(of_part == part))
+        rows, ends = sorted_rows(whole_column(table, ORDER).to_numpy(), of_part, parts)
+        for part, (first, last) in enumerate(pairwise([0, *ends.tolist()])):
+            yield part, table.take(pa.array(rows[first:last]))
 
 
 class _RunningFold:
@@ -257,6 +274,14 @@ class _RunningFold:
         self.types: tuple[pa.DataType, ...] = ()
         self.kinds: dict[str, pa.DataType] = {}
         self.totals: list[Folded] = []
+        self.apart = False
+        """Whether pairs have hardly an entry in common, so that each is one of its own."""
+        self._tried = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Say whether so many pairs are kept apart that some of them should be folded with each other."""
+        return self.apart and self.numbering.size > MOST_APART
 
     def take(self, pairs: PairBatch, classes: Ints, values: Callable[[Ints], _Values]) -> bool:
         """Take in some pairs, or say that it cannot."""
@@ -275,10 +300,19 @@ class _RunningFold:
         measured = [Folded.each(each.function, chosen[each.arguments[0]]) for each in self.plain]
         if codes is None or None in measured:
             return False
-        ids = self.numbering.number(places[rows], codes)
+        ids = self._numbers(places[rows], codes)
         counted = Folded("count", {"n": np.ones(rows.size, np.int64)})
         self._add(ids, [counted, *(each for each in measured if each is not None)])
         return True
+
+    def _numbers(self, places: Ints, codes: Ints) -> Ints:
+        """Give some pairs the numbers of their entries, or of new ones if most had a new one so far."""
+        if self.apart:
+            return self.numbering.number_apart(places, codes)
+        ids = self.numbering.number(places, codes)
+        self._tried += ids.size
+        self.apart = self._tried > MOST_TRIED and 2 * self.numbering.size > self._tried
+        return ids
 
     def _class_numbers(self, classes: Ints) -> Ints | None:
         """Give the sets of readers small numbers, -1 for nobody; None if there are too many of them."""

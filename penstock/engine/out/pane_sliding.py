@@ -30,7 +30,7 @@ from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch
 from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.join.fold import number_groups
 from penstock.join.measures import Folded
-from penstock.join.slide import NOT_ASKED, Sliding, order_by
+from penstock.join.slide import NOT_ASKED, Sliding, lay_out
 from penstock.log.panes import (
     ORDER,
     PANE,
@@ -203,22 +203,17 @@ def _blocks(entries: Entries, rows: Ints, asked: _Asked) -> Iterator[_Block]:
     """Divide entries by group, a few groups at a time, each in order of birth."""
     cuts, instants = asked.cuts.size, asked.instants.size
     width = max(1, MOST_CELLS // cuts)
-    blocks = -(-entries.groups // width)
-    gid = entries.gid[rows]
-    cut = np.searchsorted(asked.cuts, entries.pane[rows], "right") - 1
-    born = np.searchsorted(asked.instants, entries.born[rows])
-    place = np.where((cut >= 0) & (born < instants), gid // width * instants + born, blocks * instants)
-    order, ends = order_by(place, blocks * instants + 1)
+    places = entries.gid, entries.born, entries.pane
+    order, cells, ends = lay_out(places, rows, asked.instants, asked.cuts, width, entries.groups)
     first = 0
-    for block in range(blocks):
+    for block in range(-(-entries.groups // width)):
         upto = ends[block * instants : (block + 1) * instants]
-        mine = order[first : upto[-1]]
-        size = min(width, entries.groups - block * width)
-        if mine.size:
-            at = cut[mine] * size + gid[mine] - block * width
-            block_rows = rows[mine]
-            yield _Block(block * width, block_rows, Sliding(at, upto - first, asked.windows, size, cuts))
-        first = int(upto[-1])
+        last = int(upto[-1])
+        if first < last:
+            size = min(width, entries.groups - block * width)
+            sliding_cells = Sliding(cells[first:last], upto - first, asked.windows, size, cuts)
+            yield _Block(block * width, order[first:last], sliding_cells)
+        first = last
 
 
 def _answers(task: AnswerTask, entries: Entries, asked: _Asked, block: _Block) -> Iterator[pa.RecordBatch]:
