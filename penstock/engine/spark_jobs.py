@@ -306,9 +306,15 @@ class SparkJobs:
         return pa.timestamp("us", zone)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:
-        """Answer from panes: where no answer is an expression in one job, else in one for each pane set."""
+        """Answer from panes: where no answer is an expression in one job, else in one for each pane set.
+
+        Little work is done here and now: that takes less time than telling Spark of it.
+        """
         plain = [number for number, each in enumerate(jobs) if not each.computed]
         reports: dict[int, AnswerReport] = {}
+        if sum(jobs[number].work for number in plain) < _LITTLE_WORK:
+            reports = {number: _answered(self.files, jobs[number]) for number in plain}
+            plain = []
         if plain:
             tasks = min(len(plain), self.parallelism)
             work = partial(_answer, self.files, tuple((number, jobs[number]) for number in plain), tasks)
@@ -442,8 +448,11 @@ def _answer(files: Files, jobs: Sequence[tuple[int, AnswerJob]], tasks: int, bat
     """Answer from every pane set that falls to a task: each gets one in so many."""
     for task in numbers(batches):
         for number, job in jobs[task::tasks]:
-            made = deliver_answers(files, job, answer_rows(files, job.task))
-            yield report(NumberedAnswer(number, made))
+            yield report(NumberedAnswer(number, _answered(files, job)))
+
+
+def _answered(files: Files, job: AnswerJob) -> AnswerReport:
+    return deliver_answers(files, job, answer_rows(files, job.task))
 
 
 def _propagate(files: Files, tasks: Sequence[Propagation], batches: Batches) -> Batches:
@@ -483,6 +492,9 @@ def _with_note(batch: pa.RecordBatch) -> Batches:
 
 
 _NUMBER = f"{RESERVED}n"
+
+_LITTLE_WORK = 1 << 20
+"""Entries times readers that are answered from in less time than a job of Spark takes to begin."""
 
 
 def _read_columns(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:

@@ -129,6 +129,11 @@ class AnswerJob:
         """Say whether some answer needs Spark SQL."""
         return any(each.computed for each in self.readers)
 
+    @property
+    def work(self) -> int:
+        """Say how much there is to do, in entries times readers."""
+        return sum(each.rows for each in self.task.files) * len(self.readers)
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerReport:
