@@ -173,6 +173,24 @@ def whole_numbers(column: pa.Array) -> Ints | None:
     return None
 
 
+def remainders(column: pa.Array, divisor: int, *, wide: bool, floored: bool) -> pa.Array:
+    """Divide whole numbers by a positive one and give what is left, in the type that Spark gives it.
+
+    It has the sign of the number, or none if it is `floored`; a `wide` divisor is a BIGINT, which makes all wide.
+
+    >>> remainders(pa.array([7, -7, None]), 4, wide=False, floored=False).to_pylist()
+    [3, -3, None]
+    >>> remainders(pa.array([-7], pa.int8()), 4, wide=False, floored=True)[0]
+    <pyarrow.Int32Scalar: 1>
+    """
+    kind = pa.int64() if wide or pa.types.is_int64(column.type) else pa.int32()
+    numbers = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    left = np.fmod(numbers, np.int64(divisor))
+    if floored:
+        left = np.where(left < 0, left + divisor, left)
+    return pa.array(left, mask=_nulls(column) if column.null_count else None).cast(kind)
+
+
 # --- folds ---------------------------------------------------------------------------------------------------------
 
 
@@ -344,9 +362,9 @@ class Ordered:
         if not filled.null_count and (numbers := whole_numbers(filled)) is not None:
             return cls(numbers, valid, column.type)
         if pa.types.is_floating(column.type):
-            floats = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
-            floats[np.isnan(floats)] = np.nan
-            return cls(_ordered_bits(floats.view(np.int64)), valid, column.type)
+            floats = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+            floats = np.ascontiguousarray(floats)
+            return cls(_ordered_floats(floats, floats.view(np.int64)), valid, column.type)
         encoded = column.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
         ranks = np.empty_like(order)
@@ -382,6 +400,28 @@ def _is_whole(kind: pa.DataType) -> bool:
     )
 
 
-def _ordered_bits(bits: Ints) -> Ints:
-    """Turn the bits of floats into numbers in the order of the floats, and back again."""
-    return bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))
+_SIGN = (1 << 63) - 1
+_NAN = int(np.array(np.nan).view(np.int64))
+
+
+@njit(cache=True, nogil=True)
+def _ordered_floats(floats: Any, bits: Any) -> Any:
+    """Turn floats into numbers in their order; -0.0 is 0.0, and NaN the greatest."""
+    out = np.empty(floats.size, np.int64)
+    for i in range(floats.size):
+        own = bits[i]
+        if floats[i] != floats[i]:
+            own = np.int64(_NAN)
+        elif floats[i] == 0:
+            own = np.int64(0)
+        out[i] = own ^ ((own >> np.int64(63)) & np.int64(_SIGN))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _ordered_bits(numbers: Any) -> Any:
+    """Turn numbers in the order of floats into the bits of these."""
+    out = np.empty(numbers.size, np.int64)
+    for i in range(numbers.size):
+        out[i] = numbers[i] ^ ((numbers[i] >> np.int64(63)) & np.int64(_SIGN))
+    return out

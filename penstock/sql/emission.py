@@ -11,6 +11,7 @@ True: a sliding query has windows in time on both streams, and EVERY is not long
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from penstock.sql.buckets import bucket_end
@@ -18,6 +19,7 @@ from penstock.sql.grouping import make_groups
 from penstock.sql.interval import show_duration
 from penstock.sql.outputs import make_output
 from penstock.sql.query import Aggregation, Bucket, Emit
+from penstock.sql.remainders import remainder_of
 from penstock.sql.time_windows import without_time_windows
 
 if TYPE_CHECKING:
@@ -80,7 +82,11 @@ def make_aggregation(
         reach=reach,
         bucket=Bucket(bucket[0], len(trees) - 1) if emit == "final" and bucket else None,
     )
-    return tuple(map(make_output, names, trees)), trees, aggregation
+    outputs = tuple(
+        replace(make_output(name, tree), remainder=remainder_of(tree, scope.type_of))
+        for name, tree in zip(names, trees, strict=True)
+    )
+    return outputs, trees, aggregation
 
 
 def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str], query: str) -> None:

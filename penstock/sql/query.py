@@ -147,16 +147,33 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Remainder:
+    """What is left of a column of whole numbers when it is divided by a positive constant.
+
+    The divisor is a BIGINT if it is `wide`, else an INT.  A remainder has the sign of the number, as ``%`` gives it, or
+    none if it is `floored`, as ``pmod`` does.
+    """
+
+    side: Side
+    column: str
+    divisor: int
+    wide: bool = False
+    floored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """One column of the result.
 
     `expression` is Spark SQL over ``l.column`` and ``r.column``.  `column` is set when it is a plain
-    column, so that no expression needs to be evaluated for it.
+    column, so that no expression needs to be evaluated for it; `remainder` where it is what an aggregate takes and as
+    simple as that.
     """
 
     name: str
     expression: str
     column: tuple[Side, str] | None = None
+    remainder: Remainder | None = None
 
 
 @dataclass(frozen=True, slots=True)

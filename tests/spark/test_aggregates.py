@@ -13,6 +13,7 @@ import pytest
 from penstock.app.cli import main
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
+from penstock.engine.units.describe import passes_spark
 from penstock.errors import InputError
 from tests.answers import SECOND, Asked, applied, bag, judged, micros, same
 from tests.oracle import ARROW, Feed, ask, parquet_rows
@@ -170,6 +171,25 @@ def test_types_and_values_are_those_of_sparks_own_aggregates(spark, streams, emi
         right = spark.sql(f"SELECT {chosen} FROM A JOIN B ON A.k = B.k GROUP BY A.g")
         assert [(f.name, f.dataType) for f in got.schema] == [(f.name, f.dataType) for f in right.schema]
         same(bag(map(_row, got.collect())), bag(map(_row, right.collect())), emit)
+
+
+def test_remainders_are_those_of_spark_and_no_pair_passes_it(spark, streams):
+    """Whole numbers of every type, of both signs and missing, grouped by what is left of them."""
+    keys = (("A.v % 3", "a"), ("pmod(B.v, 4)", "b"), ("mod(A.k, 2L)", "c"))
+    measures = (("COUNT(*)", "n"), ("SUM(B.k % 2)", "s"))
+    length = 3600 * SECOND
+    asked = Asked("q", keys, measures, (2 * length,) * 2, length, emit="changes")
+    with opened(spark, streams, {}, [asked]) as engine:
+        once(engine)
+        assert not passes_spark(engine.plan.groups[0])
+        got = engine.results("q")
+        for feed in streams.feeds:
+            spark.read.parquet(str(feed.folder)).createOrReplaceTempView(feed.name)
+        chosen = ", ".join(f"{text} AS {name}" for text, name in (*keys, *measures))
+        groups = ", ".join(text for text, _ in keys)
+        right = spark.sql(f"SELECT {chosen} FROM A JOIN B ON A.k = B.k GROUP BY {groups}")
+        assert [(f.name, f.dataType) for f in got.schema] == [(f.name, f.dataType) for f in right.schema]
+        same(bag(map(_row, got.collect())), bag(map(_row, right.collect())), "remainders")
 
 
 def _row(row):

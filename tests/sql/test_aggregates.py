@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.sql.bind import bind_query
 from penstock.sql.constancy import Constancy, constancy_of
-from penstock.sql.query import Answer, Bucket, Measure, Output
+from penstock.sql.query import Answer, Bucket, Measure, Output, Remainder
 from penstock.sql.script import altered, parse_script
 from tests.sql.streams import STREAMS, bind, stream
 from tests.sql.test_errors import check
@@ -54,6 +54,21 @@ def test_keys_and_arguments_are_of_pairs_and_the_rest_is_of_groups():
     )
     assert found.having == "a0 > 5 AND a2 > 1"
     assert (query.left_columns, query.right_columns) == ({"k", "v"}, {"w"})
+
+
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ("A.k % 64", Remainder("l", "k", 64)),
+        ("(mod(B.k, 7))", Remainder("r", "k", 7)),
+        ("A.k % 64L", Remainder("l", "k", 64, wide=True)),
+        ("pmod(A.k, 3000000000)", Remainder("l", "k", 3000000000, wide=True, floored=True)),
+        ("A.k % 0", None), ("A.k % -3", None), ("A.k % 2.5", None), ("A.k % 3S", None), ("A.v % 3", None),
+        ("A.k % B.k", None), ("64 % A.k", None), ("A.k % 99999999999999999999", None), ("A.k + 64", None),
+    ],
+)  # fmt: skip
+def test_a_remainder_of_whole_numbers_by_a_constant_is_taken_without_spark_sql(written, taken):
+    assert grouped(f"{written} AS g, COUNT(*)", f"GROUP BY {written}").outputs[0].remainder == taken
 
 
 @pytest.mark.parametrize(

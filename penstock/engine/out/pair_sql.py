@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def is_computed(query: Query) -> bool:
     """Say whether a query's output needs Spark SQL: an expression, or a condition on both rows."""
-    return bool(query.residual) or any(output.column is None for output in query.outputs)
+    taken = (output.column or output.remainder for output in query.outputs)
+    return bool(query.residual) or not all(taken)
 
 
 def wants(group: Group, number: int, member: Member) -> str:

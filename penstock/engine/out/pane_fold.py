@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.join.entries import MOST_CLASSES, KeyCodes, Numbering, Panes
-from penstock.join.fold import codes_of, number_groups
+from penstock.join.fold import codes_of, number_groups, remainders
 from penstock.join.measures import Folded
 from penstock.join.sets import members
 from penstock.log.panes import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.join.key_hash import Ints
     from penstock.log.files import Files
     from penstock.log.panes import PaneFile
-    from penstock.sql.query import Measure, Query, Side
+    from penstock.sql.query import Measure, Output, Query, Remainder, Side
 
 MOST_ENTRIES = 1 << 18
 """Entries that wait before they are folded with each other."""
@@ -68,11 +68,23 @@ _CODE_BITS = 62
 
 @dataclass(frozen=True, slots=True)
 class FoldColumn:
-    """A column of one row of the pair, and its type."""
+    """A column of one row of the pair, and its type; or what is left of it when it is divided."""
 
     side: str
     name: str
     kind: pa.DataType
+    remainder: Remainder | None = None
+
+    @classmethod
+    def of(cls, output: Output, types: Mapping[Side, Mapping[str, pa.DataType]]) -> FoldColumn | None:
+        """Find the column that an output of the pair is or is taken from; None if Spark SQL computes it."""
+        if output.column:
+            side, name = output.column
+        elif output.remainder:
+            side, name = output.remainder.side, output.remainder.column
+        else:
+            return None
+        return cls(side, name, types[side][name], output.remainder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ class FoldSpec:
     groups: int
     measures: tuple[Measure, ...]
     columns: tuple[FoldColumn | None, ...]
-    """Of each pair output, where it is a plain column."""
+    """Of each pair output, where it is a plain column or a remainder."""
     bucket: int | None = None
     """The pair output that says when a group's bucket ends."""
 
@@ -91,10 +103,7 @@ class FoldSpec:
     def of(cls, panes: PaneSet, query: Query, types: Mapping[Side, Mapping[str, pa.DataType]]) -> FoldSpec:
         """Describe the fold of a pane set by one of its readers; `types` are those of each side's columns."""
         aggregation = aggregation_of(query)
-        columns = tuple(
-            FoldColumn(*each.column, types[each.column[0]][each.column[1]]) if each.column else None
-            for each in query.outputs
-        )
+        columns = tuple(FoldColumn.of(each, types) for each in query.outputs)
         bucket = aggregation.bucket.end if aggregation.bucket else None
         return cls(panes, aggregation.groups, aggregation.measures, columns, bucket)
 
@@ -426,7 +435,11 @@ class _Values:
             return column if self._rows is None else column.take(pa.array(self._rows))
         column = self._fold.spec.columns[number]
         assert column is not None  # noqa: S101 - else it is computed
-        return self._pairs.column(column.side, column.name, column.kind, self._rows)
+        values = self._pairs.column(column.side, column.name, column.kind, self._rows)
+        if column.remainder is None:
+            return values
+        by = column.remainder
+        return remainders(values, by.divisor, wide=by.wide, floored=by.floored)
 
 
 def folds_of(targets: Iterable[Target]) -> list[PairFold]:

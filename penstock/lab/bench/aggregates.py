@@ -1,7 +1,7 @@
 """``penstock bench aggregates``: a number per group and second in place of pairs, alternating with other engines.
 
 `w1` with twelve windows of up to 30 s, ``COUNT(*), SUM(b.v), MAX(a.v)`` answered every second, grouped by the join's
-key (50,000 of them) or by 64 groups: a column that files have, or ``a.k % 64``, which Penstock leaves to Spark SQL.
+key (50,000 of them) or by 64 groups: a column that files have, or ``a.k % 64``, as it is often written.
 
 Windows are whole seconds, which Flink's ``HOP`` asks for.  After the rows comes one file of each stream with rows two
 minutes later and without a partner, so that every engine's watermark passes the last window and all give all of their
