@@ -37,7 +37,7 @@ from penstock.log.commits import (
 )
 from penstock.log.hold import Held, Hold
 from penstock.log.panes import PaneFile, PaneState
-from penstock.log.promises import PromiseFiles, Told
+from penstock.log.promises import PromiseFiles
 from penstock.log.recent import Departures, Effort, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
@@ -99,8 +99,11 @@ class Ledger:
     """The promises that are remembered, by index."""
     promises_seen: Mapping[str, float] = field(default_factory=dict)
     """For each log whose partners make promises, how many of them its rows were held against."""
-    propagated: Mapping[str, Told] = field(default_factory=dict)
-    """For each query whose sink asks for punctuations, by the index of what it was told: how often it was told some."""
+    propagated: Mapping[str, float] = field(default_factory=dict)
+    """For each query whose sink asks for punctuations, by the index of what it was told: how many promises had taken
+    effect."""
+    tellings: int = 0
+    """How often values were told that are finished; the number is in the names of their files."""
     gone: Mapping[str, Departures] = field(default_factory=dict)
     """For each log, the rows that promises have let go before their window ended."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
@@ -133,10 +136,6 @@ class Ledger:
     def hold(self, name: str) -> Hold:
         """Give what is held of a query's results."""
         return self.holds.get(name, Hold())
-
-    def told(self, index: str) -> Told:
-        """Give how often a query was told about finished values."""
-        return self.propagated.get(index, Told())
 
     def roll(self, stream: str) -> Roll:
         """Give how far a stream is counted."""
@@ -548,11 +547,15 @@ def _answered(commit: Answered, ledger: Ledger) -> Ledger:
 @_fold.register
 def _propagate(commit: Propagated, ledger: Ledger) -> Ledger:
     """Take note of what queries were told."""
-    told = {index: Told(ledger.told(index).times + 1, seen) for index, seen in commit.seen.items()}
     promises = dict(ledger.promises)
     for index, files in commit.told.items():
         promises[index] = promises.get(index, PromiseFiles()).plus(files)
-    noted = replace(ledger, propagated={**ledger.propagated, **told}, promises=promises)
+    noted = replace(
+        ledger,
+        propagated={**ledger.propagated, **commit.seen},
+        promises=promises,
+        tellings=ledger.tellings + 1,
+    )
     return _delivered(noted, commit.output)
 
 

@@ -115,14 +115,6 @@ class PromiseFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """How often a query was told which values are finished, and how many promises had taken effect by then."""
-
-    times: int = 0
-    seen: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Exact:
     """Promises about single values, sorted by ``(h, p)``; `keys` are empty where the hash is the whole key."""
 

@@ -121,8 +121,8 @@ def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs, least: int | 
     finishing, index = finished_keys(plan, ledger, query), told_index(query)
     if finishing is None or not _is_answered(ledger, query, finishing):
         return None
-    state, known = ledger.told(index), finishing.left.known.rows + finishing.right.known.rows
-    if finishing.spoken - state.seen < (least or max(1, known // LOOK_SHARE)):
+    known = finishing.left.known.rows + finishing.right.known.rows
+    if finishing.spoken - ledger.propagated.get(index, 0.0) < (least or max(1, known // LOOK_SHARE)):
         return None
     return Propagation(
         query=query.name,
@@ -131,7 +131,7 @@ def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs, least: int | 
         columns=key_columns(plan, query, jobs),
         told=ledger.promises.get(index, PromiseFiles()).bare(),
         root=query.sink.option("path"),
-        final=f"{PUNCTUATIONS}/told-{ledger.version:06d}-{state.times:012d}.parquet",
+        final=f"{PUNCTUATIONS}/told-{ledger.tellings:012d}.parquet",
         compression=query.sink.option("compression", "snappy"),
         seen=finishing.spoken,
     )

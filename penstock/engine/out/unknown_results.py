@@ -4,6 +4,7 @@
     part-<group>-<version>-past-<task>.parquet         what queries that came with this version got of the past
     released-<n>.parquet                               release number n
     answered-<n>-<task>.parquet                        answers number n, of aggregate queries
+    _punctuations/told-<n>.parquet                     values that are finished, told for the nth time
 
 A file comes into place after the commit that names it, so one of a unit that the journal does not have says that the
 journal has lost its end, or was set back: with it, the next unit of that number would deliver some results twice.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from penstock.engine.out.propagation import PUNCTUATIONS
 from penstock.errors import RunError
 from penstock.log.files import open_files
 
@@ -26,17 +28,15 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
 
 _PART = re.compile(r"part-([0-9a-f]{8})-(\d{6,})-(\d{8,}|past)-\d{4,}\.parquet")
-_RELEASED = re.compile(r"released-(\d{12,})\.parquet")
-_ANSWERED = re.compile(r"answered-(\d{12,})-\d{4,}\.parquet")
+_NUMBERED = re.compile(r"(released|answered|told)-(\d{12,})(?:-\d{4,})?\.parquet")
 
 
 def is_unknown(name: str, ledger: Ledger) -> bool:
     """Say whether a file of results is of a unit or release that the ledger has not come to yet."""
     base = name.rpartition("/")[2]
-    if released := _RELEASED.fullmatch(base):
-        return int(released[1]) >= ledger.releases
-    if answered := _ANSWERED.fullmatch(base):
-        return int(answered[1]) >= ledger.answers
+    if numbered := _NUMBERED.fullmatch(base):
+        come_to = {"released": ledger.releases, "answered": ledger.answers, "told": ledger.tellings}
+        return int(numbered[2]) >= come_to[numbered[1]]
     part = _PART.fullmatch(base)
     if part is None:
         return False
@@ -53,7 +53,8 @@ def unknown_results(roots: Iterable[str], state: Files, ledger: Ledger) -> Itera
     """List the files of results that a ledger does not know, in sinks and in the state's own tables."""
     for root in sorted(set(roots)):
         files = open_files(root)
-        yield from ((files, name) for name in files.list("") if is_unknown(name, ledger))
+        names = [*files.list(""), *(f"{PUNCTUATIONS}/{name}" for name in files.list(PUNCTUATIONS))]
+        yield from ((files, name) for name in names if is_unknown(name, ledger))
     for kind in ("table", "ordered"):
         yield from (
             (state, name)

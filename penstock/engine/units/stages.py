@@ -93,8 +93,7 @@ def propagate(joining: Joining) -> None:
     tasks = choose_propagations(joining.plan, ledger, joining.jobs, least) if ledger.promises else []
     if not tasks:
         return
-    times = sum(each.times for each in ledger.propagated.values())
-    joining.store.commit(propagate_commit(tasks, joining.jobs.propagate(tasks), times))
+    joining.store.commit(propagate_commit(tasks, joining.jobs.propagate(tasks), ledger.tellings))
 
 
 def publish(joining: Joining) -> None:
