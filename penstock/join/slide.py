@@ -8,7 +8,7 @@ what has come together is what the window sees::
     group a              3          1          7          ──▶  10 s: 3     20 s: 4     40 s: 11
     group b              0          2          0          ──▶              20 s: 2     40 s: 2
 
-The compiled loops go along the groups, which are so few at a time that their cells stay near the processor.
+The compiled loops go along the groups, so few at a time that their cells stay in the processor's cache.
 
 In:  the cell of each entry, in order of birth.  Out: for each window and instant the groups it sees, and their values.
 Always true: a group without a pair is not seen.

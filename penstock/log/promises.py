@@ -141,7 +141,8 @@ class PromiseSet:
     def earliest(self, h: Hashes, keys: Sequence[pa.Array], has_key: Mask | None = None) -> Ints:
         """Give for each row the least p of all promises that cover it; `NEVER` if there is none.
 
-        Not all rows of a batch have a whole key: of those, only wildcards are about what is null.
+        `has_key` is false for rows with a null in their key: no single value covers them, and a range only where it is
+        open for the null.
 
         >>> known = PromiseSet((Exact(mix(np.array([7])), np.array([100])),))
         >>> known.earliest(mix(np.array([7, 8])), ()).tolist() == [100, NEVER]
@@ -163,7 +164,7 @@ class PromiseSet:
     def earliest_of_values(self, values: Sequence[pa.Array], *, whole: bool) -> Ints:
         """Give the same for rows of which only the key's values are known, in the form that promises are kept in."""
         if whole:
-            return self.earliest(mix(as_int64(values[0]).to_numpy(zero_copy_only=False)), ())
+            return self.earliest(mix(as_int64(values[0]).fill_null(0).to_numpy(zero_copy_only=False)), ())
         size = len(values[0])
         least = np.full(size, NEVER, np.int64)
         for each in self.exact:
@@ -179,7 +180,7 @@ class PromiseSet:
 
 
 def _lower(least: Ints, promises: Exact, rows: _Rows) -> None:
-    """Lower the p of rows that some single values cover: the fewer are looked up among the more."""
+    """Lower the p of rows that promises about single values cover; the smaller side is looked up in the larger."""
     row, promise = rows.met_by(promises) if promises.h.size < rows.h.size else rows.found_in(promises)
     if rows.keys and row.size:
         same = np.ones(row.size, np.bool_)
@@ -289,7 +290,7 @@ def in_order(h: Hashes, p: Ints, keys: Sequence[pa.Array]) -> Exact:
 
 
 def _first_of_value(h: Hashes, keys: Sequence[pa.Array]) -> Mask:
-    """Say which promises are the first of their value; two values of one hash, mixed, may keep a few too many."""
+    """Say which promises are the first of their value; where values of equal hash alternate, a few are kept twice."""
     first = np.ones(h.size, np.bool_)
     first[1:] = h[1:] != h[:-1]
     for each in keys:
@@ -308,7 +309,7 @@ def write_exact(
 def write_patterns(
     files: Files, index: str, p: Ints, bounds: Bounds, batch: int, *, generation: int = 0
 ) -> Segment | None:
-    """Write promises about ranges; a part of the key that none of them bounds has no columns to speak of."""
+    """Write promises about ranges; a part of the key that none of them bounds is written as nulls."""
     open_end = pa.nulls(p.size, pa.int8())
     columns = {}
     for number, (low, high) in enumerate(bounds):
@@ -433,11 +434,9 @@ def _plain(bound: pa.Scalar | None) -> Any:
     """Give a value that is compared fast, since each range is compared with every other."""
     if bound is None:
         return None
-    return bound.cast(pa.int64()).as_py() if pa.types.is_timestamp(bound.type) else _number(bound)
-
-
-def _number(bound: pa.Scalar) -> Any:
-    return bound.cast(pa.int32()).as_py() if pa.types.is_date32(bound.type) else bound.as_py()
+    whole = {pa.types.is_timestamp: pa.int64(), pa.types.is_date32: pa.int32()}
+    kind = next((to for is_such, to in whole.items() if is_such(bound.type)), bound.type)
+    return bound.cast(kind).as_py()
 
 
 def _includes(wide: _Box, narrow: _Box) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.plan.panes import aggregation_of, share_panes
-from penstock.plan.promises import all_indexes, carriers, ended_rows, finishing_of, promised_sides
+from penstock.plan.promises import all_indexes, ended_rows, finishing_of, promised_sides, promises_about
 from penstock.sql.interval import show_duration
 from penstock.sql.query import FOREVER, SIDES
 
@@ -68,7 +68,7 @@ def _promise_lines(index: PromiseIndex, plan: Plan) -> Iterator[str]:
     """Print who makes promises about a stream, and whose rows and groups end with them."""
     yield ""
     yield f"Promises about {index.stream} by {index.log.order}"
-    for stream, promise in carriers(plan.streams, index.stream):
+    for stream, promise in promises_about(plan.streams, index.stream):
         if promise.is_data:
             yield f"  made by     every row of {stream.name}, the last of its value"
         else:
@@ -278,7 +278,7 @@ def _promise_json(index: PromiseIndex, plan: Plan) -> dict[str, Any]:
     return {
         "stream": index.stream,
         "key": [part.expression for part in index.key],
-        "made_by": [stream.name for stream, _ in carriers(plan.streams, index.stream)],
+        "made_by": [stream.name for stream, _ in promises_about(plan.streams, index.stream)],
         "end_rows_of": ended_rows(plan, index),
     }
 

@@ -6,7 +6,7 @@ and the same key::
 
     Bid, punctuates 'item_id'          index of Bid by item_id ──▶ rows of Bid that break a promise
     Auction ⋈ Bid on item_id                                   ──▶ rows of Auction that have met all their bids
-    Person ⋈ Bid on bidder             (of no use: who is promised about says nothing of a bidder)
+    Person ⋈ Bid on bidder             (of no use: that an item is finished says nothing of its bidders)
 
 In:  streams and logs.  Out: `PromiseIndex`es, and what each carries of a stream's promises.
 """
@@ -21,7 +21,7 @@ from zlib import crc32
 from penstock.plan.group import reach
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.promise_types import widens
-from penstock.sql.promises import DEFAULT_BUDGET, Pattern, Promise, promise_budget, promises_of
+from penstock.sql.promises import Pattern, Promise, promise_budget, promises_of
 from penstock.sql.query import FOREVER, SIDES
 from penstock.sql.tree import quoted
 
@@ -58,8 +58,8 @@ class PromiseIndex:
 class Carried:
     """A promise that rows of a stream make, as far as it goes into one index.
 
-    `parts` are the patterns for each part of the index's key, None where the promise is about any value; `others` must
-    be wildcards, or the promise is about too little.
+    `parts` has the promise's pattern for each part of the index's key, None where it has none.  `others` are its
+    patterns for columns that the key lacks: it goes into the index only where they match any value.
     """
 
     promise: Promise
@@ -68,7 +68,7 @@ class Carried:
     others: tuple[Pattern, ...]
 
 
-def carriers(streams: Iterable[Stream], about: str) -> Iterator[tuple[Stream, Promise]]:
+def promises_about(streams: Iterable[Stream], about: str) -> Iterator[tuple[Stream, Promise]]:
     """List the promises about a stream, and the streams whose rows make them."""
     for stream in streams:
         yield from ((stream, each) for each in promises_of(stream) if each.about.lower() == about.lower())
@@ -76,7 +76,7 @@ def carriers(streams: Iterable[Stream], about: str) -> Iterator[tuple[Stream, Pr
 
 def indexes_about(plan: Plan, name: str) -> list[PromiseIndex]:
     """List the indexes of the promises about a stream: by its promised columns, and by the keys of its logs."""
-    made = [promise for _, promise in carriers(plan.streams, name)]
+    made = [promise for _, promise in promises_about(plan.streams, name)]
     if not made:
         return []
     stream = plan.stream(name)
@@ -103,9 +103,15 @@ def told_index(query: Query) -> str:
 
 
 def remembered(plan: Plan) -> dict[str, int]:
-    """Name everything that is remembered like promises, and how much of it."""
+    """Give the budget of each index: of promises, and of the values that queries were told are finished."""
     promises = {each.id: promise_budget(plan.stream(each.stream)) for each in all_indexes(plan)}
-    return promises | {told_index(each): DEFAULT_BUDGET for each in plan.queries if tells(each)}
+    return promises | {told_index(each): _told_budget(plan, each) for each in plan.queries if tells(each)}
+
+
+def _told_budget(plan: Plan, query: Query) -> int:
+    """Give how many told values are remembered: twice the promises they come from, so that these go first."""
+    sides = promised_sides(plan, query) or ()
+    return 2 * sum(promise_budget(plan.stream(each.stream)) for each in sides if each)
 
 
 def own_key(stream: Stream, promise: Promise) -> tuple[KeyPart, ...]:
@@ -120,7 +126,7 @@ def index_for(plan: Plan, log: LogPlan) -> PromiseIndex | None:
 
 
 def ended_rows(plan: Plan, index: PromiseIndex) -> list[str]:
-    """Name the streams whose rows are of no more use when promises of an index say so."""
+    """Name the streams whose rows the promises of an index let go: those joined with its stream by its key."""
     partners = (
         other.log.stream
         for group in plan.groups
@@ -154,7 +160,7 @@ def _carried(promise: Promise, index: PromiseIndex, stream: Stream) -> Carried |
 
 
 def _pattern(part: KeyPart, promise: Promise, stream: Stream) -> Pattern | None:
-    """Find the pattern of a key's part: two values of the column are two values of the key, in the same order."""
+    """Find a promise's pattern for a part of a key; None if there is none, or the part is no plain column."""
     if not _is_kept(part, stream):
         return None
     return next((each for each in promise.patterns if each.column.lower() == part.column.lower()), None)
@@ -171,9 +177,9 @@ def _index(stream: str, key: Sequence[KeyPart]) -> PromiseIndex:
 
 
 def finishing_of(plan: Plan, query: Query) -> tuple[int, ...] | None:
-    """Say which GROUP BY expressions of a final aggregate have the parts of its join's key; None if some has not.
+    """Give the GROUP BY expression for each part of a final query's join key; None if some part has none.
 
-    Then its groups end when promises have finished the key.
+    With all of them, a group ends when promises have finished its value of the key.
     """
     aggregation = query.aggregation
     if aggregation is None or aggregation.emit != "final" or promised_sides(plan, query) is None:
@@ -205,7 +211,7 @@ def can_finish(query: Query, indexes: tuple[PromiseIndex | None, PromiseIndex | 
 def _grouped_by(plan: Plan, query: Query, group: Group, part: int) -> int | None:
     """Find the GROUP BY expression that is a plain column of a part of the join's key, on either side.
 
-    Where the key is a cast of it, a group must not lose by that what tells it from others.
+    Where the key is a cast of the column, the cast must keep different values different.
     """
     streams: dict[Side, Stream] = {side: plan.stream(group.log(side).stream) for side in SIDES}
     keys: dict[Side, KeyPart] = {side: group.log(side).key[part] for side in SIDES}

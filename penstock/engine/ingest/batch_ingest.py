@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.ingest.promise_columns import promise_task
 from penstock.engine.ingest.promise_rows import Door
-from penstock.engine.readings.needs import guarding, ingest_masks
+from penstock.engine.readings.needs import ingest_masks, promising_partners
 from penstock.log.commits import BatchIngested
 from penstock.log.folder_names import folder_of
 from penstock.log.promises import PromiseFiles
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.engine.ingest.batch_task import BatchPart
     from penstock.engine.ingest.promise_columns import PromiseTask
     from penstock.engine.jobs import Jobs
+    from penstock.engine.readings.needs import PromisingPartner
     from penstock.engine.store import Store
     from penstock.log.values import StreamState
     from penstock.plan.build import Plan
@@ -51,12 +52,13 @@ class BatchIngest(Generic[Batch]):
         self._logs: tuple[LogTask, ...] = ()
         self._counted = False
         self._promises: PromiseTask | None = None
+        self._partners: dict[str, tuple[PromisingPartner, ...]] = {}
         self.follow(plan)
 
     def follow(self, plan: Plan) -> None:
         """Ingest by this plan from the next batch on."""
         self._promises = promise_task(plan, self.stream)
-        self._guarded = {log.id: guarding(plan, log) for log in plan.logs_of(self.stream.name)}
+        self._partners = {log.id: promising_partners(plan, log) for log in plan.logs_of(self.stream.name)}
         self._logs = tuple(
             LogTask(log, ingest_masks(plan, log), self.store.ledger.layout(log.id))
             for log in plan.logs_of(self.stream.name)
@@ -70,9 +72,9 @@ class BatchIngest(Generic[Batch]):
             return
         task = self._task(before)
         parts = self.jobs.ingest(rows, self.stream, task)
+        in_vain: Sequence[BatchPart] = ()
         if beside := self._broken_beside(parts):
-            self._let_go(parts, everything=True)
-            task = self._with_promises(task, beside)
+            in_vain, task = parts, self._with_promises(task, beside)
             parts = self.jobs.ingest(rows, self.stream, task)
         self._let_go(parts, everything=False)
         self.check(parts)
@@ -93,6 +95,9 @@ class BatchIngest(Generic[Batch]):
                 gone=_departures(parts),
             )
         )
+        self._let_go(
+            in_vain, everything=True
+        )  # not before: the second reading looks up promises of the first
 
     def _keep_aside(self, rows: Batch, task: BatchTask, before: StreamState, after: StreamState) -> None:
         """Write rows that do not count to the dead letters."""
@@ -170,7 +175,7 @@ class BatchIngest(Generic[Batch]):
         return replace(self._promises, known=known)
 
     def _doors(self, log: LogPlan) -> tuple[Door, ...]:
-        """Say what partners have promised about rows of a log, if all of them make promises and none is retained."""
+        """Give what each partner of a log has promised by now; nothing if some partner makes no promises by its key."""
         ledger = self.store.ledger
         return tuple(
             Door(
@@ -179,7 +184,7 @@ class BatchIngest(Generic[Batch]):
                 ledger.stream(each.partner).watermark,
                 each.beyond,
             )
-            for each in self._guarded[log.id]
+            for each in self._partners[log.id]
         )
 
 

@@ -4,8 +4,8 @@ A task gets its part of a stream's batch as Arrow columns and writes one segment
 rows come from: no shuffle, because a task of the join takes its range of hashes out of every segment.  Of a large part
 it writes several, each of bounded bytes.
 
-    source partition ──▶ take out promises, where the stream makes some, and rows that break one
-                     ──▶ drop late rows ──▶ where windows count rows: the times of all the others, for the roll
+    source partition ──▶ take out promises, where the stream makes some ──▶ drop late rows, then rows that break one
+                     ──▶ where windows count rows: the times of all the others, for the roll
                      ──▶ drop rows without time or key, rows no query wants
                      ──▶ sort by (h, t) ──▶ one Arrow file per log ──▶ what was written, to the driver
 
@@ -166,7 +166,7 @@ class _SortedOut:
     broken: NDArray[np.bool_]
     is_promise: NDArray[np.bool_]
     is_nothing: NDArray[np.bool_]
-    """Rows of a stream that carries promises which are none themselves."""
+    """Rows of a carrier that are no promises."""
     promises: PartPromises | None = None
 
     def part(self) -> BatchPart:

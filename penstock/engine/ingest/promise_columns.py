@@ -6,7 +6,7 @@ about, the key of its log says everything and nothing is computed besides::
 
     punctuates 'item_id', joined on item_id     the log's own key, and one bit: is it a promise?
     punctuates 'item_id BETWEEN lo AND hi'      a "key" of (lo, hi)
-    punctuates 'item_id IN items'               a row for each element (`exploded`), then as for one value
+    punctuates 'item_id IN items'               a row for each element (`sources.exploded`), then as for one value
 
 In:  a plan and a stream.  Out: a `PromiseTask`: the logs to compute, and where a task finds what.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.ingest.ingest_columns import MARKS, bit_names, key_names
 from penstock.log.promises import PromiseFiles
-from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key
+from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key, promises_about
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.promises import carried as carried_promises
 from penstock.sql.promises import promises_of
@@ -46,7 +46,7 @@ class KeyColumns:
     parts: tuple[str, ...]
     whole: bool
     log: str = ""
-    """The only log of the stream, if that is its key: what it lacks is joined by nobody."""
+    """The stream's log if it has only one, by this key: rows that are not in it are joined by nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class PromiseTask:
     columns: tuple[str, ...] = ()
     """The columns that a task reads for it."""
     mark: str = ""
-    """The column of bits of which the first says whether a row is a promise; empty where none is, or all are."""
+    """The column whose first bit says whether a row is a promise; empty where no row is one, or every row."""
     carrier: bool = False
     """Whether no row is data."""
     carried: tuple[PromiseColumns, ...] = ()
@@ -113,7 +113,7 @@ def promise_task(plan: Plan, stream: Stream) -> PromiseTask | None:
     if not carried and not about:
         return None
     asked = _Asked(stream, plan.logs_of(stream.name))
-    own = {own_key(stream, promise) for each in plan.streams for promise in promises_of(each)}
+    own = {own_key(stream, promise) for _, promise in promises_about(plan.streams, stream.name)}
     logs = plan.logs_of(stream.name)
     keys = tuple(
         replace(

@@ -77,7 +77,7 @@ class Entering:
 def at_the_doors(
     files: Files, doors: Iterable[Door], h: Hashes, keys: Sequence[pa.Array], t: Ints
 ) -> Entering:
-    """Hold rows against the promises of all their partners; one that is still waited for keeps them."""
+    """Find the rows to drop and to discard: those for which the promises of every partner say so."""
     dropped, discarded = np.ones(t.size, np.bool_), np.ones(t.size, np.bool_)
     leasts: list[tuple[str, Ints]] = []
     for door in doors:
@@ -145,7 +145,7 @@ class PartPromises:
         return PromiseSet((self._values(columns, exact),) if exact.size else (), tuple(patterns))
 
     def write(self, accepted: Mask, batch: int) -> dict[str, PromiseFiles]:
-        """Write what promises finish, and where every row is the last of its value, what accepted rows do."""
+        """Write the promises of this part, by index: of its punctuations and, where a column is unique, of its rows."""
         written: dict[str, PromiseFiles] = {}
         for columns in self.task.carried:
             rows, ranges = self._divided(columns, accepted)

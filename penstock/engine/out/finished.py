@@ -41,7 +41,7 @@ class PromisedSide:
     watermark: int
     """Below it all its rows are joined."""
     reach: int | None
-    """Microseconds; None where its rows never leave their window, or by count."""
+    """How long its rows are of use, in microseconds; None if they never leave their window, or leave it by count."""
 
     def spoken(self, partner: PromisedSide) -> float:
         """Say about how many promises have taken effect, by either way."""

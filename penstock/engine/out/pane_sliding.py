@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.log.files import Files
 
 MOST_CELLS = 1 << 17
-"""Groups times cuts that are answered from in one go: so many that they stay near the processor."""
+"""The most cells, groups times cuts, that are answered in one go: few enough to stay in the processor's cache."""
 
 INSTANTS_AT_ONCE = 32
 
@@ -182,7 +182,8 @@ class _Asked:
     def of(cls, readers: Iterable[Due], instants: Mapping[int, list[Due]], cuts: Ints, pane: int) -> _Asked:
         """Look up who asks when."""
         by_width = sorted(readers, key=lambda each: each.width)
-        asking = [[each in those for each in by_width] for those in instants.values()]
+        those_asking = [{each.number for each in those} for those in instants.values()]
+        asking = [[each.number in those for each in by_width] for those in those_asking]
         at = np.array(list(instants), np.int64)
         thresholds = (at[:, None] - np.array([each.width for each in by_width], np.int64)) // pane
         windows = np.where(np.array(asking), np.searchsorted(cuts, thresholds), NOT_ASKED)

@@ -86,8 +86,8 @@ def finished_keys(
 ) -> FinishedKeys | None:
     """Give the promises that finish values for a query, with its watermarks; None if there are none yet.
 
-    What an idle stream has promised is not made to count by its silence.  A query that wants its results in order has
-    got those below both watermarks.
+    The watermark of an idle stream stays where it is, and its promises wait.  An ordered query has its results below
+    the lower watermark only, so that one counts for both sides.
     """
     indexes = promised_sides(plan, query) if ledger.promises else None
     known = [each for each in side_marks(plan, ledger, query.name) if each is not None]
@@ -138,9 +138,13 @@ def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs, least: int | 
 
 
 def _is_answered(ledger: Ledger, query: Query, finishing: FinishedKeys) -> bool:
-    """Say whether a final query has got the groups that promises have ended so far."""
+    """Say whether a query has got all answers with values that are finished so far; without an aggregate it has."""
     state = next((each for each in ledger.panes.values() if query.name in each.panes.readers), None)
-    return state is None or not state.files or state.promises_seen >= finishing.spoken
+    if state is None or not state.files:
+        return True
+    if state.panes.emit == "changes":
+        return all(each.folded for each in state.files)  # what is not folded is not answered yet
+    return state.promises_seen >= finishing.spoken
 
 
 def refuse_untold(plan: Plan) -> None:

@@ -121,7 +121,7 @@ def _partner(group: Group, side: Side) -> LogPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class PromisingPartner:
     """A partner whose promises decide about rows that enter a log: the index of its promises, and its reach."""
 
     partner: str
@@ -130,16 +130,16 @@ class Guard:
     """How far before a row its partners can be at the most, in microseconds; None if that is not known."""
 
 
-def guarding(plan: Plan, log: LogPlan) -> tuple[Guard, ...]:
+def promising_partners(plan: Plan, log: LogPlan) -> tuple[PromisingPartner, ...]:
     """List the partners of a log's rows, if all of them make promises by its key, and nobody wants rows retained."""
-    guards = []
+    partners = []
     for group, side in plan.uses(log.id):
         partner = _partner(group, side)
         index = index_for(plan, partner)
         if index is None or retention(plan.stream(log.stream)) is not None:
             return ()
-        guards.append(Guard(partner.stream, index.id, _farthest(group, side)))
-    return tuple(guards)
+        partners.append(PromisingPartner(partner.stream, index.id, _farthest(group, side)))
+    return tuple(partners)
 
 
 def _farthest(group: Group, side: Side) -> int | None:

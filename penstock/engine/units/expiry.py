@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from penstock.engine.readings.needs import (
     claims_on,
     common_layout,
-    guarding,
     passed,
     promises_before,
+    promising_partners,
     settled_alike,
     settled_segments,
 )
@@ -42,7 +42,7 @@ LOOK_SHARE = 256
 """A log is held against promises when one has taken effect for each so many of its rows."""
 
 MOST_PATIENCE = 64
-"""So many times as many must have, where they have ended few rows so far: less than one in so many."""
+"""The most times `LOOK_SHARE`'s wait that a log waits: it doubles when a look ends less than one row in so many."""
 
 
 def expire(joining: Joining) -> None:
@@ -108,7 +108,7 @@ def _departed(made: Sequence[RewrittenRun]) -> tuple[int, int] | None:
 def _look_for_finished(joining: Joining, log: LogPlan) -> None:
     """Hold a log's segments against the promises of its partners, if enough have taken effect since the last time."""
     plan, ledger = joining.plan, joining.ledger
-    if not guarding(plan, log):
+    if not promising_partners(plan, log):
         return
     settled = [each for each in settled_segments(plan, log.id, ledger) if not each.ends]
     effective, seen = promises_before(plan, log.id, ledger), ledger.promises_seen.get(log.id, 0.0)
