@@ -13,7 +13,7 @@ from penstock.lab.bench.contest import EXACT, STOPPED, Outcome, Series
 from penstock.lab.bench.peers.peer import Job
 from penstock.lab.bench.peers.promising import average, share_of_data
 from penstock.lab.bench.peers.run import Report
-from penstock.lab.bench.punctuations import MOST, WAYS, Promising, compared, rows_of
+from penstock.lab.bench.punctuations import MOST_TIMES_SLOWER, WAYS, Promising, compared, rows_of
 from penstock.lab.workloads import QUERY_SETS, WindowQuery, Workload
 from penstock.sql.promises import promise_options
 from penstock.sql.script import parse_script
@@ -103,7 +103,7 @@ def test_the_tables_say_what_promises_cost_and_whether_that_is_little():
     assert lines[WAYS["plain"].title] == ("-",) * 7 + ("failed: no memory",)
     assert compared(series) == [
         ("none", "plain", "-", "-", "-", "-"),
-        ("irrelevant", "filtered", "1.11", f"at most {MOST}: [red]not met[/]", "1.00", "1.00"),
+        ("irrelevant", "filtered", "1.11", f"at most {MOST_TIMES_SLOWER}: [red]not met[/]", "1.00", "1.00"),
         ("irrelevant", "none", "1.11", "", "1.00", "1.00"),
         ("kept", "ignored", "0.80", "", "1.00", "0.40"),
     ]
@@ -134,7 +134,7 @@ def test_bench_punctuations_takes_turns_and_keeps_every_run(tmp_path, capsys, mo
         main(["bench", "punctuations", "--rows", "500", "--rounds", "2", "--directory", str(tmp_path)]) == 0
     )
     assert called == list(WAYS) * 2
-    assert f"at most {MOST}: met" in capsys.readouterr().out
+    assert f"at most {MOST_TIMES_SLOWER}: met" in capsys.readouterr().out
     kept = [json.loads(line) for line in (tmp_path / contests.KEPT).read_text().splitlines()]
     assert [each["verdict"] for each in kept] == [EXACT] * 12
     assert kept[-1]["counts"]["dropped"] == 3
