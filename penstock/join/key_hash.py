@@ -46,6 +46,19 @@ def _mix(keys: Any) -> Any:
     return out
 
 
+def digests(keys: Ints, bits: int = 64) -> Hashes:
+    """Scatter digests of keys, of which so many bits are used; fewer than 64 only where a test wants collisions.
+
+    >>> few = digests(np.array([1, 2]), bits=8)
+    >>> (few << np.uint64(8)).tolist()
+    [0, 0]
+    """
+    return mix(keys) if bits == _ALL_BITS else mix(keys) << np.uint64(_ALL_BITS - bits)
+
+
+_ALL_BITS = 64
+
+
 def unmixed(hashes: Hashes) -> Ints:
     """Give the integers that were scattered.
 

@@ -1,4 +1,4 @@
-"""Put rows in segment order, ``(h, t)``: sorting a batch, merging sorted runs.
+"""Put rows in segment order, ``(h, t)``: sorting a batch, merging sorted runs, and laying out the runs found in them.
 
 In:  columns of hashes and event times.  Out: the permutation that orders them.
 Both are stable: rows equal in hash and time keep the order in which they came.
@@ -70,3 +70,14 @@ def _merge_neighbours(h: Any, t: Any, order: Any, bounds: Any) -> Any:
             j += 1
             k += 1
     return out
+
+
+def lay_ranges(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Lay the ranges ``first[i] .. last[i]`` end to end, and say which range each number is of.
+
+    >>> lay_ranges(np.array([5, 3, 0]), np.array([7, 3, 1]))
+    (array([5, 6, 0]), array([0, 0, 2]))
+    """
+    count = last - first
+    offset = np.cumsum(count) - count
+    return np.arange(count.sum()) + np.repeat(first - offset, count), np.repeat(np.arange(count.size), count)

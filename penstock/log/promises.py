@@ -32,7 +32,7 @@ from penstock.join.equality import equal_values
 from penstock.join.fold import codes_of, number_groups
 from penstock.join.key_hash import mix, unmixed
 from penstock.join.sets import to_words
-from penstock.join.sorting import sort_rows
+from penstock.join.sorting import lay_ranges, sort_rows
 from penstock.log.segment import KEY, Segment, SegmentColumns, read_segment, write_ordered
 
 if TYPE_CHECKING:
@@ -201,25 +201,14 @@ class _Rows:
     def met_by(self, promises: Exact) -> tuple[Ints, Ints]:
         """Find the rows of each promise's hash: numbers of rows, and of promises."""
         first, last = (np.searchsorted(self.h, promises.h, side) for side in ("left", "right"))
-        at, promise = _runs(first, last)
+        at, promise = lay_ranges(first, last)
         return (at if self.order is None else self.order[at]), promise
 
     def found_in(self, promises: Exact) -> tuple[Ints, Ints]:
         """Find the promises of each row's hash: numbers of rows, and of promises."""
         first, last = (np.searchsorted(promises.h, self.h, side) for side in ("left", "right"))
-        promise, at = _runs(first, last)
+        promise, at = lay_ranges(first, last)
         return (at if self.order is None else self.order[at]), promise
-
-
-def _runs(first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """Lay the ranges ``first[i] .. last[i]`` end to end, and say which range each number is of.
-
-    >>> _runs(np.array([5, 3, 0]), np.array([7, 3, 1]))
-    (array([5, 6, 0]), array([0, 0, 2]))
-    """
-    count = last - first
-    offset = np.cumsum(count) - count
-    return np.arange(count.sum()) + np.repeat(first - offset, count), np.repeat(np.arange(count.size), count)
 
 
 def _matches(pattern: Pattern, values: Sequence[pa.Array], size: int) -> Mask:

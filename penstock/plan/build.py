@@ -109,6 +109,10 @@ class Plan:
         """Find a stream by name."""
         return next(each for each in self.streams if each.name == name)
 
+    def stream_of(self, log: str) -> str:
+        """Name the stream whose rows a log holds."""
+        return next(each.stream for each in self.logs if each.id == log)
+
     @property
     def counted(self) -> tuple[str, ...]:
         """List the streams that windows counting rows read: the event times of their rows are kept."""

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names, promise_conditions
 from penstock.engine.ingest.promise_columns import exploding
+from penstock.log.promises import as_int64
 from penstock.sql.promises import promises_of
 from penstock.sql.query import DAY
 from penstock.sql.spark_types import parse_type
@@ -137,7 +138,7 @@ class _Rows:
         rows = self._wanted(log)
         values = [self._key(part, rows) for part in log.key]
         if log.whole_key:
-            return {name: _as_bigint(values[0])}
+            return {name: as_int64(values[0])}
         return {name: _digests(values), **dict(zip(parts, values, strict=True))}
 
     def _wanted(self, log: LogPlan) -> NDArray[np.bool_]:
@@ -161,14 +162,6 @@ class _Rows:
             zero, nan = pa.scalar(0, values.type), pa.scalar(float("nan"), values.type)
             values = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
         return values
-
-
-def _as_bigint(values: pa.Array) -> pa.Array:
-    if pa.types.is_boolean(values.type):
-        return values.cast(pa.int8()).cast(pa.int64())
-    if pa.types.is_date32(values.type):
-        return values.cast(pa.int32()).cast(pa.int64())
-    return values.cast(pa.int64())
 
 
 def _digests(values: Sequence[pa.Array]) -> pa.Array:

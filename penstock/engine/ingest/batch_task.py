@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.promise_rows import NO_TIME, Door, PartPromises, at_the_doors
-from penstock.join.key_hash import mix
+from penstock.join.key_hash import digests, mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
 from penstock.log.promises import PromiseFiles
@@ -312,12 +312,8 @@ def _write_rows(
 
 def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:
     """Give each row its position in the order of keys."""
-    hashes = mix(column.to_numpy())
-    unused = 0 if log.whole_key else _ALL_BITS - task.key_bits
-    return hashes if not unused else hashes << np.uint64(unused)
-
-
-_ALL_BITS = 64
+    keys = column.to_numpy()
+    return mix(keys) if log.whole_key else digests(keys, task.key_bits)
 
 
 def _patterns(table: pa.Table, names: Sequence[str]) -> tuple[Words, NDArray[np.int32] | None]:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.join.key_hash import mix
+from penstock.join.key_hash import digests, mix
 from penstock.log.promises import (
     NEVER,
     Exact,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     Mask = NDArray[np.bool_]
 
-_ALL_BITS = 64
 NO_TIME = np.iinfo(np.int64).min
 """The event time of a row that has none."""
 
@@ -98,7 +97,7 @@ class PartPromises:
     def __init__(self, files: Files, task: PromiseTask, table: pa.Table, t: Ints, key_bits: int) -> None:
         """Find out which rows are promises; `t` has the event time of each row."""
         self.files, self.task, self.table, self.t = files, task, table, t
-        self._unused = _ALL_BITS - key_bits
+        self._key_bits = key_bits
         self.is_promise = self._marked() & (t != NO_TIME)
         """Rows that are promises; of a carrier that has a condition, the others mean nothing."""
 
@@ -227,9 +226,7 @@ class PartPromises:
     def _keys(self, key: KeyColumns, rows: Ints) -> tuple[Hashes, list[pa.Array]]:
         """Give the hashes of some rows by a key, and its parts if that is not all of it."""
         numbers = pc.fill_null(self._column(key.number, rows), 0).to_numpy(zero_copy_only=False)
-        hashes = mix(numbers)
-        if not key.whole and self._unused:
-            hashes = hashes << np.uint64(self._unused)
+        hashes = mix(numbers) if key.whole else digests(numbers, self._key_bits)
         return hashes, [self._column(each, rows) for each in key.parts]
 
     def _column(self, name: str, rows: Ints) -> pa.Array:

@@ -22,6 +22,7 @@ from penstock.engine.out.answer_task import WAS, PaneReport
 from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
 from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.engine.out.pane_sliding import sliding
+from penstock.join.sorting import lay_ranges
 from penstock.log.panes import CLASS, ORDER, PANE, PaneFile, group_hashes, keys_in, reduce_table, write_panes
 from penstock.sql.query import FOREVER
 
@@ -144,8 +145,7 @@ def _of_groups(base: Sequence[tuple[PaneFile, pa.Table]], hashes: Ints) -> list[
     for _, table in base:
         order = ints(table, ORDER)
         first, last = np.searchsorted(order, hashes, "left"), np.searchsorted(order, hashes, "right")
-        counts = last - first
-        rows = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        rows, _ = lay_ranges(first, last)
         if rows.size:
             found.append(table.take(pa.array(rows)))
     return found

@@ -100,8 +100,7 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | 
         _promised(plan, _partner(group, side), ledger, claim(group, side, ledger, shape), files)
         for group, side in plan.uses(log)
     ]
-    stream = next(each.stream for each in plan.logs if each.id == log)
-    return claims + _retained(plan, stream, ledger)
+    return claims + _retained(plan, plan.stream_of(log), ledger)
 
 
 def _promised(

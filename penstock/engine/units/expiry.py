@@ -86,17 +86,13 @@ def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: La
             layouts=(NumberedLayout(common.layout, shared),) if is_new else (),
             rows=sum(each.rows for run in runs for each in run),
             seconds=time.monotonic() - started,
-            stream=_stream(joining, log),
+            stream=joining.plan.stream_of(log),
             purged=max(0, sum(each.finished for each in made) - known),
             gone=_departed(made),
         )
     )
     for each in gone:
         joining.store.let_go(each.name)
-
-
-def _stream(joining: Joining, log: str) -> str:
-    return next(each.stream for each in joining.plan.logs if each.id == log)
 
 
 def _departed(made: Sequence[RewrittenRun]) -> tuple[int, int] | None:
