@@ -326,7 +326,7 @@ def _join_cost(readers: Sequence[Reader], statistics: Statistics, left: float, r
     """Price a regular join of parts of both streams (rates), with a router to its readers (Figure 1)."""
     cost = Cost()
     for side, held, males in (("l", left, right), ("r", right, left)):
-        bounds = age_bounds(readers, side)  # type: ignore[arg-type]  # a tuple of literals is no literal
+        bounds = age_bounds(readers, side)
         if bounds:
             rows = held * bounds[-1] / SECOND
             cost += Cost(

@@ -28,7 +28,8 @@ from penstock.sql.tree import unquoted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.sql.query import Key, Query, Side, Stream
+    from penstock.sql.graph import Key
+    from penstock.sql.query import Query, Side, Stream
 
 WHOLE_TYPES = frozenset(
     {"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz"}

@@ -158,7 +158,7 @@ def _within(inner: _Sum, far: Fraction, *, strict: bool) -> _Bounds:
 def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
     """Make the bounds as wide as the types of the columns ask for; None for types that are not compared here."""
     sides = zip(("l", "r"), zero.names, strict=True)
-    columns = [scope.side(side).stream.column(name) for side, name in sides]  # type: ignore[arg-type]
+    columns = [scope.side(side).stream.column(name) for side, name in sides]
     kinds = [each.type if each else "" for each in columns]
     if set(kinds) <= set(_WHOLE_BITS):
         return _whole(zero, bounds, min(_overflow_limit(kind, zero) for kind in kinds))

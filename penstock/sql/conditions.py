@@ -31,8 +31,9 @@ from penstock.sql.tree import Column, Constant, Form, nodes, show, show_bare, si
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.sql.graph import Key
     from penstock.sql.names import Scope
-    from penstock.sql.query import Key, Side
+    from penstock.sql.query import Side
     from penstock.sql.tree import Tree
 
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.errors import InputError
+from penstock.sql.graph import Edge, JoinGraph, Key, sides_for
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -40,11 +41,11 @@ DAY = 86_400 * SECOND
 FOREVER = 1 << 60
 """A window of ``[UNBOUNDED]``: longer than any difference of two timestamps Spark can hold."""
 
-Side = Literal["l", "r"]
-"""Which stream of the pair: expressions write ``l.Value`` and ``r.Value``."""
+Side = str
+"""Which stream of a result: expressions write ``l.Value`` and ``r.Value``; of more than two ``i0.Value`` and so on."""
 
 SIDES: tuple[Side, Side] = ("l", "r")
-"""Both streams of the pair, in the order in which cursors and watermarks are written."""
+"""Both streams of a pair, in the order in which cursors and watermarks are written."""
 
 RESERVED = "penstock."
 """How the names of the engine's own columns begin; no column of the user may begin so."""
@@ -131,19 +132,6 @@ class Range:
         Range(lo=-9, hi=10)
         """
         return cls(-right + 1, left)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
-    """One equality of the join: an expression per side, and the type both are compared as.
-
-    Expressions are Spark SQL over the bare columns of their stream, in canonical form.
-    `type` is the common type to cast both sides to, or empty where they have the same type already.
-    """
-
-    left: str
-    right: str
-    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +222,8 @@ class Aggregation:
     """Spark SQL over the same columns as the answers; empty: every group."""
     every: int = 0
     """Sliding: microseconds from one instant to the next."""
-    reach: tuple[int, int] = (0, 0)
-    """Sliding: at instant E, left rows count that are younger than E minus the first, right ones minus the second."""
+    reach: tuple[int, ...] = (0, 0)
+    """Sliding: at instant E, rows of each input count that are younger than E minus so much."""
     bucket: Bucket | None = None
 
 
@@ -279,8 +267,12 @@ class Signature:
     left: str
     right: str
     keys: tuple[Key, ...]
-    rows: tuple[bool, bool] = (False, False)
-    """For the left and right stream: whether its window counts rows rather than time."""
+    rows: tuple[bool, ...] = (False, False)
+    """For each stream: whether its window counts rows rather than time."""
+    streams: tuple[str, ...] = ()
+    """All streams, where there are more than two."""
+    edges: tuple[Edge, ...] = ()
+    """The equalities, where there are more than two streams."""
 
     @property
     def counted(self) -> bool:
@@ -311,8 +303,8 @@ class Query:
     left_columns: frozenset[str] = frozenset()
     """Columns of the left stream that outputs and residual read (predicates and keys not counted)."""
     right_columns: frozenset[str] = frozenset()
-    rows: tuple[bool, bool] = (False, False)
-    """For the left and right stream: whether `window` counts rows on that side, not microseconds."""
+    rows: tuple[bool, ...] = (False, False)
+    """For each stream: whether `window` counts rows on that side, not microseconds."""
     sink: Sink = field(default_factory=Sink)
     options: tuple[tuple[str, str], ...] = ()
     """Options of the query itself, such as ``order``."""
@@ -320,19 +312,51 @@ class Query:
     """The SELECT as the user wrote it, for showing only."""
     aggregation: Aggregation | None = None
     """Set where the query answers with aggregates: `outputs` are then what these need of each pair."""
+    graph: JoinGraph | None = None
+    """Set where the query joins more than two streams.  `left` and `right` are then its first two inputs, keys,
+    predicates and columns are the graph's, and `window` is about the spread of a result: its newest time less its
+    oldest."""
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Name the inputs as expressions do."""
+        return sides_for(len(self.streams))
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Name the streams of the inputs; one that is joined with itself twice."""
+        if self.graph is None:
+            return self.left, self.right
+        return tuple(each.stream for each in self.graph.inputs)
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates on one side."""
+        if self.graph is not None:
+            return self.graph.inputs[self.sides.index(side)].predicates
         return self.left_predicates if side == "l" else self.right_predicates
 
     def columns(self, side: Side) -> frozenset[str]:
         """List the columns of one side that outputs and residual read."""
+        if self.graph is not None:
+            return self.graph.inputs[self.sides.index(side)].columns
         return self.left_columns if side == "l" else self.right_columns
+
+    def reach(self, side: Side) -> int:
+        """Say how far beyond a row's own time its partners may lie: how long the row has to be kept.
+
+        A left row at T is of use until the right watermark passes ``T + hi``; a right row until the left watermark
+        passes ``T - lo + 1``.
+        """
+        if self.graph is not None:
+            return self.graph.reach(self.sides.index(side))
+        return self.window.hi if side == "l" else 1 - self.window.lo
 
     @property
     def signature(self) -> Signature:
         """Say what this query can share with others."""
-        return Signature(self.left, self.right, self.keys, self.rows)
+        if self.graph is None:
+            return Signature(self.left, self.right, self.keys, self.rows)
+        return Signature(self.left, self.right, (), self.rows, self.streams, self.graph.edges)
 
     @property
     def in_table(self) -> bool:

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from penstock.engine.costs.status import Status
     from penstock.log.tables import StoredTable
     from penstock.plan.build import Plan
-    from penstock.sql.query import Key, Query, Stream
+    from penstock.sql.graph import Key
+    from penstock.sql.query import Query, Stream
 
     Row = dict[str, Any]
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from penstock.app.explain import with_registered_types
 from penstock.sql.bind import bind_query
-from penstock.sql.query import Column, Key, Stream
+from penstock.sql.graph import Key
+from penstock.sql.query import Column, Stream
 
 COLUMNS = (Column("k", "bigint"), Column("s", "string"), Column("ts", "timestamp"))
 STREAMS = {name: Stream(name, COLUMNS, "ts") for name in ("A", "B")}

@@ -43,7 +43,8 @@ from penstock.log.row_times import LONG_AGO
 from penstock.log.segment import read_segment
 from penstock.log.snapshot import dump, load
 from penstock.plan.share import Part
-from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
+from penstock.sql.graph import Key
+from penstock.sql.query import Column, Output, Query, Range, Sink, Stream
 from penstock.testing.loop_jobs import LoopJobs
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from hypothesis import given
 
 from penstock.plan.build import build_plan
 from penstock.plan.plan_text import plan_json, plan_mermaid, plan_text, show_cut
-from penstock.sql.query import FOREVER, Key, Output, Query, Range
+from penstock.sql.graph import Key
+from penstock.sql.query import FOREVER, Output, Query, Range
 from tests.join.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
 

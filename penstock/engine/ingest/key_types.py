@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
-    from penstock.sql.query import Key, Query, Stream
+    from penstock.sql.graph import Key
+    from penstock.sql.query import Query, Stream
 
 
 def with_key_types(

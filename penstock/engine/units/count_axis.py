@@ -49,7 +49,7 @@ def sealed_until(group: Group, ledger: Ledger) -> int | None:
 class Counting:
     """Which rows a unit joins anew, ``since <= T < until``, and what its windows count by."""
 
-    rows: tuple[bool, bool]
+    rows: tuple[bool, ...]
     rolls: tuple[Roll, ...]
     since: int
     until: int
