@@ -577,9 +577,9 @@ class Engine:
             check_conditions(self.spark, stream)
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
-            left, right = (plan.stream(name) for name in group.streams)
-            results = check_outputs(self.spark, group, left, right)
-            self._jobs.results.check(group, results, left, right)
+            streams = tuple(plan.stream(name) for name in group.streams)
+            results = check_outputs(self.spark, group, streams)
+            self._jobs.results.check(group, results, streams)
             empty |= results
         sources = {
             stream.name: self._workload.sources.get(stream.name) or open_source(self.spark, stream)

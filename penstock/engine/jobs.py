@@ -56,7 +56,7 @@ class UnitJobs(Protocol):
     def arrow_types(self, stream: Stream) -> Mapping[str, pa.DataType]:
         """Give the Arrow type of each column of a stream."""
 
-    def result_types(self, group: Group, number: int, left: Stream, right: Stream) -> str:
+    def result_types(self, group: Group, number: int, streams: tuple[Stream, ...]) -> str:
         """Describe a query's results where a file does not tell by itself; else give nothing."""
 
     def join(
@@ -85,10 +85,10 @@ class UnitJobs(Protocol):
     def release(self, releases: Sequence[Release]) -> list[ReleaseReport]:
         """Put the results that are due in order, query by query."""
 
-    def answer_schema(self, group: Group, number: int, left: Stream, right: Stream) -> pa.Schema:
+    def answer_schema(self, group: Group, number: int, streams: tuple[Stream, ...]) -> pa.Schema:
         """Give the types of an aggregate query's keys (``g0 …``) and measures (``a0 …``)."""
 
-    def instant_type(self, left: Stream, right: Stream) -> pa.DataType:
+    def instant_type(self, streams: tuple[Stream, ...]) -> pa.DataType:
         """Give the type of the instants at which queries over two streams are answered."""
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:

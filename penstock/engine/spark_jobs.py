@@ -164,9 +164,9 @@ class SparkJobs:
         """Give the Arrow type Spark uses for a timestamp column; None for a date, which is not in microseconds."""
         return arrow_time_type(stream, self.spark)
 
-    def result_types(self, group: Group, number: int, left: Stream, right: Stream) -> str:
+    def result_types(self, group: Group, number: int, streams: tuple[Stream, ...]) -> str:
         """Give Spark's description of a query's results where a file does not tell by itself."""
-        return self.results.description(group, number, left, right)
+        return self.results.description(group, number, streams)
 
     # --- batches --------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class SparkJobs:
             )
         plan = computed_once if pairs.fleeting else computed
         columns = ("*", *(computed_column(each) for each in pairs.computed))
-        rows = plan(self.spark, task.parts, unit_schema(pairs.group, pairs.left, pairs.right), columns)
+        rows = plan(self.spark, task.parts, unit_schema(pairs.group, pairs.streams), columns)
         return run_work(rows, partial(_deliver, delivery), UnitReport, first=partial(_find, task))
 
     def rewrite(
@@ -290,19 +290,19 @@ class SparkJobs:
         reports = run_work(numbered(self.spark, tasks), work, NumberedRelease)
         return [each.report for each in sorted(reports, key=lambda each: each.number)]
 
-    def answer_schema(self, group: Group, number: int, left: Stream, right: Stream) -> pa.Schema:
+    def answer_schema(self, group: Group, number: int, streams: tuple[Stream, ...]) -> pa.Schema:
         """Give the types of an aggregate query's keys and measures, as Spark has them."""
         query = group.members[number].query
         known = self._answers.get(query.name)
         if known is None or known.query != query:  # Spark analyses each definition once
-            none = self.spark.createDataFrame([], pair_schema(group, left, right))
+            none = self.spark.createDataFrame([], pair_schema(group, streams))
             rows = folded(none, query)
             known = self._answers[query.name] = AnswerRows(query, rows, rows.toArrow().schema)
         return known.schema
 
-    def instant_type(self, left: Stream, right: Stream) -> pa.DataType:
+    def instant_type(self, streams: tuple[Stream, ...]) -> pa.DataType:
         """Give the Arrow type of window_end."""
-        zone = None if instant_type(left, right) == "timestamp_ntz" else self.spark.conf.get(ZONE)
+        zone = None if instant_type(streams) == "timestamp_ntz" else self.spark.conf.get(ZONE)
         return pa.timestamp("us", zone)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:

@@ -12,7 +12,7 @@ them by binary search.  Files of many small units are merged, `MERGE_FAN` of a g
 their number grows with the logarithm of what is held, and so does the number of times that a result is written.
 Columns:
 
-    penstock.t, penstock.l, penstock.r   int64   the pair's time, and those of its left and right row
+    penstock.t, penstock.l, penstock.r   int64   the pair's time, and those of its rows (of more streams penstock.i0 …)
     the query's output                           under its own names
 
 In:  batches of a query's results with their times.  Out: `Held`, what the journal remembers, and sorted tables.
@@ -20,9 +20,11 @@ In:  batches of a query's results with their times.  Out: `Held`, what the journ
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +35,7 @@ from penstock.join import width
 from penstock.log.checksum import map_whole, summed_writer
 from penstock.log.folder_names import safe_name
 from penstock.log.spark_schema import is_described, loosened
+from penstock.sql.graph import sides_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,8 +44,10 @@ if TYPE_CHECKING:
     from penstock.log.checksum import SummedFile
     from penstock.log.files import Files
 
-TIME, LEFT, RIGHT = "penstock.t", "penstock.l", "penstock.r"
-TIMES = (TIME, LEFT, RIGHT)
+TIME = "penstock.t"
+TIMES = (TIME, "penstock.l", "penstock.r")
+"""The columns of times of a pair."""
+_TIMES = re.compile(r"penstock\.(t|l|r|i[0-9]+)")
 
 ARRIVED = "penstock.a"
 """When the later of a pair's rows had arrived, in seconds since the epoch: the last column of a hold file."""
@@ -91,6 +96,20 @@ class Hold:
 def hold_folder(query: str) -> str:
     """Say where the hold files of a query are."""
     return f"hold/{safe_name(query)}"
+
+
+def hold_times(times: Sequence[Ints]) -> dict[str, pa.Array]:
+    """Give the columns of times that results are put in order by: their own, then those of their rows."""
+    newest = reduce(np.maximum, times)
+    by_row = zip(sides_for(len(times)), times, strict=True)
+    return {TIME: pa.array(newest), **{f"penstock.{side}": pa.array(each) for side, each in by_row}}
+
+
+def own_columns(table: pa.Table) -> pa.Table:
+    """Give the columns of a query's output alone."""
+    return table.drop_columns(
+        [name for name in table.column_names if name == ARRIVED or _TIMES.fullmatch(name)]
+    )
 
 
 def sort_by_time(batches: Sequence[pa.RecordBatch]) -> pa.Table:

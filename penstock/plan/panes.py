@@ -29,7 +29,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from penstock.sql.query import Range
+from penstock.sql.query import SIDES, Range
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -63,6 +63,8 @@ class PaneSet:
     """Sliding: the longest window of right rows."""
     parts: int = 1
     """Groups are divided among so many parts by a hash of their key, each with files of its own."""
+    skews: tuple[int, ...] = ()
+    """Sliding, of more than two streams: how much longer rows of each count than those with the shortest window."""
 
     def with_reader(self, query: Query) -> PaneSet:
         """Add a query."""
@@ -73,7 +75,7 @@ class PaneSet:
             used=self.used + 1,
             pane=gcd(self.pane, finest(aggregation)),
             step=gcd(self.step, aggregation.every),
-            width=max(self.width, aggregation.reach[1]),
+            width=max(self.width, seen_back(aggregation)),
         )
 
     def fits(self, query: Query, *, is_empty: bool) -> bool:
@@ -96,15 +98,34 @@ def aggregation_of(query: Query) -> Aggregation:
 
 def finest(aggregation: Aggregation) -> int:
     """Say how finely panes are cut for one query: all its windows begin at multiples of this."""
-    return gcd(aggregation.every, aggregation.reach[1])
+    return gcd(aggregation.every, seen_back(aggregation))
+
+
+def seen_back(aggregation: Aggregation) -> int:
+    """Say how far back of an instant a query sees: panes are by the time to which this window is added."""
+    reach = aggregation.reach
+    return reach[1] if len(reach) == len(SIDES) else min(reach)
+
+
+def _skews(aggregation: Aggregation) -> tuple[int, tuple[int, ...]]:
+    """Say how much longer left rows count than right ones; of more streams, each than the shortest window.
+
+    Of many rows, a result dies at the least ``t_i + W_i``: with the shortest window W that is ``o + W`` where
+    ``o`` is the least ``t_i + W_i - W``.
+    """
+    reach, back = aggregation.reach, seen_back(aggregation)
+    if len(reach) == len(SIDES):
+        return reach[0] - back, ()
+    return 0, tuple(each - back for each in reach)
 
 
 def sharing_key(query: Query) -> str:
     """Say what queries must have in common to read the same panes: the join, the expressions, and how they answer."""
     aggregation = aggregation_of(query)
     outputs = tuple((each.expression, each.column) for each in query.outputs)
-    skew = aggregation.reach[0] - aggregation.reach[1]
-    window = query.window if aggregation.emit == "final" else None  # groups are complete when their window is
+    skew = _skews(aggregation)
+    limits = query.graph.limits if query.graph else ()
+    window = (query.window, limits) if aggregation.emit == "final" else None  # groups are complete with it
     shared = (query.signature, outputs, query.residual, aggregation.groups, aggregation.measures)
     return repr((*shared, aggregation.emit, skew, aggregation.bucket, window))
 
@@ -143,8 +164,9 @@ def share_panes(
             home = _new_id(key, version, sets)
             keys[home] = key
             aggregation = aggregation_of(query)
-            skew = aggregation.reach[0] - aggregation.reach[1]
-            sets[home] = PaneSet(home, aggregation.emit, skew=skew, parts=parts if aggregation.groups else 1)
+            skew, skews = _skews(aggregation)
+            divided = parts if aggregation.groups else 1
+            sets[home] = PaneSet(home, aggregation.emit, skew=skew, parts=divided, skews=skews)
         sets[home] = sets[home].with_reader(query)
     return sets
 
@@ -170,20 +192,28 @@ def alike(query: Query, queries: Iterable[Query], panes: PaneSet) -> int:
     own = 1 << panes.readers[query.name]
     if panes.emit != "sliding" or not _is_reach(query):
         return own
-    same = (query.left_predicates, query.right_predicates)
+    same = _predicates(query)
     return own | sum(
         1 << panes.readers[each.name]
         for each in queries
         if each.name in panes.readers
         and each.name != query.name
         and _is_reach(each)
-        and (each.left_predicates, each.right_predicates) == same
+        and _predicates(each) == same
     )
+
+
+def _predicates(query: Query) -> list[tuple[str, ...]]:
+    return [query.predicates(side) for side in query.sides]
 
 
 def _is_reach(query: Query) -> bool:
     """Say whether a query's window is what its aggregates see, and no condition bounds it further."""
-    return query.window == Range.window(*aggregation_of(query).reach)
+    reach = aggregation_of(query).reach
+    if query.graph is None:
+        return query.window == Range.window(*reach)
+    others = enumerate(query.graph.limits)
+    return all(limit == reach[i] for i, row in others for j, limit in enumerate(row) if i != j)
 
 
 def set_of(query: str, sets: Mapping[str, PaneSet]) -> PaneSet | None:

@@ -19,8 +19,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from penstock.sql.graph import is_side, sides_for
 from penstock.sql.parse import parse_text
-from penstock.sql.query import SIDES
 from penstock.sql.safety import cannot_fail, is_unqualified
 from penstock.sql.spark_types import type_of_field
 from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted, rebuilt
@@ -41,11 +41,11 @@ class Constancy(IntEnum):
 
 
 @lru_cache(maxsize=4096)
-def constancy_of(query: Query, left: Stream, right: Stream) -> Constancy:
-    """Grade a query: what it selects, and its conditions on both rows."""
+def constancy_of(query: Query, streams: tuple[Stream, ...]) -> Constancy:
+    """Grade a query: what it selects, and its conditions on its rows."""
     types = {
         f"{side}.{column.name.lower()}": column.type
-        for side, stream in zip(SIDES, (left, right), strict=True)
+        for side, stream in zip(sides_for(len(streams)), streams, strict=True)
         for column in stream.columns
     }
     texts = [each.expression for each in query.outputs if each.column is None]
@@ -80,10 +80,10 @@ def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
 
 def _column(node: Tree, types: Mapping[str, str], columns: dict[Column, str]) -> Tree:
     """Make a column of the name of one, or of a field of one, and note its type."""
-    if not isinstance(node, Name) or node.parts[0] not in SIDES or len(node.parts) == 1:
+    if not isinstance(node, Name) or not is_side(node.parts[0]) or len(node.parts) == 1:
         return node
     side, name, *fields = node.parts
-    column = Column("l" if side == "l" else "r", ".".join(map(quoted, (name.lower(), *fields))))
+    column = Column(side, ".".join(map(quoted, (name.lower(), *fields))))
     columns[column] = type_of_field(types.get(f"{side}.{name.lower()}", ""), fields)
     return column
 

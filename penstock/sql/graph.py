@@ -115,6 +115,14 @@ def sides_for(count: int) -> tuple[str, ...]:
     return ("l", "r") if count < LEAST_INPUTS else tuple(f"i{number}" for number in range(count))
 
 
+_SIDES = frozenset((*sides_for(2), *sides_for(MOST_INPUTS)))
+
+
+def is_side(name: str) -> bool:
+    """Say whether a name is what expressions call an input."""
+    return name in _SIDES
+
+
 def closed(limits: Sequence[Sequence[int]], forever: int) -> tuple[tuple[int, ...], ...]:
     """Shorten limits to what the way round over other inputs leaves.
 

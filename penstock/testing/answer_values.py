@@ -29,9 +29,9 @@ _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _MOST_DIGITS = 38
 
 
-def answer_types(query: Query, left: Stream, right: Stream, settings: SparkSettings) -> dict[str, str]:
+def answer_types(query: Query, streams: tuple[Stream, ...], settings: SparkSettings) -> dict[str, str]:
     """Give the Spark SQL types of an aggregate query's keys and measures, by their names in its answers."""
-    aggregation, types = aggregation_of(query), pair_types(left, right)
+    aggregation, types = aggregation_of(query), pair_types(streams)
     outputs = [type_of(each.expression, types, ansi=settings.ansi) for each in query.outputs]
     kinds = {f"g{number}": outputs[number] for number in range(aggregation.groups)}
     for number, measure in enumerate(aggregation.measures):
@@ -69,9 +69,9 @@ def _decimal(kind: str) -> tuple[int, int]:
     return int(digits), int(scale or 0)
 
 
-def answer_schema(query: Query, left: Stream, right: Stream, settings: SparkSettings) -> pa.Schema:
+def answer_schema(query: Query, streams: tuple[Stream, ...], settings: SparkSettings) -> pa.Schema:
     """Give the Arrow types of an aggregate query's keys and measures."""
-    kinds = answer_types(query, left, right, settings)
+    kinds = answer_types(query, streams, settings)
     return pa.schema([(name, arrow_type(parse_type(kind), settings.zone)) for name, kind in kinds.items()])
 
 

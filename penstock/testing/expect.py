@@ -198,8 +198,8 @@ def _question(session: Session, query: Query, since: int | None) -> str:
 
 
 def _pair_translator(session: Session, query: Query) -> _Translator:
-    left, right = session.stream(query.left), session.stream(query.right)
-    return _Translator(pair_types(left, right), ansi=session.settings.ansi)
+    streams = tuple(map(session.stream, query.streams))
+    return _Translator(pair_types(streams), ansi=session.settings.ansi)
 
 
 def _pairs(session: Session, query: Query, outputs: str, since: int | None) -> str:
@@ -217,8 +217,8 @@ def _pairs(session: Session, query: Query, outputs: str, since: int | None) -> s
 def _aggregate_question(session: Session, query: Query, since: int | None) -> str:
     """Write an aggregate query: whether all pairs of a group are known, whether HAVING holds, and the answers."""
     aggregation, pairs = aggregation_of(query), _pair_translator(session, query)
-    left, right = session.stream(query.left), session.stream(query.right)
-    kinds = answer_types(query, left, right, session.settings)
+    streams = tuple(map(session.stream, query.streams))
+    kinds = answer_types(query, streams, session.settings)
     groups = _Translator(kinds, ansi=session.settings.ansi)
     read = {*range(aggregation.groups), *(each for one in aggregation.measures for each in one.arguments)}
     outputs = [f"{pairs.sql(query.outputs[each].expression)} AS c{each}" for each in sorted(read)]

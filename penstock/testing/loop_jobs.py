@@ -168,15 +168,15 @@ class LoopJobs:
         """Release one query's results after the other."""
         return [run_release(self.files, each) for each in releases]
 
-    def answer_schema(self, group: Group, number: int, left: Stream, right: Stream) -> pa.Schema:
+    def answer_schema(self, group: Group, number: int, streams: tuple[Stream, ...]) -> pa.Schema:
         """Give the types of an aggregate query's keys and measures."""
         query = group.members[number].query
-        self._answers[query.name] = answer_types(query, left, right, self.settings)
-        return answer_schema(query, left, right, self.settings)
+        self._answers[query.name] = answer_types(query, streams, self.settings)
+        return answer_schema(query, streams, self.settings)
 
-    def instant_type(self, left: Stream, right: Stream) -> pa.DataType:
+    def instant_type(self, streams: tuple[Stream, ...]) -> pa.DataType:
         """Give the type of window_end."""
-        ntz = {left.time_type, right.time_type} == {"timestamp_ntz"}
+        ntz = {each.time_type for each in streams} == {"timestamp_ntz"}
         return pa.timestamp("us", None if ntz else self.settings.zone)
 
     def answer(self, jobs: Sequence[AnswerJob]) -> list[AnswerReport]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.join.sets import members
+from penstock.sql.graph import sides_for
 from penstock.testing.expression.evaluate import evaluate
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def with_computed(batch: pa.RecordBatch, pairs: PairExpressions, settings: SparkSettings) -> pa.RecordBatch:
     """Add what is computed for some queries, each in a column of its own."""
     rows = unpacked(batch)
-    types = pair_types(pairs.left, pairs.right)
+    types = pair_types(pairs.streams)
     for asked in pairs.computed:
         column = _computed(batch, rows, asked, types, settings)
         batch = batch.append_column(f"o{asked.number}", column)
@@ -39,18 +40,18 @@ def unpacked(batch: pa.RecordBatch | pa.Table) -> pa.Table:
     """Lay out the columns of both rows under the names that expressions have for them."""
     table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
     columns = {}
-    for side in ("l", "r"):
+    for side in (name for name in table.column_names if pa.types.is_struct(table.schema.field(name).type)):
         struct = table.column(side).combine_chunks()
         for number in range(struct.type.num_fields):
             columns[f"{side}.{struct.type.field(number).name}"] = struct.field(number)
     return pa.table(columns)
 
 
-def pair_types(left: Stream, right: Stream) -> dict[str, str]:
+def pair_types(streams: tuple[Stream, ...]) -> dict[str, str]:
     """Give the types of a pair's columns, by the names that expressions have for them."""
     return {
         f"{side}.{each.name}": each.type
-        for side, stream in (("l", left), ("r", right))
+        for side, stream in zip(sides_for(len(streams)), streams, strict=True)
         for each in stream.columns
     }
 

@@ -36,7 +36,7 @@ from penstock.errors import InputError, did_you_mean
 from penstock.log.folder_names import folder_of
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import scheduler_of
-from penstock.sql.query import SIDES, Sink
+from penstock.sql.query import Sink
 from penstock.sql.spark_types import parse_type
 from penstock.testing.answer_values import answer_types
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
@@ -123,16 +123,16 @@ class Session:
 
     def _refuse_unknown(self, query: Query) -> None:
         """Refuse what only Spark can evaluate, before any row is looked at."""
-        left, right = (self._workload.streams[name] for name in (query.left, query.right))
-        for side, stream in zip(SIDES, (left, right), strict=True):
+        streams = tuple(self._workload.streams[name] for name in query.streams)
+        for side, stream in zip(query.sides, streams, strict=True):
             types = {each.name: each.type for each in stream.columns}
             for expression in query.predicates(side):
                 if self._try(expression, types) != pa.bool_():
                     raise InputError(f"query {query.name}: {expression} is no condition: it is not BOOLEAN")
         for expression in (*(each.expression for each in query.outputs), *query.residual):
-            self._try(expression, pair_types(left, right))
+            self._try(expression, pair_types(streams))
         if query.aggregation is not None:
-            kinds = answer_types(query, left, right, self._workload.read_under)
+            kinds = answer_types(query, streams, self._workload.read_under)
             having = [query.aggregation.having] if query.aggregation.having else []
             for expression in (*(each.expression for each in query.aggregation.answers), *having):
                 self._try(expression, kinds)
@@ -270,13 +270,13 @@ class Session:
     def _view(self, query: str, table: StoredTable) -> Iterator[Row]:
         """Read a query's results from the pairs that its group keeps."""
         group = self.plan.find(query)[0]
-        left, right = (self.plan.stream(name) for name in group.streams)
+        streams = tuple(self.plan.stream(name) for name in group.streams)
         for definition in table.members.get(query, ()):
             for file in table.files or ():
                 pairs = pq.read_table(self._store.files.memory_map(file.name))
                 wanted = wanted_rows(pairs, definition.number, definition.levels, selective=table.selective)
                 rows = unpacked(pairs.filter(pa.array(wanted)))
-                columns = outputs_of(rows, definition.outputs, pair_types(left, right), self._settings)
+                columns = outputs_of(rows, definition.outputs, pair_types(streams), self._settings)
                 yield from pa.table(columns).to_pylist()
 
     @property

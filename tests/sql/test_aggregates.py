@@ -428,11 +428,11 @@ def stepwise(query, source):
 
 def test_the_pairs_of_an_aggregate_query_are_graded_and_not_its_answers():
     left, right = STREAMS["A"], STREAMS["B"]
-    assert constancy_of(grouped("A.k, max(A.v) / 0 AS x"), left, right) == Constancy.ALWAYS
-    assert constancy_of(grouped("A.k, rand() AS x"), left, right) == Constancy.ALWAYS
-    assert constancy_of(grouped("A.k, sum(rand()) AS x"), left, right) == Constancy.ONCE
+    assert constancy_of(grouped("A.k, max(A.v) / 0 AS x"), (left, right)) == Constancy.ALWAYS
+    assert constancy_of(grouped("A.k, rand() AS x"), (left, right)) == Constancy.ALWAYS
+    assert constancy_of(grouped("A.k, sum(rand()) AS x"), (left, right)) == Constancy.ONCE
     hourly = grouped("COUNT(*)", "GROUP BY date_trunc('hour', A.ts)", "WINDOW 1 s", emit="final")
-    assert constancy_of(hourly, left, right) == Constancy.SESSION
+    assert constancy_of(hourly, (left, right)) == Constancy.SESSION
 
 
 # what is wrong

@@ -24,7 +24,6 @@ from penstock.log.values import Cursor, Layout, ServedPlan
 from penstock.plan.group import Group, subgroup
 from penstock.plan.panes import share_panes
 from penstock.plan.promises import remembered
-from penstock.sql.query import SIDES
 from penstock.sql.source_options import without_stream_secrets
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def _table(group: Group, plan: Plan, version: int, suffix: str = "") -> StoredTa
 
     Where Spark SQL decides about pairs they are kept with the set of their readers: that is settled then.
     """
-    left, right = (plan.stream(group.log(side).stream) for side in SIDES)
+    streams = tuple(plan.stream(name) for name in group.streams)
     views = {
         member.query.name: Definition(
             number,
@@ -225,14 +224,14 @@ def _table(group: Group, plan: Plan, version: int, suffix: str = "") -> StoredTa
             version,
         )
         for number, member in enumerate(group.members)
-        if is_view(member.query, left, right)
+        if is_view(member.query, streams)
     }
     decided = any(member.query.residual for member in group.members if member.query.name in views)
     with_sets = group.selective or decided
     return StoredTable(
         f"v{version}{suffix}",
         version,
-        table_schema(group, left, right, with_sets=with_sets),
+        table_schema(group, streams, with_sets=with_sets),
         with_sets,
         {name: (definition,) for name, definition in views.items()},
     )

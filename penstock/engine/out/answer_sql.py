@@ -82,7 +82,7 @@ def _call(measure: Measure, names: list[str]) -> str:
     return f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments})"
 
 
-def empty_answers(pairs: DataFrame, query: Query, left: Stream, right: Stream) -> DataFrame:
+def empty_answers(pairs: DataFrame, query: Query, streams: tuple[Stream, ...]) -> DataFrame:
     """Give the result of an aggregate query over pairs without rows."""
     aggregation = aggregation_of(query)
     refuse_without_equality(pairs, query)
@@ -91,22 +91,22 @@ def empty_answers(pairs: DataFrame, query: Query, left: Stream, right: Stream) -
         rows = rows.where(aggregation.having)
     chosen = [F.expr(each.expression).alias(each.name) for each in aggregation.answers]
     # without keys even no pairs are a group: not here, where a group without a pair has no answer
-    return rows.select(*_own_columns(aggregation.emit, left, right), *chosen).where(F.lit(False))
+    return rows.select(*_own_columns(aggregation.emit, streams), *chosen).where(F.lit(False))
 
 
-def _own_columns(emit: str, left: Stream, right: Stream) -> list[Column]:
+def _own_columns(emit: str, streams: tuple[Stream, ...]) -> list[Column]:
     """Give the columns that come before the SELECT list."""
     if emit == "sliding":
-        return [F.lit(None).cast(instant_type(left, right)).alias(WINDOW_END)]
+        return [F.lit(None).cast(instant_type(streams)).alias(WINDOW_END)]
     if emit == "changes":
         return [F.lit("").alias(OPERATION), F.lit(0).cast("bigint").alias(SEQUENCE)]
     return []
 
 
-def instant_type(left: Stream, right: Stream) -> str:
-    """Give the type of window_end: that of the streams' times, a point in time unless both are clock times."""
-    both = {left.time_type, right.time_type}
-    return "timestamp_ntz" if both == {"timestamp_ntz"} else "timestamp"
+def instant_type(streams: tuple[Stream, ...]) -> str:
+    """Give the type of window_end: that of the streams' times, a point in time unless all are clock times."""
+    kinds = {each.time_type for each in streams}
+    return "timestamp_ntz" if kinds == {"timestamp_ntz"} else "timestamp"
 
 
 def answers_schema(rows: DataFrame, *, changes: bool, with_before: bool) -> str:

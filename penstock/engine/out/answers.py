@@ -43,7 +43,7 @@ from penstock.log.panes import MERGE_FAN
 from penstock.log.recent import delays_of
 from penstock.log.spark_schema import SPARK_SCHEMA
 from penstock.log.values import by_name
-from penstock.plan.panes import aggregation_of
+from penstock.plan.panes import aggregation_of, seen_back
 from penstock.plan.promises import finishing_of
 from penstock.sql.query import FOREVER
 
@@ -207,7 +207,7 @@ class _Asking:
         """Describe the work: one job for each part of the set's groups that has files."""
         emit, number = self.state.panes.emit, self.ledger.answers
         group, member, _ = self.plan.find(self.queries[0].name)
-        streams = [self.plan.stream(name) for name in group.streams]
+        streams = tuple(self.plan.stream(name) for name in group.streams)
         types = {side: jobs.arrow_types(stream) for side, stream in zip(group.sides, streams, strict=True)}
         due = tuple(self._due(at, query) for at, query in enumerate(self.queries))
         limits = {"sliding": self._folds_until, "final": self._limit, "changes": lambda: FOREVER}
@@ -224,7 +224,7 @@ class _Asking:
             files=(),
             due=due,
             folds_until=limits[emit](),
-            schema=jobs.answer_schema(group, member, *streams),
+            schema=jobs.answer_schema(group, member, streams),
             with_before=emit == "changes" and any(each.having for each in readers),
             bits=sum(1 << bit for bit in self.state.panes.readers.values()),
             finishing=finishing.bare() if (finishing := self._finishing()) else None,
@@ -267,7 +267,7 @@ class _Asking:
         if self.state.panes.emit == "final":
             limit = since if self.everything else max(since, self._limit())
             return Due(at, bit, self.ledger.query(query.name).counted_from, limit)
-        return Due(at, bit, since, max(since, self._last(query)), aggregation.reach[1], aggregation.every)
+        return Due(at, bit, since, max(since, self._last(query)), seen_back(aggregation), aggregation.every)
 
     def _is_told_again(self, query: Query) -> bool:
         """Say whether all groups of a query that answers with changes are told again: it is defined anew."""
@@ -311,19 +311,18 @@ class _Asking:
         return min(self._complete_until(each) for each in self.queries)
 
     def _complete_until(self, query: Query) -> int:
-        bucket, window = aggregation_of(query).bucket, query.window
+        bucket = aggregation_of(query).bucket
         if bucket is None or any(query.rows):
             return LONG_AGO
-        left, right = side_marks(self.plan, self.ledger, query.name, self.silence)
-        if left is None or right is None:
+        known = side_marks(self.plan, self.ledger, query, self.silence)
+        marks = {side: mark for side, mark in known.items() if mark is not None}
+        if len(marks) < len(known):
             return LONG_AGO
-        if (
-            min(left, right) >= FOREVER
-        ):  # both are idle: nothing is waited for, but buckets that are open stay so
-            left = right = self._after_newest(query)
-        # the youngest partner of a row at T: T + hi - 1 on the right, T - lo on the left
-        other = right - window.hi + 1 if bucket.side == "l" else left + window.lo
-        return min(left if bucket.side == "l" else right, other)
+        if min(marks.values()) >= FOREVER:  # all are idle: nothing is waited for, but open buckets stay so
+            marks = dict.fromkeys(marks, self._after_newest(query))
+        # the youngest partner of a row at T is younger than T + reach
+        far = query.reach(bucket.side)
+        return min(mark if side == bucket.side else mark - far + 1 for side, mark in marks.items())
 
 
 def _crowded(state: PaneState) -> bool:
@@ -357,8 +356,7 @@ def can_complete(query: Query) -> bool:
     aggregation = aggregation_of(query)
     if aggregation.bucket is None or any(query.rows):
         return False
-    far = query.window.hi if aggregation.bucket.side == "l" else 1 - query.window.lo
-    return far < FOREVER
+    return query.reach(aggregation.bucket.side) < FOREVER
 
 
 def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs, number: int) -> Reader:
@@ -366,7 +364,7 @@ def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs,
     at, query = asking
     aggregation = aggregation_of(query)
     group, member, _ = plan.find(query.name)
-    left, right = (plan.stream(name) for name in group.streams)
+    streams = tuple(plan.stream(name) for name in group.streams)
     return Reader(
         query=query.name,
         number=at,
@@ -374,8 +372,8 @@ def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs,
         answers=aggregation.answers,
         having=aggregation.having,
         emit=aggregation.emit,
-        instant=jobs.instant_type(left, right),
-        types=jobs.result_types(group, member, left, right),
+        instant=jobs.instant_type(streams),
+        types=jobs.result_types(group, member, streams),
         root=sink_root(query, files),
         final=f"answered-{number:012d}",
         compression=query.sink.option("compression", "snappy"),

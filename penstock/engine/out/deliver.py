@@ -2,12 +2,12 @@
 
 Runs inside a unit's tasks, on Arrow record batches of pairs with these columns::
 
-    l, r      structs of the left and right columns that somebody reads
+    l, r      structs of the left and right columns that somebody reads; of more than two streams i0, i1, i2 …
     level     smallint, the slice of the pair
     s0, s1 …  bigint, the set of queries that want it (only where some query has a predicate)
     o0, o1 …  struct of a query's own output, computed by Spark SQL (only where the query has an expression or a
               residual condition); null where the pair is not one of its results
-    tl, tr    bigint, the event times of the two rows (only where some query wants its results in order)
+    tl, tr    bigint, the event times of the rows (only where some query wants its results in order)
 
 Results that are wanted in order do not go to a sink yet: they are held (`penstock.log.hold`).
 
@@ -24,7 +24,8 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import PaneFile
 from penstock.log.recent import Delays, delays_of
+from penstock.sql.graph import is_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -120,13 +122,41 @@ class UnitReport:
     """Partial aggregates, by pane set."""
 
 
+class FoundRows(Protocol):
+    """The rows of one input that some pairs are made of, still in their segments."""
+
+    def times(self) -> Ints:
+        """Give their event times."""
+
+    def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
+        """Give a column of all of them, or of some; nulls of a type where it is not stored, because nobody reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfSegment:
+    """Rows that are all of one segment."""
+
+    segment: SegmentRows
+    numbers: Ints
+
+    def times(self) -> Ints:
+        """Give their event times."""
+        return self.segment.rows.t[self.numbers]
+
+    def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
+        """Give a column of all of them, or of some; nulls where it is not stored."""
+        chosen = self.numbers if rows is None else self.numbers[rows]
+        if not self.segment.has(name):
+            return pa.nulls(chosen.size, kind)
+        return self.segment.column(name).take(pa.array(chosen))
+
+
 @dataclass(frozen=True, slots=True)
 class FoundPairs:
-    """Some pairs as a probe found them: what is gathered of them, and the segments' rows that they are."""
+    """Some pairs as a probe found them: what is gathered of them, and by side the segments' rows that they are."""
 
     batch: pa.RecordBatch
-    left: tuple[SegmentRows, Ints]
-    right: tuple[SegmentRows, Ints]
+    rows: Mapping[str, FoundRows]
 
 
 class HoldRuns:
@@ -171,23 +201,30 @@ class PairBatch:
     found: FoundPairs | None = None
     """The rows that the pairs are, where they have not been through Spark."""
 
-    def times(self) -> tuple[Ints, Ints]:
-        """Give the event times of the left and the right rows."""
-        if self.found is None:
-            return self.batch.column("tl").to_numpy(), self.batch.column("tr").to_numpy()
-        (left, left_rows), (right, right_rows) = self.found.left, self.found.right
-        return left.rows.t[left_rows], right.rows.t[right_rows]
+    def times(self) -> tuple[Ints, ...]:
+        """Give the event times of the rows of each input."""
+        if self.found is not None:
+            return tuple(each.times() for each in self.found.rows.values())
+        return tuple(self.batch.column(time_name(side)).to_numpy() for side in sides_in(self.batch))
+
+    def ends(self, skews: Sequence[int] = ()) -> tuple[Ints, Ints]:
+        """Give two times of each pair that say all a pane needs: of its left and right row.
+
+        Of more than two rows, those are the newest time, and the oldest of all times moved on by the skews.
+        """
+        times = self.times()
+        if not skews:
+            left, right = times
+            return left, right
+        moved = (each + skew for each, skew in zip(times, skews, strict=True))
+        return reduce(np.maximum, times), reduce(np.minimum, moved)
 
     def column(self, side: str, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of the left or right rows of all pairs, or of some."""
+        """Give a column of one input's rows, of all pairs or of some."""
         if self.found is None:
             column = self.batch.column(side).field(name)
             return column if rows is None else column.take(pa.array(rows))
-        segment, numbers = self.found.left if side == "l" else self.found.right
-        chosen = numbers if rows is None else numbers[rows]
-        if not segment.has(name):  # nobody reads it
-            return pa.nulls(chosen.size, kind)
-        return segment.column(name).take(pa.array(chosen))
+        return self.found.rows[side].column(name, kind, rows)
 
     def note_reader(self, number: int, wanted: NDArray[np.bool_]) -> None:
         """Note that a query reads some of the pairs."""
@@ -404,11 +441,21 @@ def _count_plain(
 def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
     """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does."""
     wanted = np.asarray(readers[:, 0] != 0 if readers.shape[1] == 1 else readers.any(axis=1))
-    rows = batch.select(["l", "r", "level"])
+    rows = batch.select([*sides_in(batch), "level"])
     if with_sets:
         names, columns = zip(*set_columns(readers).items(), strict=True)
         rows = pa.RecordBatch.from_arrays([*rows.columns, *columns], [*rows.schema.names, *names])
     return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+
+def sides_in(batch: pa.RecordBatch) -> list[str]:
+    """Name the inputs that the pairs of a batch are made of."""
+    return [name for name in batch.schema.names if is_side(name)]
+
+
+def time_name(side: str) -> str:
+    """Name the column with the event times of one input's rows."""
+    return f"t{side}"
 
 
 def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.deliver import set_names
+from penstock.engine.out.deliver import set_names, time_name
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class PairExpressions:
     """
 
     group: Group
-    left: Stream
-    right: Stream
+    streams: tuple[Stream, ...]
     computed: tuple[Computed, ...]
     fleeting: bool = False
 
@@ -76,23 +75,25 @@ def pair_columns(group: Group, side: Side, *, gathered: bool = False) -> tuple[s
     return tuple(name for name in group.log(side).columns if name in wanted)
 
 
-def pair_schema(group: Group, left: Stream, right: Stream) -> str:
+def pair_schema(group: Group, streams: tuple[Stream, ...]) -> str:
     """Write the schema of a group's pairs as Spark DDL."""
-    return table_schema(group, left, right, with_sets=group.selective)
+    return table_schema(group, streams, with_sets=group.selective)
 
 
-def table_schema(group: Group, left: Stream, right: Stream, *, with_sets: bool) -> str:
+def table_schema(group: Group, streams: tuple[Stream, ...], *, with_sets: bool) -> str:
     """Write the schema of the pairs that a group keeps, with the sets of queries that read them or without."""
     sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if with_sets else ""
-    return (
-        f"l {_struct(left, pair_columns(group, 'l'))}, r {_struct(right, pair_columns(group, 'r'))}, "
-        f"level smallint{sets}"
+    rows = (
+        f"{side} {_struct(stream, pair_columns(group, side))}"
+        for side, stream in zip(group.sides, streams, strict=True)
     )
+    return f"{', '.join(rows)}, level smallint{sets}"
 
 
-def unit_schema(group: Group, left: Stream, right: Stream) -> str:
+def unit_schema(group: Group, streams: tuple[Stream, ...]) -> str:
     """Write the schema of the pairs that a unit hands on, with the rows' times where some query orders by them."""
-    return pair_schema(group, left, right) + (", tl bigint, tr bigint" if carries_times(group) else "")
+    times = "".join(f", {time_name(side)} bigint" for side in group.sides) if carries_times(group) else ""
+    return pair_schema(group, streams) + times
 
 
 def carries_times(group: Group) -> bool:

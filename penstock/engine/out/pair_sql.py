@@ -92,27 +92,27 @@ def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFra
     return pairs.where(wants(group, number, member)).select(*output_columns(_outputs(member.query)))
 
 
-def empty_result(spark: SparkSession, group: Group, number: int, left: Stream, right: Stream) -> DataFrame:
+def empty_result(spark: SparkSession, group: Group, number: int, streams: tuple[Stream, ...]) -> DataFrame:
     """Give the result of a query before its first row."""
-    none = spark.createDataFrame([], pair_schema(group, left, right))
-    return _result(none, group, number, left, right)
+    none = spark.createDataFrame([], pair_schema(group, streams))
+    return _result(none, group, number, streams)
 
 
-def _result(pairs: DataFrame, group: Group, number: int, left: Stream, right: Stream) -> DataFrame:
+def _result(pairs: DataFrame, group: Group, number: int, streams: tuple[Stream, ...]) -> DataFrame:
     """Give a query's result over pairs without rows."""
     member = group.members[number]
     if member.query.aggregation is not None:
-        return empty_answers(pairs.where(wants(group, number, member)), member.query, left, right)
+        return empty_answers(pairs.where(wants(group, number, member)), member.query, streams)
     return view(pairs, group, number, member)
 
 
-def check_outputs(spark: SparkSession, group: Group, left: Stream, right: Stream) -> dict[str, DataFrame]:
+def check_outputs(spark: SparkSession, group: Group, streams: tuple[Stream, ...]) -> dict[str, DataFrame]:
     """Let Spark check every output and residual of a group; give each query's empty result."""
-    none = spark.createDataFrame([], pair_schema(group, left, right))
+    none = spark.createDataFrame([], pair_schema(group, streams))
     empty = {}
     for number, member in enumerate(group.members):
         try:
-            empty[member.query.name] = _result(none, group, number, left, right)
+            empty[member.query.name] = _result(none, group, number, streams)
         except InputError:
             raise
         except Exception as error:

@@ -191,7 +191,7 @@ class PairFold:
                 return none + FOREVER, none
             ends = _Values(self, pairs, None)[self.spec.bucket]
             return ends.fill_null(FOREVER).to_numpy(zero_copy_only=False).astype(np.int64), none
-        left, right = pairs.times()
+        left, right = pairs.ends(panes.skews)
         newer, older = np.maximum(left, right), np.minimum(left + panes.skew, right)
         born = -(-newer // panes.step) * panes.step
         pane = (older - 1) // panes.pane
@@ -294,7 +294,7 @@ class _RunningFold:
 
     def take(self, pairs: PairBatch, classes: Ints, values: Callable[[Ints], _Values]) -> bool:
         """Take in some pairs, or say that it cannot."""
-        left, right = pairs.times()
+        left, right = pairs.ends(self.spec.panes.skews)
         numbers = self._class_numbers(classes)
         if numbers is None:
             return False

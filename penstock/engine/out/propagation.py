@@ -90,7 +90,7 @@ def finished_keys(
     the lower watermark only, so that one counts for both sides.
     """
     indexes = promised_sides(plan, query) if ledger.promises else None
-    known = [each for each in side_marks(plan, ledger, query.name) if each is not None]
+    known = [each for each in side_marks(plan, ledger, query).values() if each is not None]
     if indexes is None or len(known) < len(SIDES) or ledger.query(query.name).backfill:
         return None
     marks = [min(known)] * len(SIDES) if query.ordered else known

@@ -33,11 +33,11 @@ from penstock.log.commits import Output, Released
 from penstock.log.hold import (
     ARRIVED,
     TIME,
-    TIMES,
     Held,
     choose_merges,
     hold_folder,
     in_order,
+    own_columns,
     read_hold,
     rest_of,
     write_hold,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
-    from penstock.sql.query import Query
+    from penstock.sql.query import Query, Side
 
 
 RELEASE = "release-"
@@ -103,21 +103,20 @@ _NOTHING_TO_WAIT_FOR = 1 << 62
 
 
 def side_marks(
-    plan: Plan, ledger: Ledger, query: str, silence: IdleClock | None = None
-) -> tuple[int | None, int | None]:
-    """Give the times below which all rows of a query's left and of its right stream are joined; None if not known."""
-    marks: tuple[list[int | None], list[int | None]] = ([], [])
-    for group, _, member in plan.groups_of(query):
+    plan: Plan, ledger: Ledger, query: Query, silence: IdleClock | None = None
+) -> dict[Side, int | None]:
+    """Give, by input of a query, the time below which all its rows are joined; None if not known."""
+    marks: dict[Side, list[int | None]] = {side: [] for side in query.sides}
+    for group, _, member in plan.groups_of(query.name):
         state = ledger.groups.get(group.id)
-        slices = group.chain.read_by(query)
-        known = state.watermarks_of(slices) if state else (None, None)
-        joined = min(state.cursors[each] for each in slices).batches if state else (0, 0)
-        for side, mark, log, batches in zip(marks, known, group.logs, joined, strict=True):
-            has_sent = batches < ledger.stream(log.stream).batches
-            if silence is None or has_sent or not silence.is_idle(ledger, member.query, log.stream):
-                side.append(mark)
-    left, right = (trigger(each) if each else _NOTHING_TO_WAIT_FOR for each in marks)
-    return left, right
+        slices, none = group.chain.read_by(query.name), len(group.inputs)
+        known = state.watermarks_of(slices) if state else (None,) * none
+        joined = min(state.cursors[each] for each in slices).batches if state else (0,) * none
+        for side, mark, stream, batches in zip(group.sides, known, group.streams, joined, strict=True):
+            has_sent = batches < ledger.stream(stream).batches
+            if silence is None or has_sent or not silence.is_idle(ledger, member.query, stream):
+                marks[side].append(mark)
+    return {side: trigger(each) if each else _NOTHING_TO_WAIT_FOR for side, each in marks.items()}
 
 
 def _marks(group: Group, query: Query, ledger: Ledger, silence: IdleClock | None) -> list[int | None]:
@@ -129,10 +128,10 @@ def _marks(group: Group, query: Query, ledger: Ledger, silence: IdleClock | None
     joined = min(state.cursors[each] for each in slices).batches
     return [
         mark
-        for mark, log, batches in zip(state.watermarks_of(slices), group.logs, joined, strict=True)
+        for mark, stream, batches in zip(state.watermarks_of(slices), group.streams, joined, strict=True)
         if silence is None
-        or batches < ledger.stream(log.stream).batches  # it has sent something after all
-        or not silence.is_idle(ledger, query, log.stream)
+        or batches < ledger.stream(stream).batches  # it has sent something after all
+        or not silence.is_idle(ledger, query, stream)
     ]
 
 
@@ -240,7 +239,7 @@ def _write_due(files: Files, release: Release) -> ReleaseReport:
         if release.released is not None:
             disordered += pc.sum(pc.less(table.column(TIME), release.released)).as_py() or 0
         if out is not None:
-            for batch in table.drop_columns([*TIMES, ARRIVED]).to_batches():
+            for batch in own_columns(table).to_batches():
                 out.write(batch)
     buffers = replace(release.buffers, held=release.buffers.held - arrivals.total())
     if out is not None:

@@ -35,11 +35,11 @@ class ResultTypes:
         self._spark = spark
         self._noted: dict[tuple[str, str], tuple[Query, str]] = {}
 
-    def check(self, group: Group, results: Mapping[str, DataFrame], left: Stream, right: Stream) -> None:
+    def check(self, group: Group, results: Mapping[str, DataFrame], streams: tuple[Stream, ...]) -> None:
         """Refuse a query whose results cannot be stored, and remember what those of the others are like."""
         for member in group.members:
             query = member.query
-            viewed = is_view(query, left, right)
+            viewed = is_view(query, streams)
             if viewed and all(output.column for output in query.outputs):
                 continue  # columns of streams, which are stored already
             result = results[query.name]
@@ -48,12 +48,12 @@ class ResultTypes:
             if not viewed:
                 self._note(group, query, result)
 
-    def description(self, group: Group, number: int, left: Stream, right: Stream) -> str:
+    def description(self, group: Group, number: int, streams: tuple[Stream, ...]) -> str:
         """Give Spark's description of a query's results; empty where a Parquet file tells as much by itself."""
         query = group.members[number].query
         noted = self._noted.get((group.id, query.name))
         if noted is None or (noted[0] is not query and noted[0] != query):
-            return self._note(group, query, empty_result(self._spark, group, number, left, right))
+            return self._note(group, query, empty_result(self._spark, group, number, streams))
         return noted[1]
 
     def _note(self, group: Group, query: Query, result: DataFrame) -> str:

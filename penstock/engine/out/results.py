@@ -31,7 +31,6 @@ from penstock.log.files import open_files
 from penstock.log.folder_names import folder_of
 from penstock.log.locations import literal
 from penstock.log.spark_schema import SPARK_SCHEMA, loosened
-from penstock.sql.query import SIDES
 from penstock.sql.spark_types import parse_type
 from penstock.sql.tree import always_quoted
 
@@ -147,8 +146,8 @@ def _together(parts: Iterable[DataFrame]) -> DataFrame:
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
     """Give the result of a query before its first row."""
     group, number, _ = plan.find(name)
-    left, right = (plan.stream(group.log(side).stream) for side in SIDES)
-    return empty_result(spark, group, number, left, right)
+    streams = tuple(plan.stream(name) for name in group.streams)
+    return empty_result(spark, group, number, streams)
 
 
 def to_show(rows: DataFrame) -> DataFrame:

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.engine.out.sinks import results_folder, sink_root
-from penstock.log.hold import ARRIVED, TIMES, hold_folder
+from penstock.log.hold import ARRIVED, hold_folder, hold_times
 from penstock.log.output_file import OutputFile
 from penstock.log.spark_schema import SPARK_SCHEMA
 
@@ -123,8 +122,7 @@ class HoldRoute:
         """Write the query's own rows with their times; they count when they are released."""
         if not wanted.any():
             return
-        left, right = pairs.batch.column("tl"), pairs.batch.column("tr")
-        times = dict(zip(TIMES, (pc.max_element_wise(left, right), left, right), strict=True))
+        times = hold_times(pairs.times())
         arrived = {ARRIVED: pa.array(np.full(pairs.batch.num_rows, pairs.arrived))}
         task.put(task.hold(target.query, self.folder), own_rows(pairs, target, wanted, times, arrived))
 

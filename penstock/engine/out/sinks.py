@@ -104,12 +104,12 @@ def sink_root(query: Query, files: Files) -> str:
     return ""
 
 
-def is_view(query: Query, left: Stream, right: Stream) -> bool:
+def is_view(query: Query, streams: tuple[Stream, ...]) -> bool:
     """Say whether a query is read from the pairs that its group stores: its results are the same at every read.
 
     Which pairs are its results is settled when they are found, so its conditions need not be.
     """
-    return query.in_table and constancy_of(replace(query, residual=()), left, right) == Constancy.ALWAYS
+    return query.in_table and constancy_of(replace(query, residual=()), streams) == Constancy.ALWAYS
 
 
 def results_folder(query: str) -> str:

@@ -140,7 +140,6 @@ class Describer:
         """Describe one query's delivery."""
         member = group.members[number]
         query, route = member.query, self._route(group, member.query, in_table=in_table)
-        left, right = self.streams(group)
         return Target(
             number=number,
             query=query.name,
@@ -148,7 +147,7 @@ class Describer:
             route=route,
             columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
             computed=bool(query.residual) if in_table else is_computed(query),
-            types=self.jobs.result_types(group, number, left, right) if route.makes_rows else "",
+            types=self.jobs.result_types(group, number, self.streams(group)) if route.makes_rows else "",
         )
 
     def _route(self, group: Group, query: Query, *, in_table: bool) -> Route:
@@ -177,7 +176,7 @@ class Describer:
 
     def expressions(self, group: Group, delivery: Delivery) -> PairExpressions | None:
         """Say what is computed of the pairs for the targets of a delivery; None if nothing is."""
-        left, right = self.streams(group)
+        streams = self.streams(group)
         asked = [each for each in delivery.targets if each.computed]
         if not asked:
             return None
@@ -192,10 +191,9 @@ class Describer:
         )
         return PairExpressions(
             group,
-            left,
-            right,
+            streams,
             (*alone, *shared),
-            fleeting=any(constancy_of(each.query, left, right) == Constancy.ONCE for each in members),
+            fleeting=any(constancy_of(each.query, streams) == Constancy.ONCE for each in members),
         )
 
 

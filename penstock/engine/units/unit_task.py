@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.deliver import FoundPairs, set_columns, with_arrival
+from penstock.engine.out.deliver import FoundPairs, RowsOfSegment, set_columns, with_arrival
 from penstock.join.column_checks import Check, with_near_columns
 from penstock.join.divide import Division
 from penstock.join.equality import with_equal_keys
@@ -355,7 +355,7 @@ def _record_batch(
     if task.timed:
         columns |= {"tl": pa.array(left.rows.t[left_rows]), "tr": pa.array(right.rows.t[right_rows])}
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    return FoundPairs(batch, (left, left_rows), (right, right_rows))
+    return FoundPairs(batch, {"l": RowsOfSegment(left, left_rows), "r": RowsOfSegment(right, right_rows)})
 
 
 def _gather(
