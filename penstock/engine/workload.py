@@ -166,7 +166,7 @@ class Workload:
         declared = find_name(name, self.streams)
         if declared is None:
             raise InputError(f"stream {name} does not exist: {did_you_mean(name, self.streams)}")
-        readers = [each.name for each in self.queries.values() if declared in {each.left, each.right}]
+        readers = [each.name for each in self.queries.values() if declared in each.streams]
         if readers:
             raise InputError(f"stream {declared} is read by {', '.join(readers)}: drop that first")
         if carriers := carriers_of(declared, self.streams):
@@ -226,8 +226,8 @@ class Workload:
 
     def typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
-        left, right = self.streams[query.left], self.streams[query.right]
-        return with_key_types(query, left, right, self.spark, ansi=self.read_under.ansi)
+        streams = [self.streams[name] for name in query.streams]
+        return with_key_types(query, streams, self.spark, ansi=self.read_under.ansi)
 
     def plan(self, ledger: Ledger) -> Plan:
         """Share what the queries share, over what the state stores already; those that have failed stay stopped."""

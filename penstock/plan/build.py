@@ -171,6 +171,8 @@ def build_plan(
     `cuts` are where a strategy that chooses has chosen to cut, by group; any other chain is cut at every window end.
     """
     everyone = tuple(queries)
+    if any(query.graph for query in everyone):
+        raise InputError("joins of more than two streams are not run yet")
     declared = {name.lower(): stream for name, stream in streams.items()}
     shares = _shares(everyone, strategy)
     logs = {key: _as_kept(log, (kept or {}).get(log.id)) for key, log in _plan_logs(declared, shares).items()}

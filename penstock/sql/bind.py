@@ -5,7 +5,8 @@
                               └─ outputs, or groups and measures ─┴─ aggregation
 
 The result is the same whatever the order of streams in FROM, of conditions, or of the sides of a comparison:
-the stream whose name comes first is the left one.  A self-join keeps its order.
+the stream whose name comes first is the left one.  A self-join keeps its order.  Of more than two streams a `JoinGraph`
+is made, whose inputs are in the same order.
 
 In:  the text of a SELECT, and the streams there are.
 Out: a `Query`.
@@ -16,27 +17,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.errors import SqlError, did_you_mean
 from penstock.sql.comparisons import read_comparison
 from penstock.sql.conditions import Conditions, classify
+from penstock.sql.connections import refuse_unconnected
 from penstock.sql.emission import make_aggregation, refuse_emission
-from penstock.sql.names import Input, Scope
+from penstock.sql.graph import LEAST_INPUTS, JoinGraph, JoinInput
+from penstock.sql.limits import limits_of
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
-from penstock.sql.promises import carried
 from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
-from penstock.sql.shape import Select, Table, read_select
+from penstock.sql.scopes import make_scope, refuse_two_clocks, resolved_conditions
+from penstock.sql.shape import read_select
 from penstock.sql.tokens import Source, span_of_tokens
-from penstock.sql.tree import COMPARISON, Name, binary, columns_of, show
+from penstock.sql.tree import columns_of, show
 from penstock.sql.windows import WindowSpec, take_windows, window_clauses, window_range
-from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.errors import SqlError
     from penstock.sql.lexer import Token
+    from penstock.sql.names import Scope
     from penstock.sql.query import Side, Stream
-    from penstock.sql.tokens import Span
     from penstock.sql.tree import Tree
     from penstock.sql.windows import Clause, Clauses
 
@@ -90,9 +92,10 @@ def bind_tokens(
     if not rest:
         raise source.error(f"query {name} is empty: it needs a SELECT", span_of_tokens(tokens))
     select = read_select(source, rest, name)
-    scope = replace(_make_scope(source, select, streams, span_of_tokens(rest)), zone=zone)
-    _refuse_two_clocks(scope, select)
-    conditions = classify(scope, _conditions(scope, select))
+    scope = make_scope(source, select.joined, streams, span_of_tokens(rest), zone)
+    refuse_two_clocks(scope, select.joined)
+    conditions = classify(scope, resolved_conditions(scope, select.joined, select.where))
+    refuse_unconnected(scope, select.joined, conditions)
     stated = _windows(scope, clauses)
     aggregation = None
     if select.aggregates:
@@ -102,30 +105,78 @@ def bind_tokens(
     else:
         refuse_emission(scope, clauses.every, dict(options), name)
         outputs, trees = make_outputs(scope, select.items)
-    window, rows = _window(scope, stated, conditions, name)
-    if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each pair
+    _refuse_no_window(scope, stated, conditions, name)
+    specs = [each.spec for each in stated] if stated else [_UNBOUNDED] * len(scope.inputs)
+    rows = tuple(each.kind == "rows" for each in specs)
+    if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each result
         exact = [each for bound, each in conditions.bounds if bound.exact]
         conditions.residual = exact + conditions.residual  # before what they may be there to guard
-    left, right = scope.side("l"), scope.side("r")
     _refuse_idle_rows(source, tokens, name, counted=any(rows), options=dict(options))
-    return Query(
+    inputs = _inputs(scope, conditions, [*trees, *conditions.residual])
+    query = Query(
         name=name,
-        left=left.stream.name,
-        right=right.stream.name,
-        keys=conditions.sorted_keys(),
-        window=window,
+        left=inputs[0].stream,
+        right=inputs[1].stream,
+        keys=(),
+        window=_NO_LIMITS,
         rows=rows,
         outputs=outputs,
-        left_predicates=conditions.sorted_predicates("l"),
-        right_predicates=conditions.sorted_predicates("r"),
         residual=conditions.sorted_residual(),
-        comparisons=_comparisons(scope, conditions),
-        left_columns=_columns_read([*trees, *conditions.residual], "l"),
-        right_columns=_columns_read([*trees, *conditions.residual], "r"),
         sink=sink,
         options=options,
         text=source.slice(tokens),
         aggregation=aggregation,
+    )
+    bound = _of_two if len(inputs) < LEAST_INPUTS else _of_many
+    return bound(scope, query, inputs, specs, conditions)
+
+
+def _of_two(
+    scope: Scope,
+    query: Query,
+    inputs: Sequence[JoinInput],
+    specs: Sequence[WindowSpec],
+    conditions: Conditions,
+) -> Query:
+    """Complete a query of two streams."""
+    left, right = inputs
+    return replace(
+        query,
+        keys=conditions.sorted_keys(),
+        window=_window(scope, specs, conditions, query.name),
+        left_predicates=left.predicates,
+        right_predicates=right.predicates,
+        comparisons=_comparisons(scope, conditions),
+        left_columns=left.columns,
+        right_columns=right.columns,
+    )
+
+
+def _of_many(
+    scope: Scope,
+    query: Query,
+    inputs: Sequence[JoinInput],
+    specs: Sequence[WindowSpec],
+    conditions: Conditions,
+) -> Query:
+    """Complete a query of more than two streams."""
+    limits = limits_of(specs, [bound for bound, _ in conditions.bounds])
+    if limits is None:
+        raise _empty(scope, conditions, query.name)
+    graph = JoinGraph(tuple(inputs), conditions.sorted_edges(), limits)
+    return replace(query, window=Range(0, graph.spread), graph=graph)
+
+
+def _inputs(scope: Scope, conditions: Conditions, trees: Sequence[Tree]) -> tuple[JoinInput, ...]:
+    """Say what is read of each stream, in the order of the sides."""
+    return tuple(
+        JoinInput(
+            each.side,
+            each.stream.name,
+            conditions.sorted_predicates(each.side),
+            _columns_read(trees, each.side),
+        )
+        for each in sorted(scope.inputs, key=lambda each: each.number)
     )
 
 
@@ -138,19 +189,6 @@ def _refuse_idle_rows(
             f"windows of {name} count rows, and a stream that may still send rows cannot be left out of the count: "
             "leave idle_after out, or give the window a length of time",
             (tokens[0].start, tokens[0].end),
-        )
-
-
-def _refuse_two_clocks(scope: Scope, select: Select) -> None:
-    """Refuse to compare a TIMESTAMP with a wall-clock time unless the session's zone is UTC."""
-    first, second = (each.stream for each in scope.inputs)
-    points = [each.time_type == "timestamp" for each in (first, second)]
-    if points[0] != points[1] and not is_utc(scope.zone):
-        raise scope.error(
-            f"the time of {first.name} is {first.time_type} and that of {second.name} is {second.time_type}, which the "
-            f"zone of this session, {scope.zone}, would have to translate: SET {ZONE} = 'UTC', or give both streams "
-            "times of one type",
-            select.tables[1].span,
         )
 
 
@@ -178,72 +216,36 @@ def with_window(
     )
 
 
-def _make_scope(source: Source, select: Select, streams: Mapping[str, Stream], span: Span) -> Scope:
-    """Look up the two streams and decide which is left."""
-    first, second = (_find_stream(source, each, streams) for each in select.tables)
-    aliases = [each.alias for each in select.tables]
-    if aliases[0].lower() == aliases[1].lower():
-        message = (
-            f"both streams are called {aliases[1]}: give each an alias, FROM {first.name} x, {second.name} y"
-        )
-        raise source.error(message, select.tables[1].span)
-    swapped = second.name.lower() < first.name.lower()
-    sides: tuple[Side, Side] = ("r", "l") if swapped else ("l", "r")
-    inputs = (Input(aliases[0], first, sides[0]), Input(aliases[1], second, sides[1]))
-    return Scope(source, span, inputs, tuple(name.lower() for name, _ in select.using))
-
-
-def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) -> Stream:
-    """Find a declared stream that has rows, ignoring case."""
-    folded = {each.name.lower(): each for each in streams.values()}
-    stream = folded.get(table.name.lower())
-    if not stream:
-        hint = did_you_mean(table.name, [each.name for each in streams.values()])
-        raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
-    if about := carried(stream):
-        raise source.error(
-            f"stream {stream.name} carries the promises of {about} and has no rows to join: join {about}",
-            table.span,
-        )
-    return stream
-
-
-def _conditions(scope: Scope, select: Select) -> list[Tree]:
-    """Give all conditions, resolved: those of USING, of ON and of WHERE."""
-    using = [_using(scope, name, span) for name, span in select.using]
-    return [*using, *(scope.resolve(each) for each in select.conditions)]
-
-
-def _using(scope: Scope, column: str, span: Span) -> Tree:
-    """Write ``USING (k)`` as ``A.k = B.k``."""
-    first, second = (Name((each.alias, column), span) for each in scope.inputs)
-    return scope.resolve(binary("=", COMPARISON, first, second))
-
-
-def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, Clause] | None:
-    """Give the clauses that state the windows of the left and the right stream."""
+def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, ...] | None:
+    """Give the clauses that state the windows of the streams, in the order of the sides."""
     stated = window_clauses(scope.source, clauses, [each.alias for each in scope.inputs])
-    return stated if stated is None or scope.inputs[0].side == "l" else (stated[1], stated[0])
+    if stated is None:
+        return None
+    by_number = sorted(zip(scope.inputs, stated, strict=True), key=lambda pair: pair[0].number)
+    return tuple(clause for _, clause in by_number)
 
 
-def _window(
-    scope: Scope, stated: tuple[Clause, Clause] | None, conditions: Conditions, query: str
-) -> tuple[Range, tuple[bool, bool]]:
-    """Intersect the window clauses with the bounds stated as conditions; say which side counts rows."""
+def _refuse_no_window(
+    scope: Scope, stated: tuple[Clause, ...] | None, conditions: Conditions, query: str
+) -> None:
     if stated is None and not conditions.bounds:
         raise scope.source.error(f"{query} needs a window: {_WINDOW_FORMS}", scope.span)
-    left, right = (each.spec for each in stated) if stated else (_UNBOUNDED, _UNBOUNDED)
-    rows = left.kind == "rows", right.kind == "rows"
-    window, unlimited = window_range(left, right), Range.window(FOREVER, FOREVER)
-    on_time = unlimited if any(rows) else window
+
+
+def _window(scope: Scope, specs: Sequence[WindowSpec], conditions: Conditions, query: str) -> Range:
+    """Intersect the windows of two streams with the bounds stated as conditions."""
+    left, right = specs
+    window, counted = window_range(left, right), "rows" in {left.kind, right.kind}
+    on_time = _NO_LIMITS if counted else window
     lo = max([on_time.lo, *(bound.lo for bound, _ in conditions.bounds)])
     hi = min([on_time.hi, *(bound.hi for bound, _ in conditions.bounds)])
     if lo >= hi:
         raise _empty(scope, conditions, query)
-    return (window if any(rows) else Range(lo, hi)), rows
+    return window if counted else Range(lo, hi)
 
 
 _UNBOUNDED = WindowSpec("range", FOREVER, "UNBOUNDED")
+_NO_LIMITS = Range.window(FOREVER, FOREVER)
 
 
 def _empty(scope: Scope, conditions: Conditions, query: str) -> SqlError:

@@ -1,7 +1,7 @@
-"""Interval predicates: conditions between the two event times that say how far apart they may be.
+"""Interval predicates: conditions between two event times that say how far apart they may be.
 
 Spark and Flink users write their windows as predicates.  Each such comparison is linear in the two times, and
-so is a bound on ``d = T_right - T_left``::
+so is a bound on ``d = T_right - T_left``, the left one being of the side that comes first::
 
     r.ts BETWEEN l.ts - INTERVAL 10 SECONDS AND l.ts + INTERVAL 1 MINUTE
 
@@ -11,27 +11,28 @@ so is a bound on ``d = T_right - T_left``::
 Where the session's clock is put forward and back, some of these comparisons go by that clock and not by time
 (`penstock.sql.zones`).  Their bound is as much wider as the clock may move, and Spark is asked about each pair.
 
-In:  canonical comparisons over ``l.`` and ``r.`` columns.
-Out: `Bound`s, intersected by `penstock.sql.bind`.
+In:  canonical comparisons over the columns of sides.
+Out: `Bound`s, intersected by `penstock.sql.bind` and `penstock.sql.limits`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.canonical import MIRROR
 from penstock.sql.deep import run
 from penstock.sql.interval import DurationError, parse_duration, parse_span
 from penstock.sql.lexer import string_value, tokenize
-from penstock.sql.query import DAY, FOREVER
+from penstock.sql.query import DAY, FOREVER, SIDES
 from penstock.sql.tree import Column, Constant, Form, columns_of
 from penstock.sql.zones import clock_shift, has_fixed_offset
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.sql.names import Scope
+    from penstock.sql.names import Input, Scope
+    from penstock.sql.query import Side
     from penstock.sql.tree import Tree
 
 
@@ -43,10 +44,13 @@ class Bound:
     hi: int = FOREVER
     exact: bool = True
     """Whether it admits no more than the predicate does."""
+    between: tuple[int, int] = (0, 1)
+    """The numbers of the two sides, the left one first."""
 
     def widened(self, micros: int) -> Bound:
         """Move both ends outwards; the result is no longer exact."""
-        return Bound(max(self.lo - micros, -FOREVER + 1), min(self.hi + micros, FOREVER), exact=False)
+        lo, hi = max(self.lo - micros, -FOREVER + 1), min(self.hi + micros, FOREVER)
+        return replace(self, lo=lo, hi=hi, exact=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +77,25 @@ class _CalendarError(Exception):
 
 
 def read_bound(scope: Scope, condition: Tree) -> Bound | None:
-    """Read a comparison of the two event times; None when it is something else."""
+    """Read a comparison of two event times; None when it is something else."""
     if not isinstance(condition, Form) or condition.head not in {"=", "<", "<=", ">", ">="}:
         return None
-    if not _names_both_times(scope, condition):
+    both = _two_times(scope, condition)
+    if both is None:
         return None
     try:
-        left, right = (run(_linear(side)) for side in condition.trees)
+        left, right = (run(_linear(each, both[0].side)) for each in condition.trees)
     except _CalendarError as error:
         raise scope.error(f"the interval of this window {error}", condition) from None
     if left is None or right is None:
         return None
     bound = _solve(left.plus(right, -1), condition.head)
-    types = {each.stream.time_type for each in scope.inputs}
+    if bound is None:
+        return None
+    bound = replace(bound, between=(both[0].number, both[1].number))
+    types = {each.stream.time_type for each in both}
     exact = has_fixed_offset(scope.zone) or _is_elapsed_time(types, left, right)
-    return bound if bound is None or exact else bound.widened(clock_shift(scope.zone))
+    return bound if exact else bound.widened(clock_shift(scope.zone))
 
 
 def _is_elapsed_time(types: set[str], *sides: _Linear) -> bool:
@@ -116,16 +124,18 @@ def _solve(zero: _Linear, operator: str) -> Bound | None:
     }[operator]
 
 
-def _names_both_times(scope: Scope, tree: Tree) -> bool:
-    """Say whether the columns of a tree are the two event times and no others."""
+def _two_times(scope: Scope, tree: Tree) -> list[Input] | None:
+    """Give the two streams, in the order of their sides, whose event times are all the columns of a tree."""
     read = {(column.side, column.name) for column in columns_of(tree)}
-    return read == {(each.side, each.stream.time) for each in scope.inputs}
+    both = [each for each in scope.inputs if (each.side, each.stream.time) in read]
+    only_times = len(both) == len(read) == len(SIDES)
+    return sorted(both, key=lambda each: each.number) if only_times else None
 
 
-def _linear(tree: Tree) -> Generator[Any, Any, _Linear | None]:
-    """Read a sum of event times and constant intervals."""
+def _linear(tree: Tree, left: Side) -> Generator[Any, Any, _Linear | None]:
+    """Read a sum of two event times, one of which is of the left side, and constant intervals."""
     if isinstance(tree, Column):
-        return _Linear(left=1) if tree.side == "l" else _Linear(right=1)
+        return _Linear(left=1) if tree.side == left else _Linear(right=1)
     if isinstance(tree, Constant):
         micros = interval_micros(tree)
         return None if micros is None else _Linear(micros=micros, spans=(micros,))
@@ -133,7 +143,7 @@ def _linear(tree: Tree) -> Generator[Any, Any, _Linear | None]:
         return None
     total = _Linear()
     for number, each in enumerate(tree.trees):
-        part: _Linear | None = yield _linear(each)
+        part: _Linear | None = yield _linear(each, left)
         if part is None:
             return None
         minus = tree.head == "NEG" or (tree.head == "-" and number == 1)

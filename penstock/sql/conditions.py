@@ -3,7 +3,7 @@
     l.k = r.k                          key           decides which rows can meet
     r.ts <= l.ts + INTERVAL 1 MINUTE   bound         decides for how long
     l.Value > 30                       predicate     evaluated once per row, when it arrives
-    l.Value > r.Value                  residual      evaluated once per pair
+    l.Value > r.Value                  residual      evaluated once per pair, or result of more streams
 
 An equality of strings with a collation is residual too: which of them are equal, only Spark can tell.
 
@@ -19,17 +19,21 @@ True: the four together hold for a pair exactly when the conditions as written d
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from penstock.sql.bounds import Bound, read_bound
 from penstock.sql.canonical import canonical, conjuncts
+from penstock.sql.connections import connected
+from penstock.sql.graph import Edge, side_number
 from penstock.sql.keys import make_key
 from penstock.sql.safety import cannot_fail
 from penstock.sql.tree import Column, Constant, Form, nodes, show, show_bare, sides_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock.sql.graph import Key
     from penstock.sql.names import Scope
@@ -42,14 +46,18 @@ class Conditions:
     """The conjuncts of one query, sorted out; each list is in the order of the text."""
 
     scope: Scope
-    keys: list[Key] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
     bounds: list[tuple[Bound, Tree]] = field(default_factory=list)
-    predicates: dict[Side, list[Tree]] = field(default_factory=lambda: {"l": [], "r": []})
+    predicates: dict[Side, list[Tree]] = field(default_factory=lambda: defaultdict(list))
     residual: list[Tree] = field(default_factory=list)
 
     def sorted_keys(self) -> tuple[Key, ...]:
-        """Give the keys in canonical order."""
-        return tuple(sorted(set(self.keys)))
+        """Give the keys of a join of two streams in canonical order."""
+        return tuple(each.key for each in self.sorted_edges())
+
+    def sorted_edges(self) -> tuple[Edge, ...]:
+        """Give the equalities, and which sides they are between, in canonical order."""
+        return tuple(sorted(set(self.edges)))
 
     def sorted_predicates(self, side: Side) -> tuple[str, ...]:
         """Give one side's predicates in canonical order.
@@ -63,7 +71,7 @@ class Conditions:
         return (*plain, " AND ".join(f"({each})" for each in (*plain, *risky)))
 
     def sorted_residual(self) -> tuple[str, ...]:
-        """Give the conditions on pairs in canonical order: the order in which they have to be evaluated."""
+        """Give the conditions on several rows in canonical order: the order in which they have to be evaluated."""
         plain, risky = self._in_order(self.residual, show)
         return (*plain, *risky)
 
@@ -77,17 +85,22 @@ class Conditions:
 def classify(scope: Scope, resolved: Iterable[Tree]) -> Conditions:
     """Sort out the conjuncts of some resolved conditions."""
     conditions = Conditions(scope)
-    equal_times: list[Key] = []
+    equal_times: list[Edge] = []
     for tree in resolved:
         for written in conjuncts(tree):  # cut first: a chain of conjuncts is not to be sorted
             for each in conjuncts(canonical(written, scope.type_of)):
                 _sort_out(scope, each, conditions, equal_times)
-    if not conditions.keys:
-        conditions.keys = equal_times
+    conditions.edges += _joining(equal_times, conditions.edges)
     return conditions
 
 
-def _sort_out(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[Key]) -> None:
+def _joining(equal_times: list[Edge], edges: Sequence[Edge]) -> list[Edge]:
+    """Take equal event times for a key where no other equalities join the two streams, directly or over others."""
+    parts = connected({each.first, each.second} for each in edges)
+    return [each for each in equal_times if not any({each.first, each.second} <= part for part in parts)]
+
+
+def _sort_out(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[Edge]) -> None:
     """Put one conjunct where it belongs."""
     sides = sides_of(each)
     bound = read_bound(scope, each)
@@ -100,25 +113,26 @@ def _sort_out(scope: Scope, each: Tree, conditions: Conditions, equal_times: lis
     elif bound:
         conditions.bounds.append((bound, each))
         conditions.residual.extend([] if bound.exact else [each])
-        equal_times.extend(_key_of(scope, each))
+        equal_times.extend(_edge_of(scope, each))
     else:
-        keys = _key_of(scope, each)
-        conditions.keys.extend(keys)
-        conditions.residual.extend([] if keys else [each])
+        edges = _edge_of(scope, each)
+        conditions.edges.extend(edges)
+        conditions.residual.extend([] if edges else [each])
 
 
-def _key_of(scope: Scope, each: Tree) -> list[Key]:
-    """Read an equality between the two streams; nothing when it is something else."""
+def _edge_of(scope: Scope, each: Tree) -> list[Edge]:
+    """Read an equality between two streams; nothing when it is something else."""
     if not isinstance(each, Form) or each.head != "=":
         return []
-    first, second = each.trees
     _refuse_rows(scope, each)
-    keys = []
-    if (sides_of(first), sides_of(second)) == ({"l"}, {"r"}):
-        keys = [make_key(scope, first, second, each)]
-    if (sides_of(first), sides_of(second)) == ({"r"}, {"l"}):
-        keys = [make_key(scope, second, first, each)]
-    return [] if _is_collated(scope, each) else keys
+    numbered = [({side_number(side) for side in sides_of(tree)}, tree) for tree in each.trees]
+    if any(len(numbers) != 1 for numbers, _ in numbered):
+        return []
+    (first, left), (second, right) = sorted(
+        ((min(numbers), tree) for numbers, tree in numbered), key=itemgetter(0)
+    )
+    edge = Edge(first, second, make_key(scope, left, right, each))
+    return [] if _is_collated(scope, each) else [edge]
 
 
 def _is_collated(scope: Scope, each: Tree) -> bool:

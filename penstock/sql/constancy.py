@@ -9,7 +9,7 @@ is graded, and what is not known to be constant is taken not to be::
     SESSION    the same for as long as a session's settings are, or an error         a plan of it may be used again
     ONCE       perhaps another value each time: randomness, clocks, users' functions
 
-In:  bound texts over ``l.`` and ``r.`` columns, and the types of those columns.  Out: a `Constancy`.
+In:  bound texts over the columns of sides, and the types of those columns.  Out: a `Constancy`.
 A text that is not understood is `ONCE`.
 """
 

@@ -6,7 +6,7 @@
 
 In:  a SELECT that aggregates, its window clauses, and the query's options.
 Out: its pair outputs and its `Aggregation`.
-True: a sliding query has windows in time on both streams, and EVERY is not longer than the longer of them.
+True: a sliding query has windows in time on all streams, and EVERY is not longer than the longest of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from penstock.sql.tree import Tree
     from penstock.sql.windows import Clause, Every
 
-    Stated = tuple[Clause, Clause] | None
-    """The clauses that state the windows of the left and the right stream."""
+    Stated = tuple[Clause, ...] | None
+    """The clauses that state the windows of the streams, in the order of their sides."""
 
 _INSTANTS, _MOST_INSTANTS = 60, 3600
 """How many instants a window has where EVERY is not written, and the most that are tried to divide it evenly."""
@@ -68,7 +68,9 @@ def make_aggregation(
             f"EVERY is for answers that slide, and emit of {query} is {emit}: leave one of them out",
             every.span,
         )
-    step, reach = _sliding(scope, every, stated, query) if emit == "sliding" else (0, (0, 0))
+    step, reach = (
+        _sliding(scope, every, stated, query) if emit == "sliding" else (0, (0,) * len(scope.inputs))
+    )
     bucket = next(filter(None, (bucket_end(scope, key) for key in groups.keys)), None)
     if emit == "final" and bucket:
         names, trees = [*names, "e0"], [*trees, bucket[1]]
@@ -123,30 +125,30 @@ def _refuse_names(scope: Scope, groups: Groups, emit: Emit) -> None:
             )
 
 
-def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> tuple[int, tuple[int, int]]:
-    """Give the time from one instant to the next, and how far back the left and the right stream are looked at."""
+def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> tuple[int, tuple[int, ...]]:
+    """Give the time from one instant to the next, and how far back each stream is looked at."""
     if stated is None:
         raise scope.error(f"{query} aggregates, and has no WINDOW that slides: {_WAYS_OUT}", scope.span)
     for clause in stated:
         if not clause.spec.slides:
             raise _no_end(scope, clause, query)
-    left, right = (clause.spec.length for clause in stated)
-    longest = max(left, right)
+    lengths = tuple(clause.spec.length for clause in stated)
+    longest = max(lengths)
     if every and every.length > longest:
         raise scope.error(
             f"EVERY of {query} is {show_duration(every.length)} and its window {show_duration(longest)}, so that pairs "
             "between two instants would be lost: EVERY must not be longer than the window",
             every.span,
         )
-    return every.length if every else default_every(longest), (left, right)
+    return every.length if every else default_every(longest), lengths
 
 
 def _no_end(scope: Scope, clause: Clause, query: str) -> SqlError:
     """Say that a window of rows, or without end, does not slide in time."""
     what = f"counts rows ({clause.spec.text})" if clause.spec.kind == "rows" else "is unbounded"
     return scope.error(
-        f"{query} aggregates over a window that {what}, and answers slide in time: give both streams a length of "
-        "time, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or (emit = 'changes')",
+        f"{query} aggregates over a window that {what}, and answers slide in time: give every stream a length "
+        "of time, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or (emit = 'changes')",
         clause.span,
     )
 

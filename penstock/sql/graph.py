@@ -123,6 +123,15 @@ def is_side(name: str) -> bool:
     return name in _SIDES
 
 
+def side_number(side: str) -> int:
+    """Give the number of an input by what expressions call it.
+
+    >>> side_number("r"), side_number("i12")
+    (1, 12)
+    """
+    return "lr".index(side) if side in {"l", "r"} else int(side[1:])
+
+
 def closed(limits: Sequence[Sequence[int]], forever: int) -> tuple[tuple[int, ...], ...]:
     """Shorten limits to what the way round over other inputs leaves.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.sql.deep import run
 from penstock.sql.graph import Key
 from penstock.sql.spark_types import TypeTextError, common_type, parse_type
-from penstock.sql.tree import Column, Form, cast_type, show_bare, unwrapped
+from penstock.sql.tree import Column, Form, cast_type, show_bare, sides_of, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -57,13 +57,12 @@ def _key_type(scope: Scope, left: Tree, right: Tree, at: Tree) -> str:
 
 
 def _mismatch(scope: Scope, left: tuple[Tree, str], right: tuple[Tree, str]) -> str:
-    named = {side: scope.side(side).alias for side in ("l", "r")}
     sides = [
-        f"{named['l']}.{show_bare(left[0])} is {left[1]}",
-        f"{named['r']}.{show_bare(right[0])} is {right[1]}",
+        f"{each.alias}.{show_bare(tree)} is {kind}"
+        for each in scope.inputs
+        for tree, kind in (left, right)
+        if each.side in sides_of(tree)
     ]
-    if scope.inputs[0].side == "r":
-        sides.reverse()
     hint = "CAST one of them"
     if "collate" in left[1] + right[1]:
         hint = "write COLLATE behind one of them"

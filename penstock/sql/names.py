@@ -1,15 +1,15 @@
 """Which stream a column belongs to.
 
-A `Scope` knows the two streams of a query by the names it calls them.  `Scope.resolve` rewrites every column of a tree
-to ``l.Column`` or ``r.Column`` in its declared spelling; after it nothing depends on aliases, on the order of FROM, or
-on upper and lower case.
+A `Scope` knows the streams of a query by the names it calls them.  `Scope.resolve` rewrites every column of a tree to
+``l.Column`` or ``r.Column`` (of more than two streams ``i0.Column i1.Column …``) in its declared spelling; after it
+nothing depends on aliases, on the order of FROM, or on upper and lower case.
 
 The variable of a lambda hides a column of its name.  Where it would hide one that the lambda means, it is renamed::
 
     exists(A.tags, n -> n > A.n)        EXISTS(l.tags, n_1 -> n_1 > l.n)
 
 In:  trees as they were read.
-Out: trees over ``l.`` and ``r.`` columns that still know where they stand in the text.
+Out: trees over the columns of sides that still know where they stand in the text.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import did_you_mean
 from penstock.sql.aggregates import is_aggregate
 from penstock.sql.deep import run
+from penstock.sql.graph import side_number
 from penstock.sql.query import SIDES
 from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted
 from penstock.sql.words import CONSTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from penstock.errors import SqlError
     from penstock.sql import query
@@ -45,28 +46,53 @@ _OF_GROUPS = re.compile("[ga][0-9]+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One stream of a query: what the query calls it, and which side of the pair it is."""
+    """One stream of a query: what the query calls it, and which side of a result it is."""
 
     alias: str
     stream: Stream
     side: Side
 
+    @property
+    def number(self) -> int:
+        """Give the number of its side."""
+        return side_number(self.side)
+
     def column(self, column: query.Column, span: Span = (0, 0)) -> Column:
-        """Write one of its columns as ``l.Name`` or ``r.Name``."""
+        """Write one of its columns as ``l.Name``."""
         return Column(self.side, column.name, span)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """The two streams of one query, in the order of FROM.
+class Shared:
+    """A column of a USING, in lower case: that of one side is equal to the one of that name before it."""
 
-    `using` are the columns, in lower case, of a ``USING (…)``: they mean the same in both streams.
-    """
+    name: str
+    side: Side
+
+
+def listed(inputs: Iterable[Input], using: Sequence[Shared]) -> list[tuple[Input, query.Column]]:
+    """List the columns of ``*``: join by join, those of its USING first and once, as in Spark."""
+    columns: list[tuple[Input, query.Column]] = []
+    for where in inputs:
+        shared = [each.name for each in using if each.side == where.side]
+        first = [each for name in shared for each in columns if each[1].name.lower() == name]
+        others = [each for each in columns if each[1].name.lower() not in shared]
+        own = [(where, each) for each in where.stream.columns if each.name.lower() not in shared]
+        columns = [*first, *others, *own]
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The streams of one query that an expression sees, in the order of FROM."""
 
     source: Source
     span: Span
-    inputs: tuple[Input, Input]
-    using: tuple[str, ...] = ()
+    inputs: tuple[Input, ...]
+    using: tuple[Shared, ...] = ()
+    """The columns of each ``USING (…)``, in the order of the text."""
+    later: tuple[Input, ...] = ()
+    """Streams of the query that the expression does not see, because they are joined after it."""
     zone: str = "UTC"
     """The time zone of the Spark session."""
     aliases: Mapping[str, Tree] = field(default_factory=dict)
@@ -75,8 +101,12 @@ class Scope:
     """The same for names that go before those of columns, outside aggregates."""
 
     def side(self, side: Side) -> Input:
-        """Find the stream on one side of the pair."""
+        """Find the stream on one side of a result."""
         return next(each for each in self.inputs if each.side == side)
+
+    def upto(self, count: int) -> Scope:
+        """Give what the condition of an ON sees: the streams up to its own."""
+        return replace(self, inputs=self.inputs[:count], later=self.inputs[count:])
 
     def error(self, message: str, at: Tree | Span) -> SqlError:
         """Make an error that points at a tree."""
@@ -127,7 +157,8 @@ class Scope:
 
     def _variable(self, name: str, variables: set[str]) -> str:
         """Name a variable so that it hides no column, and no other variable."""
-        columns = {*SIDES, *(each.name.lower() for one in self.inputs for each in one.stream.columns)}
+        sides = {*SIDES, *(each.side for each in self.inputs)}
+        columns = {*sides, *(each.name.lower() for one in self.inputs for each in one.stream.columns)}
         if name.lower() not in columns and not _OF_GROUPS.fullmatch(name):
             return name
         choices = (f"{name}_{number}" for number in count(1))
@@ -183,6 +214,11 @@ class Scope:
         renamed = next((each for each in self.inputs if each.stream.name.lower() == name.lower()), None)
         if renamed:
             raise self.error(f"{name} is called {renamed.alias} in this query: write {renamed.alias}", span)
+        if name.lower() in {each.alias.lower() for each in self.later}:
+            raise self.error(
+                f"{name} is joined only after this ON: put the condition into the ON of {name}, or into WHERE",
+                span,
+            )
         hint = did_you_mean(name, [each.alias for each in self.inputs])
         raise self.error(f"unknown stream or alias {name}: {hint}", span)
 
@@ -191,12 +227,7 @@ class Scope:
         for qualifier in tree.trees:
             yield from self._star_of(qualifier)
             return
-        first, second = self.inputs
-        for name in self.using:
-            yield from ((first, each) for each in first.stream.columns if each.name.lower() == name)
-        for where in (first, second):
-            others = (each for each in where.stream.columns if each.name.lower() not in self.using)
-            yield from ((where, each) for each in others)
+        yield from listed(self.inputs, self.using)
 
     def _star_of(self, qualifier: Tree) -> Iterator[tuple[Input, query.Column]]:
         """List the columns of one stream."""
@@ -213,12 +244,13 @@ class Scope:
         return columns[1:]
 
     def owners(self, name: str) -> list[Input]:
-        """List the streams that have a column of this name."""
-        return [each for each in self.inputs if each.stream.column(name)]
+        """List the streams that have a column of this name; one that USING has made equal to another is that one."""
+        hidden = {each.side for each in self.using if each.name == name.lower()}
+        return [each for each in self.inputs if each.stream.column(name) and each.side not in hidden]
 
     def is_ambiguous(self, name: str) -> bool:
-        """Say whether a column of this name may be that of either stream."""
-        return len(self.owners(name)) > 1 and name.lower() not in self.using
+        """Say whether a column of this name may be that of several streams."""
+        return len(self.owners(name)) > 1
 
     def _only_owner(self, name: str, span: Span) -> Input:
         """Find the one stream that has this column."""
@@ -227,8 +259,9 @@ class Scope:
             columns = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
             raise self.error(f"unknown column {name}: {did_you_mean(name, columns)}", span)
         if self.is_ambiguous(name):
-            first, second = (f"{each.alias}.{name}" for each in owners)
-            raise self.error(f"column {name} is in both streams: write {first} or {second}", span)
+            where = "both streams" if len(self.inputs) == len(SIDES) else _and(each.alias for each in owners)
+            choices = _and((f"{each.alias}.{name}" for each in owners), "or")
+            raise self.error(f"column {name} is in {where}: write {choices}", span)
         return owners[0]
 
     def _no_column(self, where: Input, column: str, name: Name) -> SqlError:
@@ -238,6 +271,12 @@ class Scope:
         hint = did_you_mean(column, [each.name for each in where.stream.columns])
         message = f"stream {where.stream.name} has no column {column}: {hint}"
         return self.error(message, (second.start, second.end))
+
+
+def _and(names: Iterable[str], word: str = "and") -> str:
+    """Write a list as one says it: ``A, B and C``."""
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def _variables(tree: Tree) -> Iterator[str]:

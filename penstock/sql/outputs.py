@@ -5,7 +5,7 @@ the query calls its stream: ``SELECT A.Value, B.Value`` gives ``Value`` and ``B_
 as Spark compares them, ignoring case.
 
 In:  the items of a SELECT list (an expression without a name is called by its own text).
-Out: `Output`s over ``l.`` and ``r.`` columns; the `Entry`s of the list where its items are groups and aggregates.
+Out: `Output`s over the columns of sides; the `Entry`s of the list where its items are groups and aggregates.
 True: no two names are equal, ignoring case; expressions are the user's, word by word.
 """
 

@@ -63,10 +63,8 @@ def read_condition(text: str, stream: Stream) -> str:
 
 
 def _scope(text: str, stream: Stream) -> Scope:
-    """Make a scope of one stream: both inputs are it, and so no column of it is ambiguous."""
-    only = Input(stream.name, stream, "l")
-    names = tuple(each.name.lower() for each in stream.columns)
-    return Scope(Source(text), (0, len(text)), (only, only), names)
+    """Make a scope of one stream."""
+    return Scope(Source(text), (0, len(text)), (Input(stream.name, stream, "l"),))
 
 
 def _parsed(scope: Scope, stream: Stream) -> Tree:

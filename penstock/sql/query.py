@@ -28,11 +28,14 @@ Out: `penstock.plan` groups queries by `Query.signature` and shares what they sh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import InputError
 from penstock.sql.graph import Edge, JoinGraph, Key, sides_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -357,6 +360,13 @@ class Query:
         if self.graph is None:
             return Signature(self.left, self.right, self.keys, self.rows)
         return Signature(self.left, self.right, (), self.rows, self.streams, self.graph.edges)
+
+    def with_keys(self, change: Callable[[Key, int, int], Key]) -> Query:
+        """Give the same query with other keys; each is given with the numbers of the inputs it is between."""
+        if self.graph is None:
+            return replace(self, keys=tuple(sorted({change(each, 0, 1) for each in self.keys})))
+        edges = {replace(each, key=change(each.key, each.first, each.second)) for each in self.graph.edges}
+        return replace(self, graph=replace(self.graph, edges=tuple(sorted(edges))))
 
     @property
     def in_table(self) -> bool:

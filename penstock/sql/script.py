@@ -200,7 +200,7 @@ class _Reading:
         name = reader.name("DROP STREAM")
         reader.end()
         stream = next((each for each in self.visible if each.lower() == name.lower()), name)
-        readers = [each.name for each in self.queries.values() if stream in {each.left, each.right}]
+        readers = [each.name for each in self.queries.values() if stream in each.streams]
         if readers:
             raise self.source.error(f"stream {stream} is read by {', '.join(readers)}: drop that first", span)
         if carriers := carriers_of(stream, self.visible):

@@ -1,7 +1,8 @@
 """The window clauses that are not SQL: ``WINDOW 1 min``, ``A [RANGE 12 HOURS]`` and ``EVERY 10 seconds``.
 
 They are found among the tokens and taken out before the rest is read.  What they say is a `WindowSpec`
-per stream; `window_range` turns the two into the one range of differences a query admits::
+per stream; of two, `window_range` makes the one range of differences a query admits (of more, see
+`penstock.sql.limits`)::
 
     A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
 
@@ -248,17 +249,18 @@ def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
     raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end))
 
 
-def window_clauses(source: Source, clauses: Clauses, aliases: Sequence[str]) -> tuple[Clause, Clause] | None:
-    """Give the windows of the first and second stream in FROM, if there are any.
+def window_clauses(source: Source, clauses: Clauses, aliases: Sequence[str]) -> tuple[Clause, ...] | None:
+    """Give the window of each stream in FROM, if there are any.
 
-    A window after a stream takes precedence over the query's WINDOW, which then holds for the other stream.
+    A window after a stream takes precedence over the query's WINDOW, which then holds for the other streams.
     """
     if not clauses.given():
         return None
-    first, second = (clauses.per_stream.get(position, clauses.whole) for position in range(2))
-    if first is None or second is None:
-        raise _half_given(source, clauses, aliases)
-    return first, second
+    stated = [clauses.per_stream.get(position, clauses.whole) for position in range(len(aliases))]
+    given = [each for each in stated if each]
+    if len(given) < len(stated):
+        raise _partly_given(source, stated, aliases)
+    return tuple(given)
 
 
 def window_range(left: WindowSpec, right: WindowSpec) -> Range:
@@ -272,9 +274,9 @@ def window_range(left: WindowSpec, right: WindowSpec) -> Range:
     return Range(-right.length + (0 if right.kind == "rows" else 1), left.length)
 
 
-def _half_given(source: Source, clauses: Clauses, aliases: Sequence[str]) -> SqlError:
-    """Ask for the window of the other stream."""
-    ((given, clause),) = clauses.per_stream.items()
-    one, other = aliases[given], aliases[1 - given]
+def _partly_given(source: Source, stated: Sequence[Clause | None], aliases: Sequence[str]) -> SqlError:
+    """Ask for the window of a stream that has none beside one that has."""
+    one, clause = next((alias, each) for alias, each in zip(aliases, stated, strict=True) if each)
+    other = aliases[stated.index(None)]
     message = f"{one} has a window and {other} has none: write one after {other} too, such as [UNBOUNDED]"
     return source.error(message, clause.span)

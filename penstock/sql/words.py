@@ -10,7 +10,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SUPPORTED = "a query joins, filters and groups two streams: SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
+SUPPORTED = (
+    "a query joins, filters and groups streams: SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
+)
 
 CLAUSES = _words("""
     AND AS BETWEEN BY CLUSTER CROSS DISTRIBUTE DIV ELSE END ESCAPE EXCEPT FROM GROUP HAVING IN INNER INTERSECT IS JOIN
@@ -20,6 +22,18 @@ CLAUSES = _words("""
 
 JOINS = _words("ANTI ASOF CROSS FULL INNER JOIN LEFT NATURAL RIGHT SEMI")
 """Words that begin a join, and are no alias of a stream."""
+
+_REFUSED_WORDS = ("WITH", "DISTINCT", "LIMIT", "OFFSET", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS")
+REFUSED_CLAUSES = {
+    "ORDER": "ORDER BY",
+    "SORT": "SORT BY",
+    "CLUSTER": "CLUSTER BY",
+    "DISTRIBUTE": "DISTRIBUTE BY",
+    "LATERAL": "LATERAL VIEW",
+    "WINDOW": "WINDOW ... AS",
+    **dict(zip(_REFUSED_WORDS, _REFUSED_WORDS, strict=True)),
+}
+"""Words that begin a clause which is not supported, and the clause."""
 
 UNITS = _words("""
     MICROSECOND MICROSECONDS MILLISECOND MILLISECONDS NANOSECOND NANOSECONDS SECOND SECONDS MINUTE MINUTES HOUR HOURS

@@ -63,26 +63,25 @@ class _LoopWorkload(Workload):
 
     def typed(self, query: Query) -> Query:
         """Fill in the key types that follow from expressions; all results are kept, to be looked at."""
-        keys = tuple(self._key(key, query) for key in query.keys)
-        return replace(query, keys=tuple(sorted(keys)))
+        streams = [self.streams[name] for name in query.streams]
+        return query.with_keys(lambda key, left, right: self._key(key, streams[left], streams[right]))
 
-    def _key(self, key: Key, query: Query) -> Key:
+    def _key(self, key: Key, *streams: Stream) -> Key:
         left, right = (
             type_of(
                 text,
-                {each.name: each.type for each in self.streams[name].columns},
+                {each.name: each.type for each in stream.columns},
                 ansi=self.read_under.ansi,
             )
-            for text, name in ((key.left, query.left), (key.right, query.right))
+            for text, stream in zip((key.left, key.right), streams, strict=True)
         )
         if key.type or left == right:
-            return key if key.type or _is_plain(key, self, query) else replace(key, type=left)
+            return key if key.type or _is_plain(key, *streams) else replace(key, type=left)
         equality = f"{key.left} = {key.right}"
         raise NeedsSparkError(equality, equality, f"only it knows how {left} and {right} are compared")
 
 
-def _is_plain(key: Key, workload: Workload, query: Query) -> bool:
-    left, right = workload.streams[query.left], workload.streams[query.right]
+def _is_plain(key: Key, left: Stream, right: Stream) -> bool:
     return bool(left.column(key.left.strip("`")) and right.column(key.right.strip("`")))
 
 

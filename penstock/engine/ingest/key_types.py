@@ -4,7 +4,7 @@ Both sides of an equality are hashed, so they must have one type before they are
 declared types and many expressions; of the rest (decimals computed, most functions) it leaves the type
 open.  Left open, ``a.amount * 2 = b.amount`` would hash decimals of two scales and miss pairs without a word.
 
-In:  a bound query and the streams.  Out: the same query, every computed key with the type Spark compares it as.
+In:  a bound query and its streams.  Out: the same query, every computed key with the type Spark compares it as.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.errors import InputError
 from penstock.sql.tree import quoted, unquoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 
 
 def with_key_types(
-    query: Query, left: Stream, right: Stream, spark: Callable[[], SparkSession], *, ansi: bool = True
+    query: Query, streams: Sequence[Stream], spark: Callable[[], SparkSession], *, ansi: bool = True
 ) -> Query:
-    """Fill in the types left open; Spark is asked, and so started, only if there are any.
+    """Fill in the types left open, `streams` being those of the query's inputs in their order.
 
-    Types that follow from declarations are those of ANSI mode; in a session without it Spark is asked for them too.
+    Spark is asked, and so started, only if there are any.  Types that follow from declarations are those of ANSI mode;
+    in a session without it Spark is asked for them too.
     """
-    asked = [key for key in query.keys if _is_open(key, left, right) or (key.type and not ansi)]
-    if not asked:
-        return query
-    keys = (_typed(key, query, left, right, spark()) if key in asked else key for key in query.keys)
-    return replace(query, keys=tuple(sorted(keys)))
+
+    def typed(key: Key, left: int, right: int) -> Key:
+        sides = streams[left], streams[right]
+        asked = _is_open(key, *sides) or (key.type and not ansi)
+        return _typed(key, query, *sides, spark()) if asked else key
+
+    return query.with_keys(typed)
 
 
 def _is_open(key: Key, left: Stream, right: Stream) -> bool:
