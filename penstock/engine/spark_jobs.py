@@ -38,7 +38,7 @@ from penstock.engine.out.release import ReleaseReport, run_release
 from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
-from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
+from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
 from penstock.engine.units.unit_task import find_pairs, run_probe
 from penstock.join.width import bounded
 from penstock.log.codec import from_json, to_json
@@ -297,7 +297,7 @@ class SparkJobs:
         if known is None or known.query != query:  # Spark analyses each definition once
             none = self.spark.createDataFrame([], pair_schema(group, streams))
             rows = folded(none, query)
-            known = self._answers[query.name] = AnswerRows(query, rows, rows.toArrow().schema)
+            known = self._answers[query.name] = AnswerRows(query, rows, arrow_schema(rows))
         return known.schema
 
     def instant_type(self, streams: tuple[Stream, ...]) -> pa.DataType:

@@ -24,7 +24,7 @@ from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pa
 from penstock.engine.out.propagation import key_ddl, told_values
 from penstock.engine.out.release import RELEASE
 from penstock.engine.out.row_order import in_order, positioned, unpositioned
-from penstock.engine.spark.schemas import schema_ddl
+from penstock.engine.spark.schemas import arrow_schema, schema_ddl
 from penstock.errors import InputError, MissingError
 from penstock.log.checksum import complaint
 from penstock.log.files import open_files
@@ -214,6 +214,6 @@ def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
         if not sink.exists(_EMPTY):
             out = pa.BufferOutputStream()
             described = {SPARK_SCHEMA: empty[query.name].schema.json()}
-            columns = loosened(empty[query.name].toArrow())
+            columns = loosened(arrow_schema(empty[query.name]).empty_table())
             pq.write_table(columns.replace_schema_metadata(described), out)
             sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight

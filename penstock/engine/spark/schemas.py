@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
     from penstock.sql.query import Stream
 
@@ -42,5 +43,45 @@ def arrow_time_type(stream: Stream, spark: SparkSession) -> pa.DataType | None:
 @cache
 def arrow_types(spark: SparkSession, stream: Stream) -> dict[str, pa.DataType]:
     """Give the Arrow type of each column of a stream, as Spark has it."""
-    schema = empty_rows(spark, stream).toArrow().schema
+    schema = arrow_schema(empty_rows(spark, stream))
     return dict(zip(schema.names, schema.types, strict=True))
+
+
+PLAIN = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""Types that Arrow has too, whatever the settings of the session."""
+
+_LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+def arrow_schema(rows: DataFrame) -> pa.Schema:
+    """Give the schema that a DataFrame without rows has as an Arrow table.
+
+    Spark tells by running a job, the first of a session, which takes seconds; so it is asked only where some column has
+    a type that is not plain.
+    """
+    fields = [_arrow_field(each, rows.sparkSession) for each in rows.schema.fields]
+    plain = [each for each in fields if each is not None]
+    if len(plain) < len(fields) or rows.sparkSession.conf.get(_LARGE, "false") != "false":
+        schema: pa.Schema = rows.toArrow().schema
+        return schema
+    return pa.schema(plain)
+
+
+def _arrow_field(field: StructField, spark: SparkSession) -> pa.Field | None:
+    """Give the Arrow field for a column of a plain type, None for others; which zone a time has is Spark's to say."""
+    name = field.dataType.simpleString()
+    utc = name == "timestamp" and spark.conf.get(ZONE) == "UTC"
+    kind = pa.timestamp("us", "UTC") if utc else PLAIN.get(name)
+    return None if kind is None else pa.field(field.name, kind, field.nullable)
