@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from penstock.engine.spark.class_archive import make_archive_later, spark_home, with_archive
 from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
 from penstock.sql.zones import ZONE
@@ -25,6 +25,7 @@ from penstock.sql.zones import ZONE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA = "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m"
 
 _DEFAULTS = {
@@ -43,10 +44,10 @@ _DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Workers that are forked with Arrow and the kernels loaded.
     "spark.python.daemon.module": "penstock.engine.daemon",
-    "spark.driver.extraJavaOptions": _JAVA,
+    _JVM_OPTIONS: _JAVA,
 }
 
-QUICK_START = {"spark.driver.extraJavaOptions": f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_START = {_JVM_OPTIONS: f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Settings for a run that ends soon: the JVM compiles less, which costs a long run and saves a short one a third, and
 collects garbage in one thread, which takes 200 MiB less."""
 
@@ -55,13 +56,15 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the running session, or start one on all cores with settings that suit many small jobs."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))  # else its launcher starts a Python to find it
     builder = SparkSession.builder.appName("penstock")
     wanted = {
         "spark.master": "local[*]",
         "spark.driver.memory": _driver_memory(),
         **_DEFAULTS,
+        **(settings or {}),
     }
-    for name, value in {**wanted, **(settings or {})}.items():
+    for name, value in (wanted | {_JVM_OPTIONS: with_archive(wanted[_JVM_OPTIONS])}).items():
         builder = builder.config(name, value)
     fresh = not _is_running()
     try:
@@ -72,7 +75,13 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         ) from error
     if fresh:
         spark.conf.set(_OURS, "true")
+        make_archive_later()
     return spark
+
+
+def spark_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Choose, of an engine's settings, those that are Spark's."""
+    return {name: value for name, value in settings.items() if name.startswith("spark.")}
 
 
 _OURS = "spark.penstock.embedded"
@@ -118,9 +127,8 @@ def use_plain_files(spark: SparkSession) -> None:
 @cache
 def _checkpoint_manager() -> str | None:
     """Find the class that writes checkpoints through the file system set above; its package depends on the release."""
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     names = [_CHECKPOINTS.format(package) for package in ("checkpointing.", "")]
-    for jar in sorted((home / "jars").glob("spark-sql_*.jar")):
+    for jar in sorted((spark_home() / "jars").glob("spark-sql_*.jar")):
         with zipfile.ZipFile(jar) as content:
             there = set(content.namelist())
         for name in names:
