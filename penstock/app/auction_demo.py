@@ -25,7 +25,6 @@ from penstock.app.look import State
 from penstock.app.progress import screen
 from penstock.app.run import Signals
 from penstock.app.show import console
-from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
 from penstock.engine.spark.session import QUICK_START
 
@@ -43,10 +42,10 @@ WHERE A.item_id = B.item_id GROUP BY A.item_id;
 STREAMS = ("auction", "bid")
 
 
-def run_demo(keep: Path | None = None, *, debug: bool = False, wanted: Auctions | None = None) -> None:
+def run_demo(keep: Path | None = None, *, wanted: Auctions | None = None) -> None:
     """Run the whole demo; its files go to `keep`, or away at the end."""
     started, out, wanted = time.monotonic(), console(), wanted or Auctions()
-    with demo_folder(keep) as folder, Signals() as signals, quiet_spark(debug=debug):
+    with demo_folder(keep) as folder, Signals() as signals:
         make_auctions(folder / "to_come", wanted)
         text = script_text(folder)
         (folder / "demo.sql").write_text(text, encoding="utf-8")
@@ -88,7 +87,7 @@ def _introduce(wanted: Auctions, out: Console) -> None:
         "Two promises are declared. An item is auctioned once, so no bid is kept for auctions to come. And a row of "
         "kind 'closed' in the stream of bids says that no more bids on its item come: the auction is let go then, and "
         "its answer is there, however much of its 12 hours is left.\n\n"
-        f"The streams come in {wanted.files} steps of {wanted.hours / wanted.files:g} hours. Starting Spark ...\n"
+        f"The streams come in {wanted.files} steps of {wanted.hours / wanted.files:g} hours.\n"
     )
 
 

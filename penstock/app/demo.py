@@ -23,7 +23,6 @@ from penstock.app.draw import chain_drawing
 from penstock.app.look import State
 from penstock.app.run import Signals, watch
 from penstock.app.show import console, held_rows, slice_table, stream_table, times
-from penstock.app.spark_talk import quiet_spark
 from penstock.engine.engine import Engine
 from penstock.engine.spark.session import QUICK_START
 from penstock.errors import InputError
@@ -40,11 +39,11 @@ SAMPLE_ROWS = 2
 """Rows of each query that are shown."""
 
 
-def run_demo(keep: Path | None = None, *, debug: bool = False, wanted: Readings | None = None) -> None:
+def run_demo(keep: Path | None = None, *, wanted: Readings | None = None) -> None:
     """Run the whole demo; its files go to `keep`, or away at the end."""
     started, out = time.monotonic(), console()
     wanted = wanted or Readings()
-    with demo_folder(keep) as folder, Signals() as signals, quiet_spark(debug=debug):
+    with demo_folder(keep) as folder, Signals() as signals:
         make_readings(folder, wanted)
         out.print(
             f"Made the readings of {wanted.sensors} sensors: two streams of {wanted.rows:,} rows, "
@@ -96,7 +95,7 @@ def _introduce(engine: Engine, out: Console) -> None:
         "A query reads the slices above its bar:\n"
     )
     out.print(indent(chain_drawing(engine.plan.groups[0]), "  "), soft_wrap=True, markup=False)
-    out.print("\nEach row is stored once, each pair is joined once. Starting Spark ...\n")
+    out.print("\nEach row is stored once, each pair is joined once.\n")
 
 
 def _report(engine: Engine, state: State, status: Status, out: Console) -> None:

@@ -1,8 +1,8 @@
 """The demos by name, for ``penstock demo NAME``.
 
 A demo makes its streams, runs on them, shows what it is about, and ends by itself in about a minute.  To add one, write
-a module with a function ``run_demo(keep, debug=…)`` and add its line below.  Demos import pyspark, so a module is
-imported when it is asked for.
+a module with a function ``run_demo(keep)`` and add its line below.  Demos import the engine, so a module is imported
+when it is asked for, after its first word and while Spark starts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import typer
+
+from penstock.app.spark_talk import quiet_spark
 from penstock.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,14 +22,21 @@ USUAL = "sharing"
 """The demo that runs when none is named."""
 
 DEMOS = {
-    USUAL: "penstock.app.demo",
-    "auction": "penstock.app.auction_demo",
+    USUAL: ("penstock.app.demo", "A dozen queries on sensor streams, run as one."),
+    "auction": ("penstock.app.auction_demo", "An online auction whose rows promise what will not come."),
 }
-"""By name: the module."""
+"""By name: the module, and its first word."""
 
 
 def run_named(name: str, keep: Path | None, *, debug: bool = False) -> None:
     """Run one demo; its files go to `keep`, or away at the end."""
     if name not in DEMOS:
         raise InputError(f"there is no demo {name}: {did_you_mean(name, DEMOS)}")
-    import_module(DEMOS[name]).run_demo(keep, debug=debug)
+    module, first_word = DEMOS[name]
+    typer.echo(f"{first_word} Starting Spark, making the streams ...\n")
+    from penstock.engine.spark.early_start import start_early  # noqa: PLC0415 - imports pyspark
+    from penstock.engine.spark.session import QUICK_START  # noqa: PLC0415 - see above
+
+    with quiet_spark(debug=debug):
+        start_early(QUICK_START)
+        import_module(module).run_demo(keep)

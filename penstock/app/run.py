@@ -22,8 +22,8 @@ from penstock.app.load import check_sources, load
 from penstock.app.progress import Pace, screen
 from penstock.app.show import console, status_view
 from penstock.app.spark_talk import quiet_spark
-from penstock.engine.engine import Engine
-from penstock.engine.spark.session import QUICK_START
+from penstock.engine.spark.early_start import start_early
+from penstock.engine.spark.session import QUICK_START, spark_options
 from penstock.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self
 
+    from penstock.app.load import Loaded
     from penstock.engine.costs.status import Status
+    from penstock.engine.engine import Engine
 
 LOOK_SECONDS = 0.1
 """Seconds between two looks whether to go on."""
@@ -52,7 +54,7 @@ def run_script(
         Signals() as signals,
         quiet_spark(debug=debug),
         _removed_if_refused(state),
-        Engine(state, settings=QUICK_START if once else None) as engine,
+        _engine(loaded, state, once=once) as engine,
     ):
         done = engine.script(loaded.text)
         engine.start(once=once, accept_loss=accept_loss)
@@ -68,6 +70,15 @@ def run_script(
             "mend what failed and run again"
         )
     say(f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds")
+
+
+def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
+    """Make the engine; Spark is started while it is imported."""
+    settings = QUICK_START if once else {}
+    start_early(spark_options({**settings, **loaded.script.settings}))
+    from penstock.engine.engine import Engine  # noqa: PLC0415 - see above
+
+    return Engine(state, settings=settings)
 
 
 def say(line: str) -> None:

@@ -54,11 +54,13 @@ from penstock.engine.readings.idle import IdleClock
 from penstock.engine.readings.plans import current_plan, made_under, next_plan, standing_plan
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.dispatch import forget_plans
+from penstock.engine.spark.early_start import begin_workers
 from penstock.engine.spark.schemas import arrow_types, empty_rows
 from penstock.engine.spark.session import (
     embedded_session,
     refuse_other_dialects,
     settings_of,
+    spark_options,
     use_plain_files,
 )
 from penstock.engine.spark.spark_errors import named_file, short_message
@@ -167,10 +169,10 @@ class Engine:
     def spark(self) -> SparkSession:
         """Give the Spark session, starting the embedded one if there is none."""
         if self._spark is None:
-            settings = self._workload.settings
-            self._spark = embedded_session({k: v for k, v in settings.items() if k.startswith("spark.")})
+            self._spark = embedded_session(spark_options(self._workload.settings))
             if isinstance(self._store.files, LocalFiles):
                 use_plain_files(self._spark)
+            begin_workers(self._spark)
         return self._spark
 
     @property
