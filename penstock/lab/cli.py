@@ -24,6 +24,7 @@ from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.punctuations import punctuations
 from penstock.lab.bench.scale import scale
+from penstock.lab.bench.start import start
 from penstock.lab.bench.strategies import strategies
 from penstock.lab.papers import paper1, paper2, paper3, paper4
 from penstock.lab.papers.figure import CHECK, Figure, Paper
@@ -40,7 +41,7 @@ class Where(StrEnum):
 PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper3.PAPER, paper4.PAPER)
 BENCHMARKS = {
     each.__name__: each
-    for each in (peers, aggregates, punctuations, scale, latency, breakdown, strategies, first)
+    for each in (peers, aggregates, punctuations, scale, latency, start, breakdown, strategies, first)
 }
 
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)
