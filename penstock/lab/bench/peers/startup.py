@@ -89,7 +89,7 @@ def _found(where: tuple[str, str]) -> tuple[Any, str]:
 
 
 def run_bare(began: float, data: str) -> None:
-    """Start a session as Spark's first page has it, but for its web pages, and pass one micro-batch through a Python function."""
+    """Start a session as Spark's first page has it, without web pages; pass one batch through a Python function."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415 - a step of its own
 
