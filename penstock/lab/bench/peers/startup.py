@@ -63,7 +63,7 @@ def _watch(step: str, where: tuple[str, str], began: float) -> None:
     """Tell when a function first returns, and watch the later steps once the engine is there."""
     owner, name = _found(where)
     function: Callable[..., Any] = getattr(owner, name)
-    told = []
+    told: list[str] = []
 
     def watched(*given: object, **named: object) -> object:
         result = function(*given, **named)
