@@ -1,15 +1,6 @@
 """Hold what a run gave against DuckDB: the same rows, joined as one batch by another engine.
 
-A query is given to DuckDB by its definition, not by the engine's plan: its keys, predicates, conditions and outputs as
-the script has them, translated by sqlglot, and its window as a range of differences::
-
-    SELECT <outputs> FROM (SELECT *, <keys> FROM A WHERE <predicates>) l
-                     JOIN (SELECT *, <keys> FROM B WHERE <predicates>) r
-                     ON <keys equal> AND lo <= r.t - l.t AND r.t - l.t < hi AND <conditions on both rows>
-
-An aggregate query is one more SELECT around that: its pairs, each at every instant that sees it, by instant and group::
-
-    SELECT <answers> FROM (SELECT e, g0 …, max(x0) AS a0 … FROM <pairs>, <instants e> GROUP BY e, g0 …) WHERE <having>
+How DuckDB is asked is `penstock.testing.question`.
 
 In:  a run or a session.  Out: nothing, or an `AssertionError` that shows the rows that are missing or too many.
 """
@@ -25,28 +16,23 @@ import pyarrow.compute as pc
 
 from penstock.engine.ingest.batch_task import BROKEN, reason_name
 from penstock.errors import InputError
-from penstock.plan.panes import aggregation_of
 from penstock.plan.promises import indexes_about
 from penstock.sql.promises import promises_of
-from penstock.sql.query import RESERVED, SIDES
-from penstock.testing.answer_values import answer_types
-from penstock.testing.expression.evaluate import evaluate, type_of
+from penstock.testing.expression.evaluate import evaluate
 from penstock.testing.input_rows import timely
-from penstock.testing.pair_values import pair_types
+from penstock.testing.question import TIME, Question, table_of
 from penstock.testing.row_values import row_times
 from penstock.testing.session import Run, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.sql.query import Measure, Query, Side, Stream
+    from penstock.sql.query import Query, Stream
 
 Bag = Counter[tuple[Any, ...]]
 
 MOST_SHOWN = 5
 """Rows that are shown of those that differ."""
-
-_TIME = f'"{RESERVED}t"'
 
 
 def expect(run: Run | Session, *queries: str) -> None:
@@ -72,7 +58,7 @@ def expect(run: Run | Session, *queries: str) -> None:
 def _refuse_overtaken(session: Session, query: Query) -> None:
     """Refuse to compare where rows came below what a finished run had counted: they are not counted any more."""
     overtaken = {each.name for each in session.status().streams if each.overtaken}
-    if any(query.rows) and overtaken & {query.left, query.right}:
+    if any(query.rows) and overtaken & set(query.streams):
         raise InputError(
             f"query {query.name} counts rows, and some came after `end` for times that were counted: compare before"
         )
@@ -102,7 +88,7 @@ def _compare(session: Session, query: Query, rows: Sequence[Mapping[str, Any]]) 
 
 def _compare_answers(session: Session, query: Query, got: Bag) -> None:
     """Compare aggregates.  A query that came late has one answer for a group of which it knows only some pairs."""
-    answers = _ask(session, query, _aggregate_question(session, query, session.since[query.name]))
+    answers = _ask(session, query, _question(session, query).answers(session.since[query.name]))
     wanted = [_plain(values) for whole, holds, *values in answers if whole and holds]
     known: Bag = Counter(_plain(values) for _, holds, *values in answers if holds)
     partial = sum(not whole for whole, *_ in answers)
@@ -121,7 +107,11 @@ def _difference(query: Query, got: Bag, expected: Bag, missing: Bag, extra: Bag)
 
 def _answer(session: Session, query: Query, since: int | None) -> Bag:
     """Let DuckDB answer a query, over all rows or those from some event time on."""
-    return Counter(_plain(row) for row in _ask(session, query, _question(session, query, since)))
+    return Counter(_plain(row) for row in _ask(session, query, _question(session, query).results(since)))
+
+
+def _question(session: Session, query: Query) -> Question:
+    return Question(query, tuple(map(session.stream, query.streams)), session.settings)
 
 
 def _ask(session: Session, query: Query, question: str) -> list[tuple[Any, ...]]:
@@ -135,8 +125,8 @@ def _ask(session: Session, query: Query, question: str) -> list[tuple[Any, ...]]
         ) from None
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for name, stream in (("left_rows", query.left), ("right_rows", query.right)):
-        connection.register(name, _rows(session, stream))
+    for side, stream in zip(query.sides, query.streams, strict=True):
+        connection.register(table_of(side), _rows(session, stream))
     return _columns(connection.sql(question).to_arrow_table())
 
 
@@ -151,7 +141,7 @@ def _rows(session: Session, name: str) -> pa.Table:
     stream = session.stream(name)
     batches = session.sent.get(stream.name) or [_no_rows(session, name)]
     table = _without_broken(session, _without_promises(session, timely(batches, stream), stream), stream)
-    return table.append_column(_TIME.strip('"'), row_times(table, stream))
+    return table.append_column(TIME, row_times(table, stream))
 
 
 def _without_promises(session: Session, table: pa.Table, stream: Stream) -> pa.Table:
@@ -188,155 +178,6 @@ def _no_rows(session: Session, name: str) -> pa.Table:
     stream = session.stream(name)
     types = session.arrow_types(stream)
     return pa.table({column: pa.array([], kind) for column, kind in types.items()})
-
-
-def _question(session: Session, query: Query, since: int | None) -> str:
-    """Write a query as DuckDB reads it."""
-    pairs = _pair_translator(session, query)
-    outputs = ", ".join(f"{pairs.sql(each.expression)} AS c{n}" for n, each in enumerate(query.outputs))
-    return _pairs(session, query, outputs, since)
-
-
-def _pair_translator(session: Session, query: Query) -> _Translator:
-    streams = tuple(map(session.stream, query.streams))
-    return _Translator(pair_types(streams), ansi=session.settings.ansi)
-
-
-def _pairs(session: Session, query: Query, outputs: str, since: int | None) -> str:
-    """Write the join of a query."""
-    pairs = _pair_translator(session, query)
-    conditions = [f"l.{_key_name(number)} = r.{_key_name(number)}" for number in range(len(query.keys))]
-    conditions += [*_window(query), *(pairs.sql(each) for each in query.residual)]
-    sides = (_side(session, query, side, since) for side in SIDES)
-    return (
-        f"SELECT {outputs} FROM {next(sides)} l JOIN {next(sides)} r "
-        f"ON {' AND '.join(f'({each})' for each in conditions)}"
-    )
-
-
-def _aggregate_question(session: Session, query: Query, since: int | None) -> str:
-    """Write an aggregate query: whether all pairs of a group are known, whether HAVING holds, and the answers."""
-    aggregation, pairs = aggregation_of(query), _pair_translator(session, query)
-    streams = tuple(map(session.stream, query.streams))
-    kinds = answer_types(query, streams, session.settings)
-    groups = _Translator(kinds, ansi=session.settings.ansi)
-    read = {*range(aggregation.groups), *(each for one in aggregation.measures for each in one.arguments)}
-    outputs = [f"{pairs.sql(query.outputs[each].expression)} AS c{each}" for each in sorted(read)]
-    whole = "TRUE" if since is None else f"l.{_TIME} >= {since} AND r.{_TIME} >= {since}"
-    joined = _pairs(
-        session,
-        query,
-        ", ".join([*outputs, f"{whole} AS whole", f"l.{_TIME} AS tl", f"r.{_TIME} AS tr"]),
-        None,
-    )
-    keys = [*(["e"] if aggregation.every else []), *(f"c{each}" for each in range(aggregation.groups))]
-    columns = [*(["e"] if aggregation.every else []), *(f"c{n} AS g{n}" for n in range(aggregation.groups))]
-    columns += [f"{_measure(each, kinds[f'a{n}'])} AS a{n}" for n, each in enumerate(aggregation.measures)]
-    folded = f"SELECT {', '.join([*columns, 'bool_and(whole) AS whole'])} FROM ({joined}) p"
-    if aggregation.every:
-        folded += f", LATERAL (SELECT unnest({_instants(query)}) AS e)"
-    folded += f" GROUP BY {', '.join(keys)}" if keys else " HAVING count(*) > 0"
-    having = f"coalesce({groups.sql(aggregation.having)}, FALSE)" if aggregation.having else "TRUE"
-    answers = ["make_timestamp(e)"] if aggregation.every else []
-    answers += [groups.sql(each.expression) for each in aggregation.answers]
-    return f"SELECT whole, {having}, {', '.join(answers)} FROM ({folded})"
-
-
-def _instants(query: Query) -> str:
-    """List the instants that see a pair: from its newer row until one leaves its window, up to the newest of all."""
-    aggregation = aggregation_of(query)
-    every, (left, right) = aggregation.every, aggregation.reach
-    newest = ", ".join(f"(SELECT max({_TIME}) FROM {table})" for table in ("left_rows", "right_rows"))
-    first = f"greatest(tl, tr) + {every - 1}"
-    first = f"{first} - (({first}) % {every} + {every}) % {every}"
-    return f"generate_series({first}, least(tl + {left - 1}, tr + {right - 1}, greatest({newest})), {every})"
-
-
-def _measure(measure: Measure, kind: str) -> str:
-    """Write an aggregate over the outputs of pairs; a null in any of several values that are told apart is no value."""
-    arguments = [f"c{each}" for each in measure.arguments]
-    if measure.function == "avg" and kind.startswith("decimal"):
-        raise _incomparable(f"AVG, which is {kind}", "DuckDB averages decimals as doubles")
-    if len(arguments) > 1:
-        given = " AND ".join(f"{each} IS NOT NULL" for each in arguments)
-        arguments = [f"CASE WHEN {given} THEN row({', '.join(arguments)}) END"]
-    return (
-        f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments[0] if arguments else '*'})"
-    )
-
-
-def _side(session: Session, query: Query, side: Side, since: int | None) -> str:
-    stream = session.stream(query.left if side == "l" else query.right)
-    rows = _Translator({each.name: each.type for each in stream.columns}, ansi=session.settings.ansi)
-    texts = [(key.left if side == "l" else key.right, key.type) for key in query.keys]
-    keys = ", ".join(
-        f"{rows.sql(f'CAST({text} AS {kind})' if kind else text)} AS {_key_name(number)}"
-        for number, (text, kind) in enumerate(texts)
-    )
-    wanted = [rows.sql(each) for each in query.predicates(side)]
-    wanted += [] if since is None else [f"{_TIME} >= {since}"]
-    where = f" WHERE {' AND '.join(f'({each})' for each in wanted)}" if wanted else ""
-    table = "left_rows" if side == "l" else "right_rows"
-    return f"(SELECT *{', ' if keys else ''}{keys} FROM {table}{where})"
-
-
-def _key_name(number: int) -> str:
-    """Name a key so that no column of a stream has that name."""
-    return f'"{RESERVED}k{number}"'
-
-
-def _window(query: Query) -> list[str]:
-    """Write a window: a range of differences, in microseconds or in rows of the older row's stream."""
-    lo, hi = query.window.lo, query.window.hi
-    older_left, older_right = f"r.{_TIME} - l.{_TIME}", f"l.{_TIME} - r.{_TIME}"
-    if query.rows[0]:
-        older_left = f"{_upto('left_rows', 'r')} - {_upto('left_rows', 'l')}"
-    if query.rows[1]:
-        older_right = f"{_upto('right_rows', 'l')} - {_upto('right_rows', 'r')} + 1"
-    difference = f"CASE WHEN r.{_TIME} >= l.{_TIME} THEN {older_left} ELSE -({older_right}) END"
-    return [f"{difference} >= {lo}", f"{difference} < {hi}"]
-
-
-def _upto(table: str, side: str) -> str:
-    """Count the rows of a stream up to a row's time."""
-    return f"(SELECT count(*) FROM {table} x WHERE x.{_TIME} <= {side}.{_TIME})"
-
-
-class _Translator:
-    """Translates expressions over columns of some types, and refuses what DuckDB computes otherwise."""
-
-    def __init__(self, types: Mapping[str, str], *, ansi: bool) -> None:
-        self.types, self.ansi = types, ansi
-
-    def sql(self, expression: str) -> str:
-        """Write an expression as DuckDB reads it."""
-        import sqlglot  # noqa: PLC0415 - see `_answer`
-        from sqlglot import exp  # noqa: PLC0415
-
-        try:
-            tree: Any = sqlglot.parse_one(expression, read="spark")
-        except sqlglot.ParseError:
-            raise _incomparable(expression, "it cannot be translated") from None
-        for cast in tree.find_all(exp.Cast):
-            if cast.to.this in exp.DataType.INTEGER_TYPES and self._is_fractional(cast.this):
-                raise _incomparable(expression, "DuckDB rounds where Spark cuts")
-        for division in tree.find_all(exp.Div):
-            if self._type(division).startswith("decimal"):
-                raise _incomparable(expression, "DuckDB divides decimals as doubles")
-        return str(tree.sql(dialect="duckdb"))
-
-    def _is_fractional(self, tree: Any) -> bool:
-        return self._type(tree).startswith(("float", "double", "decimal"))
-
-    def _type(self, tree: Any) -> str:
-        return type_of(tree.sql(dialect="spark"), self.types, ansi=self.ansi)
-
-
-def _incomparable(expression: str, why: str) -> InputError:
-    return InputError(
-        f"testing.expect cannot compare {expression}: {why}. Compare its results with rows that you write down, or "
-        "name the queries to compare: expect(run, 'another')"
-    )
 
 
 def _plain(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, RunError, did_you_mean
+from penstock.sql.graph import is_side
 from penstock.sql.lexer import string_value, tokenize
 from penstock.sql.parse import parse_text
 from penstock.sql.safety import is_unqualified
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 _DEEPEST = 60
 """Forms in forms that are evaluated here: each costs some of Python's stack."""
-_SIDES = {"l", "r"}
 
 
 class NeedsSparkError(InputError):
@@ -134,7 +134,7 @@ class _Compiler:
     def _column(self, name: Name) -> Node:
         """Find a column by its name, whatever its case."""
         parts = name.parts
-        if len(parts) > 1 and (len(parts) > len(("l", "v")) or parts[0].lower() not in _SIDES):
+        if len(parts) > 1 and (len(parts) > len(("l", "v")) or not is_side(parts[0].lower())):
             raise Refusal("fields of a STRUCT are known to Spark only")
         wanted = ".".join(parts).lower()
         for index, (each, kind) in enumerate(self.kinds.items()):
