@@ -81,11 +81,23 @@ def resolved_conditions(scope: Scope, joined: From, where: Tree | None) -> list[
 def _using(scope: Scope, using: Using) -> Tree:
     """Write ``USING (k)`` as ``A.k = B.k``: the column of its stream, and the one before it."""
     before, place = scope.upto(using.place), using.place
+    _refuse_ambiguous(scope, before, using)
     first = (scope.inputs[0].alias, using.column) if place == 1 else (using.column,)
     second = (scope.inputs[place].alias, using.column)
     return binary(
         "=", COMPARISON, before.resolve(Name(first, using.span)), scope.resolve(Name(second, using.span))
     )
+
+
+def _refuse_ambiguous(scope: Scope, before: Scope, using: Using) -> None:
+    """Refuse a column of USING that several of the streams before it have, as Spark does."""
+    if before.is_ambiguous(using.column):
+        owners = [f"{each.alias}.{using.column}" for each in before.owners(using.column)]
+        raise scope.error(
+            f"{using.column} may be {' or '.join(owners)}, and USING takes one: write ON {owners[0]} = "
+            f"{scope.inputs[using.place].alias}.{using.column}",
+            using.span,
+        )
 
 
 def refuse_two_clocks(scope: Scope, joined: From) -> None:

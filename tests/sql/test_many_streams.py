@@ -1,10 +1,13 @@
 """Joins of three streams and more: what is joined, on which equalities, and how far apart rows may be."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import SqlError
 from penstock.sql.bind import bind_query, with_window
-from penstock.sql.graph import Edge, Key
+from penstock.sql.canonical import MIRROR
+from penstock.sql.graph import Edge, Key, closed
 from penstock.sql.query import FOREVER, Range
 from penstock.sql.tokens import Source
 from penstock.sql.windows import read_spec
@@ -75,6 +78,65 @@ def test_the_order_of_the_text_does_not_matter(text):
         written.graph,
         written.outputs,
         written.signature,
+    )
+
+
+TABLES = ("Orders O [RANGE 5 s]", "Payments P [ROWS 7]", "Shipments S [RANGE 1 h]")
+TIMED = ("Orders O [RANGE 5 s]", "Payments P [NOW]", "Shipments S [UNBOUNDED]")
+CONDITIONS = (
+    ("O.id", "=", "P.order_id"),
+    ("P.id", "=", "S.payment_id"),
+    ("O.k", "=", "S.k"),
+    ("O.ts", "<", "S.ts"),
+    ("P.paid", ">=", "S.ts"),
+    ("O.Value", "<=", "S.Value"),
+    ("P.amount", ">", "30"),
+)
+
+
+@given(
+    st.sampled_from((TABLES, TIMED)).flatmap(st.permutations),
+    st.permutations(CONDITIONS),
+    st.lists(st.booleans(), min_size=len(CONDITIONS), max_size=len(CONDITIONS)),
+)
+def test_any_order_of_streams_conditions_and_their_sides_is_the_same_query(tables, conditions, turned):
+    texts = [
+        f"{right} {MIRROR[sign]} {left}" if turn else f"{left} {sign} {right}"
+        for (left, sign, right), turn in zip(conditions, turned, strict=True)
+    ]
+    other = bind(f"SELECT S.id FROM {', '.join(tables)} WHERE {' AND '.join(texts)}")
+    straight = " AND ".join(map(" ".join, CONDITIONS))
+    query = bind(f"SELECT S.id FROM {', '.join(sorted(tables))} WHERE {straight}")
+    assert (other.graph, other.residual, other.rows) == (query.graph, query.residual, query.rows)
+    assert other.outputs == query.outputs
+
+
+table = st.integers(3, 5).flatmap(
+    lambda n: st.lists(st.lists(st.integers(-4, 9), min_size=n, max_size=n), min_size=n, max_size=n)
+)
+
+
+@given(table, st.data())
+def test_closed_limits_admit_the_same_times_and_each_is_reached(table, data):
+    """Times within the limits are within the closed ones; and for each closed limit some times come right up to it."""
+    count = len(table)
+    limits = tuple(tuple(1 if i == j else table[i][j] for j in range(count)) for i in range(count))
+    whole = closed(limits, FOREVER)
+    times = data.draw(st.lists(st.integers(0, 10), min_size=count, max_size=count))
+    assert within(times, limits) == within(times, whole)
+    if all(whole[i][j] + whole[j][i] > 1 for i in range(count) for j in range(count)):
+        i = data.draw(st.integers(0, count - 1))
+        latest = [whole[i][j] - 1 for j in range(count)]  # each as much later than i as it may be
+        assert within(latest, limits)
+
+
+def within(times, limits):
+    """Say whether times are within limits."""
+    return all(
+        second - first < limits[i][j]
+        for i, first in enumerate(times)
+        for j, second in enumerate(times)
+        if i != j
     )
 
 
@@ -299,7 +361,7 @@ WRONG = [
     ),
     (
         "SELECT O.id FROM Orders O, Payments P JOIN Shipments S USING (>>k) WINDOW 1 s",
-        "column k is in both streams: write O.k or P.k",
+        "k may be O.k or P.k, and USING takes one: write ON O.k = S.k",
     ),
     (
         "SELECT O.id FROM Orders O JOIN Payments P ON O.k = >>S.k JOIN Shipments S ON S.k = P.k WINDOW 1 s",
