@@ -90,7 +90,7 @@ def _using(scope: Scope, using: Using) -> Tree:
 
 
 def _refuse_ambiguous(scope: Scope, before: Scope, using: Using) -> None:
-    """Refuse a column of USING that several of the streams before it have, as Spark does."""
+    """Refuse a column of USING that several streams before it have; Spark takes the first, without a word."""
     if before.is_ambiguous(using.column):
         owners = [f"{each.alias}.{using.column}" for each in before.owners(using.column)]
         raise scope.error(
