@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from penstock.join.fold import whole_numbers
+from penstock.join.fold import from_whole_numbers, whole_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -208,18 +208,9 @@ class KeyCodes:
     def values(self, codes: Ints, kind: pa.DataType) -> pa.Array:
         """Give the values of codes."""
         if self._own_codes:
-            return (
-                pa.array(codes).cast(pa.int32()).view(kind) if pa.types.is_date32(kind) else _as(codes, kind)
-            )
+            return from_whole_numbers(codes, kind)
         assert self._values is not None  # noqa: S101 - codes were given
         return self._values.take(pa.array(codes - 1, mask=codes == 0)).cast(kind)
-
-
-def _as(codes: Ints, kind: pa.DataType) -> pa.Array:
-    """View whole numbers as what they were."""
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        return pa.array(codes).cast(kind)
-    return pa.array(codes).view(kind)
 
 
 def _normal(column: pa.Array) -> pa.Array:

@@ -173,6 +173,20 @@ def whole_numbers(column: pa.Array) -> Ints | None:
     return None
 
 
+def from_whole_numbers(numbers: Ints, kind: pa.DataType) -> pa.Array:
+    """Read 64-bit numbers as what `whole_numbers` took them from.
+
+    >>> from_whole_numbers(np.array([1]), pa.date32())[0].as_py().isoformat()
+    '1970-01-02'
+    """
+    types = pa.types
+    if types.is_date32(kind):
+        return pa.array(numbers).cast(pa.int32()).view(kind)
+    if types.is_boolean(kind) or types.is_integer(kind):
+        return pa.array(numbers).cast(kind)
+    return pa.array(numbers).view(kind)
+
+
 def remainders(column: pa.Array, divisor: int, *, wide: bool, floored: bool) -> pa.Array:
     """Divide whole numbers by a positive one and give what is left, in the type that Spark gives it.
 

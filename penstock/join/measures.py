@@ -57,6 +57,8 @@ _ENDS = frozenset({"min", "max"})
 _SPREAD_PARTS = ("n", "mean", "m2")
 _LIMBS = ("0", "1", "2", "3")
 _SMALL_SUM = 1 << 61
+_HIGHEST = 1 << 32
+"""Beyond what the highest limb of any sum that fits its type can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,24 @@ class Folded:
             for name, each in self.parts.items()
         }
         return replace(self, parts=summed)
+
+    def times(self, counts: Ints, rows: Ints, pairs: Ints) -> Folded:
+        """Count every entry as often as it meets rows of the other side: `rows` of this side and `counts` make `pairs`.
+
+        >>> rows, counts = np.array([2]), np.array([4])
+        >>> summed = Folded("sum", {"n": rows, "s": np.array([1.5])}).times(counts, rows, rows * counts)
+        >>> summed.parts["n"].tolist(), summed.parts["s"].tolist()
+        ([8], [6.0])
+        """
+        if self.function in _ENDS:
+            return self
+        parts = dict(_in_limbs(self.parts))
+        if highest := max((each for each in _LIMBS if each in parts), default=""):
+            parts[highest] = parts[highest].clip(-_HIGHEST, _HIGHEST)  # as much too large as it was
+        for name, each in parts.items():
+            if name != "mean":  # which stays the same
+                parts[name] = pairs if each is rows else each * counts
+        return replace(self, parts=_in_limbs(parts))
 
     def nothing(self, size: int) -> Folded:
         """Give so many entries that know nothing yet, of the same measure."""

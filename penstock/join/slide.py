@@ -49,6 +49,16 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Met:
+    """What windows see of two sides: groups that have rows on both, in the order of `Seen`."""
+
+    left: Seen
+    """With the counts of left rows."""
+    right: Seen
+    """The same answers, with the counts of right rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sliding:
     """Entries of some groups, and what is asked of them.
 
@@ -75,13 +85,32 @@ class Sliding:
         """Find the groups that each window sees at each instant, by how many pairs each entry is of."""
         cells = np.zeros((self.cuts, self.groups), np.int64)
         sizes = _sizes(self.at, counts, self.upto, self.asked, cells)
-        ends = np.cumsum(sizes.T).reshape(sizes.T.shape).T
-        starts = np.ascontiguousarray(ends - sizes)
-        total = int(sizes.sum())
+        starts, total = _starts(sizes)
         groups, found = np.empty(total, np.int64), np.empty(total, np.int64)
         cells[:] = 0
         _find(self.at, counts, self.upto, self.asked, cells, (starts, groups, found))
         return Seen(groups, found, starts, sizes)
+
+    def meet(self, counts: Ints, other: Sliding, other_counts: Ints) -> Met:
+        """Find the groups of which each window sees entries on both sides; the other side is asked the same.
+
+        >>> asked = np.array([[1, 0], [1, 0]])
+        >>> left = Sliding(np.array([0, 1, 3]), np.array([2, 3]), asked, groups=2, cuts=2)
+        >>> right = Sliding(np.array([3, 2]), np.array([1, 2]), asked, groups=2, cuts=2)
+        >>> met = left.meet(np.array([5, 7, 1]), right, np.array([2, 4]))
+        >>> met.left.groups.tolist(), met.left.counts.tolist(), met.right.counts.tolist()
+        ([1, 1, 0, 1], [1, 7, 5, 8], [2, 2, 4, 2])
+        """
+        shape = self.cuts, self.groups
+        cells = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        sides = (self.at, counts, self.upto), (other.at, other_counts, other.upto)
+        sizes = _sizes_met(*sides, self.asked, cells)
+        starts, total = _starts(sizes)
+        groups, ours, theirs = (np.empty(total, np.int64) for _ in range(3))
+        for each in cells:
+            each[:] = 0
+        _find_met(*sides, self.asked, cells, (starts, groups, ours, theirs))
+        return Met(Seen(groups, ours, starts, sizes), Seen(groups, theirs, starts, sizes))
 
     def sums(self, values: Numbers, seen: Seen) -> Numbers:
         """Sum the values of what is seen."""
@@ -109,6 +138,12 @@ class Sliding:
             self.at, parts, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out)
         )
         return out
+
+
+def _starts(sizes: Ints) -> tuple[Ints, int]:
+    """Say where the answers of each instant and window begin, by window and then by instant, and how many there are."""
+    ends = np.cumsum(sizes.T).reshape(sizes.T.shape).T
+    return np.ascontiguousarray(ends - sizes), int(sizes.sum())
 
 
 @njit(cache=True, nogil=True)
@@ -173,6 +208,64 @@ def _find(at: Any, counts: Any, upto: Any, asked: Any, cells: Any, answers: Any)
                 if total[group] > 0:
                     groups[place] = group
                     found[place] = total[group]
+                    place += 1
+
+
+@njit(cache=True, nogil=True)
+def _sizes_met(left: Any, right: Any, asked: Any, cells: Any) -> Any:
+    """Count the groups of which each window sees entries on both sides at each instant."""
+    sizes = np.zeros(asked.shape, np.int64)
+    ours, theirs = cells
+    mine, others = np.empty(ours.shape[1], np.int64), np.empty(ours.shape[1], np.int64)
+    born, their_born = 0, 0
+    for instant in range(asked.shape[0]):
+        _add_born(left[0], left[1], born, left[2][instant], ours)
+        _add_born(right[0], right[1], their_born, right[2][instant], theirs)
+        born, their_born = left[2][instant], right[2][instant]
+        mine[:] = 0
+        others[:] = 0
+        last = ours.shape[0]
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            _add_cells(ours, cut, last, mine)
+            _add_cells(theirs, cut, last, others)
+            last = cut
+            size = 0
+            for group in range(mine.size):
+                size += (mine[group] > 0) & (others[group] > 0)
+            sizes[instant, window] = size
+    return sizes
+
+
+@njit(cache=True, nogil=True)
+def _find_met(left: Any, right: Any, asked: Any, cells: Any, answers: Any) -> None:
+    """Write those groups, and the counts of both sides."""
+    starts, groups, our_counts, their_counts = answers
+    ours, theirs = cells
+    mine, others = np.empty(ours.shape[1], np.int64), np.empty(ours.shape[1], np.int64)
+    born, their_born = 0, 0
+    for instant in range(asked.shape[0]):
+        _add_born(left[0], left[1], born, left[2][instant], ours)
+        _add_born(right[0], right[1], their_born, right[2][instant], theirs)
+        born, their_born = left[2][instant], right[2][instant]
+        mine[:] = 0
+        others[:] = 0
+        last = ours.shape[0]
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            _add_cells(ours, cut, last, mine)
+            _add_cells(theirs, cut, last, others)
+            last = cut
+            place = starts[instant, window]
+            for group in range(mine.size):
+                if mine[group] > 0 and others[group] > 0:
+                    groups[place] = group
+                    our_counts[place] = mine[group]
+                    their_counts[place] = others[group]
                     place += 1
 
 

@@ -16,11 +16,12 @@ import pyarrow as pa
 from penstock.join.column_checks import Check, with_near_columns
 from penstock.join.entries import Numbering, Panes
 from penstock.join.fold import number_groups
-from penstock.join.key_hash import mix
+from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
 from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
+from penstock.join.slide import Sliding, lay_out, order_by
 from penstock.join.sorting import merge_runs
 from penstock.sql.query import Comparison
 
@@ -63,6 +64,21 @@ def warm_folds() -> None:
             Numbering().number(places, times)
     number_groups([np.array([0, 1 << 40, 5])])
     number_groups([np.arange(3), _mapped(np.arange(3))])
+    _warm_sliding()
+
+
+def _warm_sliding() -> None:
+    """Slide a window over a few entries: what is born of pairs and of rows, sums and least values."""
+    numbers, one = np.arange(3), np.ones(3, np.int64)
+    for places in (numbers, _mapped(numbers)):
+        _, cells, upto = lay_out((numbers, places, places), numbers, numbers, numbers[:1], 3, 3)
+    sliding = Sliding(cells, upto, np.zeros((3, 1), np.int64), groups=3, cuts=1)
+    for seen in (sliding.seen(one), sliding.meet(one, sliding, one).left):
+        sliding.sums(one, seen)
+        sliding.sums(one / 2, seen)
+        sliding.least(one, seen)
+    order_by(numbers, 3)
+    unmixed(mix(numbers))
 
 
 def _row_cuts(times: np.ndarray) -> RowCuts:
