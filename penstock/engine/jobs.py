@@ -64,6 +64,9 @@ class UnitJobs(Protocol):
     ) -> list[UnitReport]:
         """Find the pairs of a unit and deliver them, computing what some queries need of them."""
 
+    def fold(self, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
+        """Fold the new rows of a unit, for queries that want no pairs."""
+
     def rewrite(
         self,
         log: str,

@@ -29,7 +29,7 @@ from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_column
 from penstock.engine.out.answer_sql import answer_columns, answers_schema, folded, instant_type
 from penstock.engine.out.answer_task import NOTE, PaneReport
 from penstock.engine.out.answers import AnswerJob, AnswerReport, deliver_answers, noted
-from penstock.engine.out.deliver import UnitReport, run_delivery
+from penstock.engine.out.deliver import UnitReport, run_delivery, run_row_folds
 from penstock.engine.out.pair_columns import pair_schema, unit_schema
 from penstock.engine.out.pair_sql import computed_column
 from penstock.engine.out.pane_answers import answer_rows
@@ -39,7 +39,7 @@ from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
 from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
-from penstock.engine.units.unit_task import find_pairs, run_probe
+from penstock.engine.units.unit_task import find_pairs, find_rows, run_probe
 from penstock.join.width import bounded
 from penstock.log.codec import from_json, to_json
 from penstock.log.promises import count_broken, merge_promises
@@ -231,6 +231,12 @@ class SparkJobs:
         rows = plan(self.spark, task.parts, unit_schema(pairs.group, pairs.streams), columns)
         return run_work(rows, partial(_deliver, delivery), UnitReport, first=partial(_find, task))
 
+    def fold(self, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
+        """Fold the new rows of a unit, one range of hashes a task; a few of them here and now, as answers are."""
+        if task.new_rows < _FEW_ROWS:
+            return [run_row_folds(delivery, find_rows(task, range(task.parts)))]
+        return run_work(numbered(self.spark, task.parts), partial(_fold, task, delivery), UnitReport)
+
     def rewrite(
         self,
         log: str,
@@ -415,6 +421,10 @@ def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> B
     return _deliver(delivery, find_pairs(task, numbers(batches)))
 
 
+def _fold(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
+    yield report(run_row_folds(delivery, find_rows(task, numbers(batches))))
+
+
 def _make(makers: Sequence[Callable[[], Segment | None]], batches: Batches) -> Batches:
     for number in numbers(batches):
         yield report(MadeSegment(number, makers[number]()))
@@ -492,6 +502,9 @@ def _with_note(batch: pa.RecordBatch) -> Batches:
 
 
 _NUMBER = f"{RESERVED}n"
+
+_FEW_ROWS = 1 << 17
+"""Rows that are folded in less time than a job of Spark takes to begin."""
 
 _LITTLE_WORK = 1 << 20
 """Entries times readers that are answered from in less time than a job of Spark takes to begin."""

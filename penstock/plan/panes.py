@@ -65,6 +65,8 @@ class PaneSet:
     """Groups are divided among so many parts by a hash of their key, each with files of its own."""
     skews: tuple[int, ...] = ()
     """Sliding, of more than two streams: how much longer rows of each count than those with the shortest window."""
+    by_rows: bool = False
+    """Sliding: whether rows are folded, either side by itself, and not pairs (`penstock.plan.row_panes`)."""
 
     def with_reader(self, query: Query) -> PaneSet:
         """Add a query."""
@@ -137,10 +139,12 @@ def share_panes(
     *,
     version: int = 1,
     parts: int = 1,
+    by_rows: Collection[str] = (),
 ) -> dict[str, PaneSet]:
     """Give every aggregate query a pane set: the one it has, another's that fits, or a new one.
 
-    `standing` are the sets there are; queries that begin `anew` leave theirs.  New sets with keys have so many `parts`.
+    `standing` are the sets there are; queries that begin `anew` leave theirs.  New sets with keys have so many `parts`,
+    and those of queries `by_rows` fold rows.
     """
     asking = {each.name: each for each in queries if each.aggregation is not None}
     sets = {name: _staying(each, asking, anew) for name, each in (standing or {}).items()}
@@ -151,22 +155,22 @@ def share_panes(
     for query in asking.values():
         if query.name in placed:
             continue
-        key = sharing_key(query)
-        home = next(
-            (
-                name
-                for name, each in sets.items()
-                if keys[name] == key and each.fits(query, is_empty=name not in old)
-            ),
-            None,
+        key, of_rows = sharing_key(query), query.name in by_rows
+        fitting = (
+            name
+            for name, each in sets.items()
+            if (keys[name], each.by_rows) == (key, of_rows) and each.fits(query, is_empty=name not in old)
         )
+        home = next(fitting, None)
         if home is None:
             home = _new_id(key, version, sets)
             keys[home] = key
             aggregation = aggregation_of(query)
             skew, skews = _skews(aggregation)
             divided = parts if aggregation.groups else 1
-            sets[home] = PaneSet(home, aggregation.emit, skew=skew, parts=divided, skews=skews)
+            sets[home] = PaneSet(
+                home, aggregation.emit, skew=skew, parts=divided, skews=skews, by_rows=of_rows
+            )
         sets[home] = sets[home].with_reader(query)
     return sets
 
@@ -190,7 +194,7 @@ def alike(query: Query, queries: Iterable[Query], panes: PaneSet) -> int:
     of the pair: who cannot reach it does not see its pane.
     """
     own = 1 << panes.readers[query.name]
-    if panes.emit != "sliding" or not _is_reach(query):
+    if panes.emit != "sliding" or not is_reach(query):
         return own
     same = _predicates(query)
     return own | sum(
@@ -198,7 +202,7 @@ def alike(query: Query, queries: Iterable[Query], panes: PaneSet) -> int:
         for each in queries
         if each.name in panes.readers
         and each.name != query.name
-        and _is_reach(each)
+        and is_reach(each)
         and _predicates(each) == same
     )
 
@@ -207,7 +211,7 @@ def _predicates(query: Query) -> list[tuple[str, ...]]:
     return [query.predicates(side) for side in query.sides]
 
 
-def _is_reach(query: Query) -> bool:
+def is_reach(query: Query) -> bool:
     """Say whether a query's window is what its aggregates see, and no condition bounds it further."""
     reach = aggregation_of(query).reach
     if query.graph is None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.plan.panes import aggregation_of, share_panes
 from penstock.plan.promises import all_indexes, ended_rows, finishing_of, promised_sides, promises_about
+from penstock.plan.row_panes import queries_by_rows
 from penstock.sql.interval import show_duration
 from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from penstock.plan.build import Plan
     from penstock.plan.chain import Slice
@@ -58,7 +59,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _log_lines(log)
     for group in plan.groups:
         yield from _group_lines(group)
-    for panes in share_panes(plan.queries).values():
+    for panes in _pane_sets(plan):
         yield from _pane_lines(panes, plan)
     for index in all_indexes(plan):
         yield from _promise_lines(index, plan)
@@ -101,6 +102,11 @@ def show_pattern(pattern: Pattern) -> str:
     return pattern.column if pattern.low == pattern.column else f"{pattern.column} = {pattern.low}"
 
 
+def _pane_sets(plan: Plan) -> Iterable[PaneSet]:
+    """List the pane sets that a plan would begin with."""
+    return share_panes(plan.queries, by_rows=queries_by_rows(plan)).values()
+
+
 def _pane_lines(panes: PaneSet, plan: Plan) -> Iterator[str]:
     """Print what is kept of the pairs of aggregate queries, and who reads it."""
     readers = [each for each in plan.queries if each.name in panes.readers]
@@ -108,7 +114,8 @@ def _pane_lines(panes: PaneSet, plan: Plan) -> Iterator[str]:
     keys = [each.expression for each in readers[0].outputs[: aggregation.groups]]
     yield ""
     cut = f"of {_age(panes.pane)}" if panes.emit == "sliding" else f"by group, answered by {panes.emit}"
-    yield f"Panes {cut}, {'by ' + ', '.join(keys) if keys else 'one group'}"
+    what = ", of the rows of either side" if panes.by_rows else ""
+    yield f"Panes {cut}, {'by ' + ', '.join(keys) if keys else 'one group'}{what}"
     yield f"  measures    {', '.join(_measure(each, readers[0]) for each in aggregation.measures) or '(none)'}"
     for query in readers:
         yield f"    {query.name:<12} {_asked(query):<28} -> {query.sink.kind}"
@@ -267,7 +274,7 @@ def plan_json(plan: Plan) -> str:
         {
             "logs": [_log_json(log) for log in plan.logs],
             "chains": [_group_json(g) for g in plan.groups],
-            "panes": [_pane_json(each) for each in share_panes(plan.queries).values()],
+            "panes": [_pane_json(each) for each in _pane_sets(plan)],
             "promises": [_promise_json(each, plan) for each in all_indexes(plan)],
         },
         indent=2,
@@ -326,6 +333,7 @@ def _pane_json(panes: PaneSet) -> dict[str, Any]:
         "id": panes.id,
         "emit": panes.emit,
         "pane_us": panes.pane,
+        "of": "rows" if panes.by_rows else "pairs",
         "readers": list(panes.readers),
     }
 
@@ -348,7 +356,7 @@ def plan_mermaid(plan: Plan) -> str:
     queries = {query.name: number for number, query in enumerate(plan.queries)}
     for g, group in enumerate(plan.groups):
         lines += _group_mermaid(group, g, logs, queries)
-    for number, panes in enumerate(share_panes(plan.queries).values()):
+    for number, panes in enumerate(_pane_sets(plan)):
         lines.append(f"  P{number}[/{_label(f'panes of {_age(panes.pane)}' if panes.pane else 'groups')}/]")
         lines += [f"  P{number} ==> Q{queries[name]}" for name in panes.readers]
     return "\n".join(lines) + "\n"

@@ -17,13 +17,12 @@ import pyarrow.parquet as pq
 from penstock.engine.change.upgrade import new_predicates, write_upgraded
 from penstock.engine.ingest.batch_task import run_ingest, set_aside
 from penstock.engine.ingest.promise_columns import with_elements
-from penstock.engine.out.answer_task import PaneReport
 from penstock.engine.out.answers import deliver_answers
-from penstock.engine.out.deliver import run_delivery
+from penstock.engine.out.deliver import run_delivery, run_row_folds
 from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.propagation import run_propagation
 from penstock.engine.out.release import run_release
-from penstock.engine.units.unit_task import find_pairs, run_probe
+from penstock.engine.units.unit_task import find_pairs, find_rows, run_probe
 from penstock.log.promises import count_broken, merge_promises
 from penstock.log.rewrite import RewrittenRun, count_finished, rewrite_segments
 from penstock.log.row_times import seal
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.out.answer_task import Counted, PaneReport
     from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions
@@ -138,6 +138,10 @@ class LoopJobs:
             reports.append(run_delivery(delivery, part, computed))
         return reports
 
+    def fold(self, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
+        """Fold the rows of one range of hashes after the other."""
+        return [run_row_folds(delivery, find_rows(task, [part])) for part in range(task.parts)]
+
     def rewrite(
         self,
         log: str,
@@ -187,13 +191,13 @@ class LoopJobs:
         """Tell one query after the other."""
         return [run_propagation(self.files, each) for each in tasks]
 
-    def _answered(self, job: AnswerJob) -> Iterator[pa.RecordBatch | PaneReport]:
+    def _answered(self, job: AnswerJob) -> Iterator[pa.RecordBatch | Counted | PaneReport]:
         kinds = self._answers[job.readers[0].query]
         for each in answer_rows(self.files, job.task):
-            if isinstance(each, PaneReport):
-                yield each
-            else:
+            if isinstance(each, pa.RecordBatch):
                 yield from with_answers(each, job, kinds, self.settings)
+            else:
+                yield each
 
     def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
         """Merge one run of files after the other."""

@@ -43,6 +43,12 @@ MEASURES = (
     ("MAX(A.v) - MIN(A.v)",), ("SUM(A.v) * 2 + COUNT(*)",), ("COALESCE(SUM(A.v), 0)",),
     ("CASE WHEN COUNT(*) > 2 THEN MAX(B.g) ELSE 'few' END",),
 )  # fmt: skip
+OF_ONE_ROW = tuple(
+    each for each in MEASURES if each[0].count("A.") * each[0].count("B.") == 0 and "FILTER" not in each[0]
+    and not any(word in each[0] for word in ("DISTINCT", "BOOL_OR", "COUNT_IF"))
+)  # fmt: skip
+"""Measures that take a column of one row, so that rows are folded where groups are keys."""
+
 HAVINGS = ("COUNT(*) > 1", "MAX(A.v) > 1", "COUNT(*) < 3", "SUM(B.v) IS NOT NULL", "COUNT(DISTINCT B.v) > 1")
 WHERES = ("A.v > 0", "B.v > 0", "A.g = 'x'", "B.f", "A.v > B.v", "A.v + B.v < 5")
 
@@ -100,9 +106,12 @@ class Shape:
 
 
 def random_shape(random: Random) -> Shape:
-    """Choose keys and measures."""
+    """Choose keys and measures; now and then the join's own key and what needs no pairs."""
     keys = tuple(random.sample(KEYS, random.choice((0, 1, 1, 2, 3))))
     chosen = random.sample(MEASURES, random.randint(1, 5))
+    if random.random() < 0.4:
+        keys = random.choice(((("A.k", "ka"),), (("B.k", "kk"),), (("A.k", "ka"), ("B.k", "kk"))))
+        chosen = random.sample(OF_ONE_ROW, random.randint(1, 5))
     measures = tuple((each[0], f"a{n}", *each[1:]) for n, each in enumerate(chosen))
     return Shape(keys, measures)
 

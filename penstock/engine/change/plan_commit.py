@@ -24,6 +24,7 @@ from penstock.log.values import Cursor, Layout, ServedPlan
 from penstock.plan.group import Group, subgroup
 from penstock.plan.panes import share_panes
 from penstock.plan.promises import remembered
+from penstock.plan.row_panes import queries_by_rows
 from penstock.sql.source_options import without_stream_secrets
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def _pane_sets(
         for name in change.added + change.altered + change.resumed
         if not (before and name in change.altered and goes_on(plan.query(name), before.query(name)))
     ]
-    return share_panes(plan.queries, standing, anew, version=ledger.version + 1, parts=parts)
+    by_rows = queries_by_rows(plan)
+    return share_panes(plan.queries, standing, anew, version=ledger.version + 1, parts=parts, by_rows=by_rows)
 
 
 def served(plan: Plan) -> ServedPlan:

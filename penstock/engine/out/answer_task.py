@@ -63,6 +63,14 @@ class AnswerTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """How many answers one of a task's readers got, all of which are only counted: no row is laid out."""
+
+    reader: int
+    answers: int
+
+
+@dataclass(frozen=True, slots=True)
 class PaneReport:
     """Which files of a pane set go, and which take their place."""
 

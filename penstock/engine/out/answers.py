@@ -28,6 +28,7 @@ from penstock.engine.out.answer_task import (
     READER,
     WAS,
     AnswerTask,
+    Counted,
     Due,
     PaneReport,
 )
@@ -220,7 +221,7 @@ class _Asking:
                 replace(each, counted=reader.is_counted) for each, reader in zip(due, readers, strict=True)
             )
         whole = AnswerTask(
-            spec=FoldSpec.of(self.state.panes, self.queries[0], types),
+            spec=FoldSpec.of(self.state.panes, self.queries[0], types, group),
             files=(),
             due=due,
             folds_until=limits[emit](),
@@ -386,14 +387,19 @@ def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs,
 
 
 def deliver_answers(
-    files: Files, job: AnswerJob, rows: Iterable[pa.RecordBatch | PaneReport]
+    files: Files, job: AnswerJob, rows: Iterable[pa.RecordBatch | Counted | PaneReport]
 ) -> AnswerReport:
     """Write what readers are answered, and report."""
     panes, results = PaneReport(), dict[str, int]()
     written: dict[str, OutputFile] = {}
+    names = {each.number: each.query for each in job.readers}
     for each in rows:
         if isinstance(each, PaneReport):
             panes = each
+            continue
+        if isinstance(each, Counted):
+            query = names[each.reader]
+            results[query] = results.get(query, 0) + each.answers
             continue
         for reader, batch in _by_reader(job, each):
             made = batch if reader.is_counted else _result(reader, batch)

@@ -23,7 +23,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from penstock.engine.out.pane_fold import FoldRoute, folds_of
 from penstock.engine.out.routes import CountRoute, FileRoute, Route, TableRoute
+from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
 from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
@@ -77,6 +78,11 @@ class Target:
         """Say whether its pairs are folded into partial aggregates."""
         return isinstance(self.route, FoldRoute)
 
+    @property
+    def folds_rows(self) -> bool:
+        """Say whether rows are folded for it, and no pair is found."""
+        return isinstance(self.route, RowRoute)
+
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
@@ -104,6 +110,20 @@ class Delivery:
     """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
     """What waited for each query when the unit began."""
+
+    def of_pairs(self) -> Delivery:
+        """Leave out the queries that no pair is found for."""
+        return replace(self, targets=tuple(each for each in self.targets if not each.folds_rows))
+
+    @property
+    def levels(self) -> tuple[int, int]:
+        """Give the levels ``[first, last)`` from the first that some query reads to the last."""
+        ends = [each.levels for each in self.targets]
+        return min((each for each, _ in ends), default=0), max((each for _, each in ends), default=0)
+
+    def of_rows(self) -> Delivery:
+        """Leave out all others."""
+        return replace(self, targets=tuple(each for each in self.targets if each.folds_rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +364,11 @@ def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch
         task.arrivals[pairs.arrived] = task.arrivals.get(pairs.arrived, 0) + task.counts - before
         task.pairs[pairs.arrived] += pairs.batch.num_rows
     return task.report()
+
+
+def run_row_folds(delivery: Delivery, found: Iterable[NewRows]) -> UnitReport:
+    """Fold the new rows of one task for the queries that want no pairs, and report files; nothing is counted yet."""
+    return UnitReport(0, (0,) * delivery.queries, (), (), {}, fold_rows(delivery, found))
 
 
 def _pair_batches(delivery: Delivery, batches: Iterable[pa.RecordBatch | FoundPairs]) -> Iterator[PairBatch]:

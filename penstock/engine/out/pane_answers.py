@@ -1,6 +1,7 @@
 """Answers from partial aggregates: what each reader of a pane set sees, group by group.
 
-*Sliding.*  At each instant a reader sees what its window reaches (`penstock.engine.out.pane_sliding`).
+*Sliding.*  At each instant a reader sees what its window reaches: of pairs (`penstock.engine.out.pane_sliding`), or of
+the rows of either side (`penstock.engine.out.row_sliding`).
 
 *Final.*  A group is answered once, when its bucket is complete, or promises say that no more pairs will come to it;
 then it is forgotten.
@@ -22,6 +23,7 @@ from penstock.engine.out.answer_task import WAS, PaneReport
 from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
 from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.engine.out.pane_sliding import sliding
+from penstock.engine.out.row_sliding import sliding_by_rows
 from penstock.join.sorting import lay_ranges
 from penstock.log.panes import CLASS, ORDER, PANE, PaneFile, group_hashes, keys_in, reduce_table, write_panes
 from penstock.sql.query import FOREVER
@@ -31,13 +33,16 @@ if TYPE_CHECKING:
 
     from penstock.engine.out.answer_task import AnswerTask
     from penstock.engine.out.finished import FinishedKeys, Mask
+    from penstock.engine.out.pane_sliding import Answers
     from penstock.join.key_hash import Ints
     from penstock.log.files import Files
 
 
-def answer_rows(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneReport]:
+def answer_rows(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
     """Yield what readers are answered, and at the end what becomes of the files."""
-    if task.spec.panes.emit == "sliding":
+    if task.spec.panes.by_rows:
+        yield from sliding_by_rows(files, task)
+    elif task.spec.panes.emit == "sliding":
         yield from sliding(files, task)
     elif task.spec.panes.emit == "final":
         yield from _final(files, task)

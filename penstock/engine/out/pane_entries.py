@@ -45,7 +45,7 @@ class Opened:
 
     def __init__(self, files: Files, task: AnswerTask, until: int) -> None:
         self.task = task
-        self.tables = 1 + len(task.spec.distinct)
+        self.tables = task.spec.tables
         self.base: list[list[tuple[PaneFile, pa.Table]]] = [[] for _ in range(self.tables)]
         fresh: list[list[pa.Table]] = [[] for _ in range(self.tables)]
         for file in task.files:
@@ -58,7 +58,7 @@ class Opened:
 
     def functions(self, number: int) -> list[str]:
         """Name the functions of a table's measures."""
-        return functions_of(self.task.spec.measures) if number == 0 else []
+        return self.task.spec.functions(number)
 
 
 def _together(tables: Sequence[pa.Table]) -> pa.Table | None:
@@ -85,12 +85,12 @@ class Entries:
         self.main = main
         names = keys_in(main, "k")
         some = [each for each in tables if each is not None]
-        self.groups, self._gids, self._firsts = _numbered(some, names)
+        self.groups, self._gids, self._firsts = numbered_alike(some, names)
         self._names = names
         self.born, self.pane, self.classes = (ints(main, each) for each in (ORDER, PANE, CLASS))
         self.count = Folded("count", {"n": ints(main, ROWS)})
         self.measures = [
-            _sharing(each, self.count) for each in measures_in(main, functions_of(task.spec.measures))
+            sharing(each, self.count) for each in measures_in(main, functions_of(task.spec.measures))
         ]
         self.distinct = [
             _Values(each, gids, some_measure) for each, gids, some_measure in self._pairs(tables)
@@ -224,7 +224,7 @@ class _Values:
         return folded.at(seen.groups).finished(kind)
 
 
-def _sharing(measure: Folded, counted: Folded) -> Folded:
+def sharing(measure: Folded, counted: Folded) -> Folded:
     """Let a measure that takes every pair have the very same counts as the group, so that they are added up once."""
     n, every = measure.parts.get("n"), counted.parts["n"]
     if n is None or not np.array_equal(n, every):
@@ -232,7 +232,7 @@ def _sharing(measure: Folded, counted: Folded) -> Folded:
     return replace(measure, parts={**measure.parts, "n": every})
 
 
-def _numbered(tables: Sequence[pa.Table], names: Sequence[str]) -> tuple[int, list[Ints], Ints]:
+def numbered_alike(tables: Sequence[pa.Table], names: Sequence[str]) -> tuple[int, list[Ints], Ints]:
     """Give groups the same numbers in several tables: how many, those of each table's entries, an entry of each."""
     sizes = [each.num_rows for each in tables]
     if not names:

@@ -18,7 +18,6 @@ from penstock.log.panes import (
     ORDER,
     PANE,
     choose_merges,
-    functions_of,
     keys_in,
     levels_for,
     read_panes,
@@ -66,7 +65,7 @@ def merged(
 def _merge(files: Files, task: AnswerTask, run: Sequence[PaneFile], oldest: int) -> PaneFile | None:
     """Make one file of several."""
     number, folded = run[0].table, run[0].folded
-    functions = functions_of(task.spec.measures) if number == 0 else []
+    functions = task.spec.functions(number)
     tables = [rows_between(read_panes(files, each), each.first, each.last + 1) for each in run]
     whole = pa.concat_tables(tables)
     if folded and task.spec.panes.emit == "sliding":  # the nodes above are made anew

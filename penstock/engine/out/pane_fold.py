@@ -40,7 +40,8 @@ from penstock.log.panes import (
     write_panes,
 )
 from penstock.plan.panes import PaneSet, aggregation_of
-from penstock.sql.query import FOREVER
+from penstock.plan.row_panes import key_places
+from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from penstock.join.key_hash import Ints
     from penstock.log.files import Files
     from penstock.log.panes import PaneFile
+    from penstock.plan.group import Group
     from penstock.sql.query import Measure, Output, Query, Remainder, Side
 
 MOST_ENTRIES = 1 << 18
@@ -98,19 +100,40 @@ class FoldSpec:
     """Of each pair output, where it is a plain column or a remainder."""
     bucket: int | None = None
     """The pair output that says when a group's bucket ends."""
+    key_places: tuple[int, ...] = ()
+    """Where rows are folded: which part of the join's key each group key is."""
 
     @classmethod
-    def of(cls, panes: PaneSet, query: Query, types: Mapping[Side, Mapping[str, pa.DataType]]) -> FoldSpec:
+    def of(
+        cls, panes: PaneSet, query: Query, types: Mapping[Side, Mapping[str, pa.DataType]], group: Group
+    ) -> FoldSpec:
         """Describe the fold of a pane set by one of its readers; `types` are those of each side's columns."""
         aggregation = aggregation_of(query)
         columns = tuple(FoldColumn.of(each, types) for each in query.outputs)
         bucket = aggregation.bucket.end if aggregation.bucket else None
-        return cls(panes, aggregation.groups, aggregation.measures, columns, bucket)
+        places = key_places(query, group) if panes.by_rows else ()
+        return cls(panes, aggregation.groups, aggregation.measures, columns, bucket, places)
 
     @property
     def distinct(self) -> list[Measure]:
         """List the measures that have tables of their own."""
         return [each for each in self.measures if each.distinct]
+
+    @property
+    def tables(self) -> int:
+        """Say how many tables the set has: of groups and of DISTINCT values, or one of either side's rows."""
+        return len(SIDES) if self.panes.by_rows else 1 + len(self.distinct)
+
+    def of_side(self, table: int) -> list[Measure]:
+        """List the measures that take a column of one side's rows, where rows are folded."""
+        takes = ((each, self.columns[each.arguments[0]]) for each in self.measures if each.arguments)
+        return [each for each, column in takes if column is not None and column.side == SIDES[table]]
+
+    def functions(self, table: int) -> list[str]:
+        """Name the functions of the measures that are kept in a table."""
+        if self.panes.by_rows:
+            return [each.function for each in self.of_side(table)]
+        return functions_of(self.measures) if table == 0 else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +161,8 @@ class PairFold:
         self.arrived = 0.0
         self._waiting: dict[int, list[pa.Table]] = {}
         self._entries, self._most_entries = 0, MOST_ENTRIES
+        self._apart = False
+        """Whether pairs have hardly an entry in common, so that entries are not looked at again."""
         is_plain = spec.panes.emit == "sliding" and not spec.distinct
         self._running: _RunningFold | None = _RunningFold(spec) if is_plain else None
 
@@ -226,6 +251,7 @@ class PairFold:
         """Go on table by table: something came that running entries cannot take."""
         running, self._running = self._running, None
         if running is not None and (table := running.table()) is not None:
+            self._apart = running.apart
             self._wait(0, table)
 
     def _keep(self, number: int, columns: dict[str, pa.Array], shape: Shape) -> None:
@@ -235,7 +261,7 @@ class PairFold:
         """Let entries wait to be written; fold them with each other if they are many."""
         self._waiting.setdefault(number, []).append(table)
         self._entries += table.num_rows
-        if self._entries > self._most_entries and len(self._waiting[number]) > 1:
+        if self._entries > self._most_entries and not self._apart and len(self._waiting[number]) > 1:
             self._waiting = {each: [self._reduced(each)] for each in self._waiting}
             self._entries = sum(each[0].num_rows for each in self._waiting.values())
             self._most_entries = max(MOST_ENTRIES, 2 * self._entries)
@@ -245,8 +271,9 @@ class PairFold:
         if len(self._waiting[number]) == 1:
             return self._waiting[number][0]
         table = pa.concat_tables(self._waiting[number])
-        functions = functions_of(self.spec.measures) if number == 0 else []
-        return reduce_table(table, [ORDER, PANE, CLASS, *keys_in(table)], functions)
+        if self._apart:
+            return table
+        return reduce_table(table, [ORDER, PANE, CLASS, *keys_in(table)], self.spec.functions(number))
 
     def write(self, files: Files) -> list[PaneFile]:
         """Write what was folded."""

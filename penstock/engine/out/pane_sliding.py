@@ -20,12 +20,12 @@ import heapq
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.answer_task import LONG_AGO, PaneReport
+from penstock.engine.out.answer_task import LONG_AGO, Counted, PaneReport
 from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
 from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.join.fold import number_groups
@@ -44,33 +44,36 @@ from penstock.log.panes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstock.engine.out.answer_task import AnswerTask, Due
     from penstock.join import slide
     from penstock.join.key_hash import Ints
     from penstock.log.files import Files
 
-MOST_CELLS = 1 << 17
-"""The most cells, groups times cuts, that are answered in one go: few enough to stay in the processor's cache."""
+    Answers: TypeAlias = pa.RecordBatch | Counted
+    """Answers of one reader, as rows or only counted."""
+
+MOST_CELLS = 1 << 15
+"""The most cells, groups times cuts, that are answered in one go: so few that their answers stay in the cache too."""
 
 INSTANTS_AT_ONCE = 32
 
 
-def sliding(files: Files, task: AnswerTask) -> Iterator[pa.RecordBatch | PaneReport]:
+def sliding(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
     """Answer every instant that is due, then fold what everybody has seen."""
     until = max((*(each.until for each in task.due), task.folds_until))
     opened = Opened(files, task, until)
     if opened.fresh[0] is not None or opened.base[0]:
-        for instants in _chunks(_instants(opened, task), INSTANTS_AT_ONCE):
+        for instants in in_chunks(instants_due(opened, task)):
             yield from _answer_instants(opened, task, instants)
-    yield _slid(files, task, opened)
+    yield slid(files, task, opened)
 
 
 # --- which instants -------------------------------------------------------------------------------------------------
 
 
-def _instants(opened: Opened, task: AnswerTask) -> Iterator[tuple[int, list[Due]]]:
+def instants_due(opened: Opened, task: AnswerTask) -> Iterator[tuple[int, list[Due]]]:
     """Give the instants at which somebody may see something, with those who ask then, in order."""
     alive = {each: _alive(opened, with_folded=each) for each in {each.since > LONG_AGO for each in task.due}}
     asked = (
@@ -125,9 +128,9 @@ def _spans_of(alive: tuple[Ints, Ints], reader: Due, pane: int) -> list[tuple[in
     return [(int(starts[i]), int(ends[j])) for i, j in zip(first, last, strict=True) if starts[i] <= ends[j]]
 
 
-def _chunks(instants: Iterator[tuple[int, list[Due]]], size: int) -> Iterator[dict[int, list[Due]]]:
+def in_chunks(instants: Iterator[tuple[int, list[Due]]]) -> Iterator[dict[int, list[Due]]]:
     """Take a few instants at a time."""
-    while some := dict(islice(instants, size)):
+    while some := dict(islice(instants, INSTANTS_AT_ONCE)):
         yield some
 
 
@@ -136,17 +139,17 @@ def _chunks(instants: Iterator[tuple[int, list[Due]]], size: int) -> Iterator[di
 
 def _answer_instants(
     opened: Opened, task: AnswerTask, instants: Mapping[int, list[Due]]
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Answers]:
     """Answer some instants, from the first on: each takes in what is born by it."""
     pane = task.spec.panes.pane
     cuts = sorted({(at - each.width) // pane for at, readers in instants.items() for each in readers})
-    tables = [_visible(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
+    tables = [visible(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
     if tables[0] is None or not tables[0].num_rows:
         return
     entries = Entries(task, tables)
     everybody = {each.number: each for readers in instants.values() for each in readers}
     for readers, rows in _seeing_alike(entries, everybody.values()):
-        asked = _Asked.of(readers, instants, np.array(cuts, np.int64), pane)
+        asked = Asked.of(readers, instants, np.array(cuts, np.int64), pane)
         for block in _blocks(entries, rows, asked):
             yield from _answers(task, entries, asked, block)
 
@@ -166,7 +169,7 @@ def _seeing_alike(entries: Entries, readers: Iterable[Due]) -> Iterator[tuple[li
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """What some readers ask: from which cut on each sees at each instant."""
 
     readers: list[Due]
@@ -179,7 +182,7 @@ class _Asked:
     """By instant and reader: the number of its cut; `NOT_ASKED` where the reader does not ask."""
 
     @classmethod
-    def of(cls, readers: Iterable[Due], instants: Mapping[int, list[Due]], cuts: Ints, pane: int) -> _Asked:
+    def of(cls, readers: Iterable[Due], instants: Mapping[int, list[Due]], cuts: Ints, pane: int) -> Asked:
         """Look up who asks when."""
         by_width = sorted(readers, key=lambda each: each.width)
         those_asking = [{each.number for each in those} for those in instants.values()]
@@ -188,6 +191,11 @@ class _Asked:
         thresholds = (at[:, None] - np.array([each.width for each in by_width], np.int64)) // pane
         windows = np.where(np.array(asking), np.searchsorted(cuts, thresholds), NOT_ASKED)
         return cls(by_width, at, cuts, thresholds, windows)
+
+    @property
+    def groups_at_once(self) -> int:
+        """Say how many groups are answered in one go."""
+        return max(1, MOST_CELLS // self.cuts.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +208,9 @@ class _Block:
     sliding: Sliding
 
 
-def _blocks(entries: Entries, rows: Ints, asked: _Asked) -> Iterator[_Block]:
+def _blocks(entries: Entries, rows: Ints, asked: Asked) -> Iterator[_Block]:
     """Divide entries by group, a few groups at a time, each in order of birth."""
-    cuts, instants = asked.cuts.size, asked.instants.size
-    width = max(1, MOST_CELLS // cuts)
+    cuts, instants, width = asked.cuts.size, asked.instants.size, asked.groups_at_once
     places = entries.gid, entries.born, entries.pane
     order, cells, ends = lay_out(places, rows, asked.instants, asked.cuts, width, entries.groups)
     first = 0
@@ -217,7 +224,7 @@ def _blocks(entries: Entries, rows: Ints, asked: _Asked) -> Iterator[_Block]:
         first = last
 
 
-def _answers(task: AnswerTask, entries: Entries, asked: _Asked, block: _Block) -> Iterator[pa.RecordBatch]:
+def _answers(task: AnswerTask, entries: Entries, asked: Asked, block: _Block) -> Iterator[Answers]:
     """Answer some groups, reader by reader."""
     counts = entries.count.parts["n"]
     found = block.sliding.seen(counts[block.rows])
@@ -228,19 +235,31 @@ def _answers(task: AnswerTask, entries: Entries, asked: _Asked, block: _Block) -
     distinct = _distinct_columns(entries, asked, found, groups)
     whole = Seen(asked.readers[0], groups, [Folded("count", {"n": found.counts}), *folded])
     columns = entries.columns(whole, distinct)
-    if all(each.counted for each in asked.readers):
-        keys, instants = list[pa.Array](), np.zeros(0, np.int64)
-    else:
-        keys = entries.keys(groups)
-        instants = np.repeat(np.tile(asked.instants, len(asked.readers)), found.sizes.T.ravel())
+    yield from by_reader(task, asked, found, lambda: entries.keys(groups), columns)
+
+
+def by_reader(
+    task: AnswerTask,
+    asked: Asked,
+    found: slide.Seen,
+    keys_of: Callable[[], list[pa.Array]],
+    columns: Sequence[pa.Array],
+) -> Iterator[Answers]:
+    """Lay out answers, reader by reader; those of a reader that only counts them are counted."""
     sizes = found.sizes.sum(axis=0).tolist()
+    keys, instants = list[pa.Array](), np.zeros(0, np.int64)
+    if not all(each.counted for each in asked.readers):
+        keys = keys_of()
+        instants = np.repeat(np.tile(asked.instants, len(asked.readers)), found.sizes.T.ravel())
     for reader, first, size in zip(asked.readers, found.starts[0].tolist(), sizes, strict=True):
-        if size:
+        if size and reader.counted:
+            yield Counted(reader.number, size)
+        elif size:
             mine = [[one.slice(first, size) for one in each] for each in (keys, columns)]
             yield answer_batch(task, reader, instants[first : first + size], *mine)
 
 
-def _distinct_columns(entries: Entries, asked: _Asked, found: slide.Seen, groups: Ints) -> list[pa.Array]:
+def _distinct_columns(entries: Entries, asked: Asked, found: slide.Seen, groups: Ints) -> list[pa.Array]:
     """Give the finished DISTINCT measures of all answers."""
     if not entries.distinct:
         return []
@@ -257,7 +276,7 @@ def _distinct_columns(entries: Entries, asked: _Asked, found: slide.Seen, groups
 # --- which entries --------------------------------------------------------------------------------------------------
 
 
-def _visible(
+def visible(
     opened: Opened, task: AnswerTask, number: int, cuts: Sequence[int], until: int
 ) -> pa.Table | None:
     """Give the entries that windows of some instants see, and perhaps more; folded ones were born long ago."""
@@ -292,7 +311,7 @@ def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: An
     return parts
 
 
-def _slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
+def slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
     """Fold what every reader has seen at its birth, and leave behind what nobody will see again."""
     panes = task.spec.panes
     oldest = (task.folds_until + 1 - panes.width) // panes.pane

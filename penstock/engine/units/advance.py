@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.engine.out.deliver import UnitReport
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import row_spans, sealed_until
@@ -24,12 +25,11 @@ from penstock.plan.group import subgroup
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.engine.out.deliver import Delivery, UnitReport
+    from penstock.engine.out.deliver import Delivery
     from penstock.engine.units.describe import Describer
     from penstock.engine.units.joining import Joining
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.ledger import Ledger
-    from penstock.log.tables import StoredTable
     from penstock.plan.group import Group
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,12 @@ def _past(joining: Joining, group: Group, names: list[str]) -> Output:
     task = describer.task(small, since, until, (None, horizon)).without_arrivals()
     past = f"v{ledger.version}-past"
     table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
-    reports = _run(describer, small, task, unit, table) if task.inputs[0].new else []
+    delivery = describer.delivery(small, unit, table)
+    reports = _run(describer, small, task, delivery) if task.inputs[0].new else []
+    if delivery.of_rows().targets:
+        nothing = (Cursor((0,) * len(group.inputs)),) * len(group.inputs)
+        everything = describer.task(small, nothing, until, (None, horizon)).without_arrivals()
+        reports += _fold(describer, everything, delivery)
     return unit_output(small, unit, reports, table, joining.without)
 
 
@@ -103,7 +108,11 @@ def advance(joining: Joining, group: Group) -> None:
     task = describer.task(group, since, step.until, (before, horizon))
     task = replace(task, levels=step.runs(group.chain))
     table = ledger.table(group.id)
-    reports = _run(describer, group, task, unit, table) if any(each.new for each in task.inputs) else []
+    delivery, reports = describer.delivery(group, unit, table), list[UnitReport]()
+    if any(each.new for each in task.inputs):
+        reports = _run(describer, group, task, delivery)
+        if task.has_innermost:
+            reports += _fold(describer, task, delivery)
     output = unit_output(group, unit, reports, table, joining.without)
     counted = group.signature.counted
     joined = UnitJoined(
@@ -149,11 +158,13 @@ def _next_step(joining: Joining, group: Group, ledger: Ledger) -> Advance:
     return step
 
 
-def _run(
-    describer: Describer, group: Group, task: UnitTask, unit: str, table: StoredTable | None
-) -> list[UnitReport]:
+def _run(describer: Describer, group: Group, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
     """Run a unit's job; if it fails, find out whether that is for the sake of some queries."""
-    delivery = replace(describer.delivery(group, unit, table), arrived=task.arrived)
+    if delivery.of_rows().targets:  # they may look farther than those who want pairs
+        task = task.within(*delivery.of_pairs().levels)
+        if not task.levels:
+            return []
+    delivery = replace(delivery.of_pairs(), arrived=task.arrived)
 
     def run(delivery: Delivery) -> list[UnitReport]:
         return describer.jobs.join(task, delivery, describer.expressions(group, delivery))
@@ -164,3 +175,9 @@ def _run(
         if failures := blame_for_unit(delivery, run):
             raise QueriesFailedError(failures) from error
         raise
+
+
+def _fold(describer: Describer, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
+    """Fold the new rows of a unit for the queries that want no pairs, if there are any."""
+    rows = delivery.of_rows()
+    return describer.jobs.fold(task, rows) if rows.targets else []

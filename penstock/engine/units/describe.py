@@ -19,6 +19,7 @@ from penstock.engine.out.pair_columns import (
 from penstock.engine.out.pair_sql import is_computed
 from penstock.engine.out.pane_fold import FoldRoute, FoldSpec, folds_of
 from penstock.engine.out.routes import route_of
+from penstock.engine.out.row_fold import RowRoute
 from penstock.engine.out.sinks import pairs_folder
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
@@ -160,9 +161,18 @@ class Describer:
             side: self.jobs.arrow_types(stream)
             for side, stream in zip(group.sides, self.streams(group), strict=True)
         }
-        return FoldRoute(
-            FoldSpec.of(panes, query, types), alike(query, (each.query for each in group.members), panes)
-        )
+        spec = FoldSpec.of(panes, query, types, group)
+        bits = alike(query, (each.query for each in group.members), panes)
+        if panes.by_rows:
+            return RowRoute(spec, bits, tuple(self._folds_side(group, query, side) for side in group.sides))
+        return FoldRoute(spec, bits)
+
+    def _folds_side(self, group: Group, query: Query, side: Side) -> bool:
+        """Say whether a group folds the rows of its part of a side: the first of a query's groups with it does."""
+        alike = [
+            each.id for each, _, _ in self.plan.groups_of(query.name) if each.part(side) == group.part(side)
+        ]
+        return alike[0] == group.id
 
     def _buffers(self, group: Group, targets: Sequence[Target]) -> dict[str, Buffers]:
         """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""

@@ -21,6 +21,7 @@ In:  names of segments and the group's tables.  Out: record batches of pairs (se
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.deliver import FoundPairs, RowsOfSegment, set_columns, with_arrival
+from penstock.engine.out.row_fold import NewRows
 from penstock.join.column_checks import Check, with_near_columns
 from penstock.join.divide import Division
 from penstock.join.equality import with_equal_keys
@@ -117,6 +119,17 @@ class UnitTask:
         return replace(self, inputs=tuple(each.without_arrivals() for each in self.inputs))
 
     @property
+    def has_innermost(self) -> bool:
+        """Say whether the unit joins the slice of rows of the same time, which every row passes once."""
+        innermost = bisect_right(self.cuts, 0) - 1
+        return not self.levels or any(first <= innermost < last for first, last in self.levels)
+
+    def within(self, first: int, last: int) -> UnitTask:
+        """Join only levels ``[first, last)``: nobody wants pairs of others."""
+        runs = ((max(first, one), min(last, other)) for one, other in self.levels or ((first, last),))
+        return replace(self, levels=tuple((one, other) for one, other in runs if one < other))
+
+    @property
     def new_rows(self) -> int:
         """Count the rows that are joined anew."""
         return sum(each.rows for side in self.inputs for each in side.new)
@@ -166,6 +179,15 @@ def joined_between(
         (each, max(each.min_t, since.below), last) for each, _, last in joined_before(later, index, until)
     ]
     return [(each, first, last) for each, first, last in times if first <= last]
+
+
+def find_rows(task: UnitTask, parts: Iterable[int]) -> Iterator[NewRows]:
+    """Yield the new rows of some shares, side by side."""
+    for part in parts:
+        for side, rows_of_side in enumerate(task.inputs):
+            for each in _portions(task, rows_of_side, rows_of_side.new, part):
+                sets = each.sets if task.selective else None
+                yield NewRows(side, each.segment, each.probing, sets, each.rows_of.arrived)
 
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,237 @@
+"""Rows to partial aggregates: where groups are the join's keys, either side is folded by itself and no pair is found.
+
+Each pane set of such queries has one fold in each task.  It takes every new row of the unit that some reader wants,
+once, and keeps what the rows of a pane and key come to (`penstock.plan.row_panes` says why that is enough)::
+
+    rows of a side ──▶ born, pane, readers, key ──▶ number of the entry ──▶ count, sum, least … ──▶ a pane file
+
+The table with number 0 has left rows, number 1 right ones.
+
+In:  new rows (`penstock.engine.units.unit_task`).  Out: `PaneFile`s, which the unit's commit names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.join.fold import codes_of, from_whole_numbers, number_groups, remainders
+from penstock.join.key_hash import unmixed
+from penstock.join.measures import Folded
+from penstock.join.sets import members
+from penstock.log.files import open_files
+from penstock.log.panes import CLASS, ORDER, PANE, ROWS, Shape, keys_in, write_panes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.engine.out.deliver import Delivery, PairBatch, Target, TaskOutput
+    from penstock.engine.out.pane_fold import FoldColumn, FoldSpec
+    from penstock.join.key_hash import Hashes, Ints
+    from penstock.log.files import Files
+    from penstock.log.panes import PaneFile
+    from penstock.log.segment import SegmentRows
+
+MOST_ROWS = 1 << 20
+"""Rows of a side that wait before they are folded."""
+
+_HASH = "h"
+
+
+@dataclass(frozen=True, slots=True)
+class RowRoute:
+    """Rows are folded, not pairs; answers come later."""
+
+    spec: FoldSpec
+    bits: int
+    """The query's own bit, and those of readers that want the same rows."""
+    sides: tuple[bool, ...]
+    """Whose rows this group folds: where several groups join the same rows of a side, one of them does."""
+    makes_rows: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
+
+    def take(self, _task: TaskOutput, _target: Target, _pairs: PairBatch, _wanted: NDArray[np.bool_]) -> None:
+        """Do nothing: no pair is found for its sake."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """New rows of one side: neighbours in a segment, or some."""
+
+    side: int
+    segment: SegmentRows
+    rows: slice | Ints
+    sets: NDArray[np.uint64] | None
+    """For each pattern of predicate bits the queries that accept it; None where all do."""
+    arrived: float
+
+    def column(self, name: str) -> pa.Array:
+        """Give a column of the rows."""
+        return self._chosen(self.segment.column(name))
+
+    def keys(self, places: Sequence[int], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+        """Give parts of their key, in the types that they have in the stream."""
+        stored = self.segment.keys()
+        if not stored:
+            numbers = unmixed(self.segment.rows.h[self.rows])
+            return [from_whole_numbers(numbers, kind) for kind in kinds]
+        parts = (self._chosen(stored[place]) for place in places)
+        return [
+            part if part.type == kind else part.cast(kind) for part, kind in zip(parts, kinds, strict=True)
+        ]
+
+    def _chosen(self, column: pa.Array) -> pa.Array:
+        if isinstance(self.rows, slice):
+            return column.slice(self.rows.start, self.rows.stop - self.rows.start)
+        return column.take(pa.array(self.rows))
+
+
+class RowFold:
+    """One task's fold of one pane set."""
+
+    def __init__(self, spec: FoldSpec, targets: Sequence[Target]) -> None:
+        """Begin with nothing; the targets are those queries of the unit that read the set."""
+        self.spec, self.targets = spec, targets
+        self.arrived = 0.0
+        self._rows: list[list[pa.Table]] = [[] for _ in range(spec.tables)]
+        self._folded: list[list[tuple[int, pa.Table]]] = [[] for _ in range(spec.tables)]
+
+    def take(self, found: NewRows) -> None:
+        """Take some rows of one side."""
+        classes = self._classes(found)
+        panes, times = self.spec.panes, found.segment.rows.t[found.rows]
+        born = -(-times // panes.step) * panes.step
+        pane = (times + (panes.skew if found.side == 0 else 0) - 1) // panes.pane
+        wanted = (classes != 0) & (pane >= (born - panes.width) // panes.pane)
+        if not wanted.any():
+            return
+        place = {ORDER: born, PANE: pane, CLASS: classes, _HASH: found.segment.rows.h[found.rows]}
+        columns = {name: pa.array(each) for name, each in place.items()} | self._values(found)
+        table = pa.table(columns)
+        self._rows[found.side].append(table if wanted.all() else table.filter(pa.array(wanted)))
+        self.arrived = max(self.arrived, found.arrived)
+        if sum(each.num_rows for each in self._rows[found.side]) > MOST_ROWS:
+            self._fold(found.side)
+
+    def _classes(self, found: NewRows) -> Ints:
+        """Give the set of readers of each row."""
+        mine = [(each, _route(each)) for each in self.targets]
+        mine = [(each, route) for each, route in mine if route.sides[found.side]]
+        if found.sets is None:
+            everybody = 0
+            for _, route in mine:
+                everybody |= route.bits
+            return np.full(found.segment.rows.t[found.rows].size, everybody)
+        of_pattern = np.zeros(len(found.sets), np.int64)
+        for each, route in mine:
+            of_pattern |= np.where(members(found.sets, each.number), np.int64(route.bits), np.int64(0))
+        pattern = found.segment.rows.pattern
+        if pattern is None:
+            return np.full(found.segment.rows.t[found.rows].size, of_pattern[0])
+        return of_pattern[pattern[found.rows]]
+
+    def _values(self, found: NewRows) -> dict[str, pa.Array]:
+        """Give the group keys of rows, and what the measures of their side take."""
+        kinds = [_known(each).kind for each in self.spec.columns[: self.spec.groups]]
+        keys = found.keys(self.spec.key_places, kinds)
+        columns = {f"k{number}": each for number, each in enumerate(keys)}
+        for number in self._arguments(found.side):
+            columns[f"a{number}"] = _value(found, _known(self.spec.columns[number]))
+        return columns
+
+    def _arguments(self, side: int) -> list[int]:
+        """List the outputs that measures of one side take, each once."""
+        return sorted({each.arguments[0] for each in self.spec.of_side(side)})
+
+    def _fold(self, side: int) -> None:
+        """Fold the rows of a side that wait, part by part."""
+        if not self._rows[side]:
+            return
+        rows = pa.concat_tables(self._rows[side]).combine_chunks()
+        self._rows[side] = []
+        parts = _parts_of(rows.column(_HASH).to_numpy(), self.spec.panes.parts)
+        for part in range(self.spec.panes.parts):
+            mine = parts == part
+            if mine.any():
+                some = rows if mine.all() else rows.filter(pa.array(mine))
+                self._folded[side].append((part, self._entries(side, some.combine_chunks())))
+
+    def _entries(self, side: int, rows: pa.Table) -> pa.Table:
+        """Fold rows by birth, pane, readers and key."""
+        places = [ORDER, PANE, CLASS, *keys_in(rows, "k")]
+        ids, firsts = number_groups([codes_of(rows.column(name).chunk(0)) for name in places])
+        alone = firsts.size == rows.num_rows
+        first_rows = pa.array(firsts)
+        columns: dict[str, pa.Array] = {
+            name: rows.column(name).chunk(0) if alone else rows.column(name).chunk(0).take(first_rows)
+            for name in places
+        }
+        columns[ROWS] = pa.array(Folded.rows(ids, firsts.size).parts["n"])
+        measures, kinds = self.spec.of_side(side), list[pa.DataType | None]()
+        for number, measure in enumerate(measures):
+            values = rows.column(f"a{measure.arguments[0]}").chunk(0)
+            folded = Folded.values(measure.function, values, ids, firsts.size)
+            kinds.append(folded.kind)
+            columns |= {f"m{number}.{name}": each for name, each in folded.stored().items()}
+        keys = tuple(_known(each).kind for each in self.spec.columns[: self.spec.groups])
+        shape = Shape(keys, 0, tuple(each.function for each in measures), tuple(kinds))
+        return pa.table(columns).replace_schema_metadata(shape.metadata())
+
+    def write(self, files: Files) -> Iterator[PaneFile]:
+        """Write what was folded."""
+        for side, folded in enumerate(self._folded):
+            self._fold(side)
+            for part in sorted({number for number, _ in folded}):
+                table = pa.concat_tables([each for number, each in folded if number == part])
+                made = write_panes(files, self.spec.panes.id, table, side, arrived=self.arrived, part=part)
+                if made:
+                    yield made
+
+
+def _parts_of(hashes: Hashes, parts: int) -> Ints:
+    """Divide keys among parts by the hash that tasks divide rows by: as many tasks have a part each.
+
+    >>> _parts_of(np.array([0, 1 << 63], np.uint64), 2).tolist()
+    [0, 1]
+    """
+    return ((hashes >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32)).astype(np.int64)
+
+
+def _known(column: FoldColumn | None) -> FoldColumn:
+    assert column is not None  # noqa: S101 - no output of such a query is computed
+    return column
+
+
+def _value(found: NewRows, column: FoldColumn) -> pa.Array:
+    if not found.segment.has(column.name):  # nobody reads it
+        size = found.segment.rows.t[found.rows].size
+        return pa.nulls(size, column.kind)
+    values = found.column(column.name)
+    if column.remainder is None:
+        return values
+    by = column.remainder
+    return remainders(values, by.divisor, wide=by.wide, floored=by.floored)
+
+
+def _route(target: Target) -> RowRoute:
+    assert isinstance(target.route, RowRoute)  # noqa: S101 - asked of such queries only
+    return target.route
+
+
+def fold_rows(delivery: Delivery, found: Iterable[NewRows]) -> Mapping[str, tuple[PaneFile, ...]]:
+    """Fold all new rows of one task, and write what there is, by pane set."""
+    readers: dict[str, list[Target]] = {}
+    for each in delivery.targets:
+        readers.setdefault(_route(each).spec.panes.id, []).append(each)
+    folds = [RowFold(_route(each[0]).spec, each) for each in readers.values()]
+    for rows in found:
+        for fold in folds:
+            fold.take(rows)
+    files = open_files(delivery.state, sync=False)
+    made = {each.spec.panes.id: tuple(each.write(files)) for each in folds}
+    return {panes: written for panes, written in made.items() if written}

@@ -1,0 +1,189 @@
+"""Answers that slide over rows: what either side of a pane set comes to at successive instants, and the two together.
+
+A window sees some rows of a key on the left and some on the right, and every one of the first meets every one of the
+second (`penstock.plan.row_panes`).  So each side slides by itself, as pairs do in `penstock.engine.out.pane_sliding`,
+and what one side comes to counts as often as the other has rows.
+
+In:  an `AnswerTask` of a set that folds rows.  Out: answers, by reader and instant, and what becomes of the files.
+True: a group is answered where both sides have a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.out.pane_entries import Opened, ints, numbered_alike, sharing
+from penstock.engine.out.pane_sliding import (
+    Asked,
+    by_reader,
+    in_chunks,
+    instants_due,
+    slid,
+    visible,
+)
+from penstock.join.measures import Folded
+from penstock.join.slide import Sliding, lay_out
+from penstock.log.panes import CLASS, ORDER, PANE, ROWS, key_types, keys_in, measures_in, whole_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.engine.out.answer_task import AnswerTask, Due, PaneReport
+    from penstock.engine.out.pane_sliding import Answers
+    from penstock.join.key_hash import Ints
+    from penstock.join.slide import Met
+    from penstock.log.files import Files
+
+
+def sliding_by_rows(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
+    """Answer every instant that is due, then fold what everybody has seen."""
+    until = max((*(each.until for each in task.due), task.folds_until))
+    opened = Opened(files, task, until)
+    # whatever is answered has a left row
+    if opened.fresh[0] is not None or opened.base[0]:
+        for instants in in_chunks(instants_due(opened, task)):
+            yield from _answer_instants(opened, task, instants)
+    yield slid(files, task, opened)
+
+
+def _answer_instants(
+    opened: Opened, task: AnswerTask, instants: Mapping[int, list[Due]]
+) -> Iterator[Answers]:
+    """Answer some instants, from the first on: each takes in what is born by it."""
+    pane = task.spec.panes.pane
+    cuts = sorted({(at - each.width) // pane for at, readers in instants.items() for each in readers})
+    tables = [visible(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
+    some = [each for each in tables if each is not None and each.num_rows]
+    if len(some) < opened.tables:
+        return
+    groups = _Groups.of(task, some)
+    everybody = {each.number: each for readers in instants.values() for each in readers}
+    for readers in _seeing_alike(groups.sides, everybody.values()) if groups.size else ():
+        asked = Asked.of(readers, instants, np.array(cuts, np.int64), pane)
+        yield from _answers(task, groups, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Entries of one side's rows, those of groups that the other side has too."""
+
+    gid: Ints
+    born: Ints
+    pane: Ints
+    classes: Ints
+    count: Ints
+    measures: list[Folded]
+
+    @classmethod
+    def of(cls, table: pa.Table, gids: Ints, functions: Sequence[str]) -> _Side:
+        """Read a table; entries without a group are left out."""
+        rows = slice(None) if (kept := gids >= 0).all() else np.flatnonzero(kept)
+        gid, born, pane, classes, n = (
+            each[rows] for each in (gids, *(ints(table, name) for name in (ORDER, PANE, CLASS, ROWS)))
+        )
+        count = Folded("count", {"n": n})
+        measures = [sharing(each.at(rows), count) for each in measures_in(table, functions)]
+        return cls(gid, born, pane, classes, n, measures)
+
+    def seen_by(self, reader: Due) -> Ints:
+        """Give the entries that are for a reader."""
+        mine = (self.classes >> reader.bit & 1).astype(np.bool_)
+        return np.arange(mine.size) if mine.all() else np.flatnonzero(mine)
+
+    def blocks(self, rows: Ints, asked: Asked, groups: int, width: int) -> Iterator[tuple[Ints, Sliding]]:
+        """Divide entries by group, so many groups at a time: the entries, and what slides over them."""
+        cuts, instants = asked.cuts.size, asked.instants.size
+        places = self.gid, self.born, self.pane
+        order, cells, ends = lay_out(places, rows, asked.instants, asked.cuts, width, groups)
+        first = 0
+        for block in range(-(-groups // width)):
+            upto = ends[block * instants : (block + 1) * instants]
+            last = int(upto[-1])
+            size = min(width, groups - block * width)
+            yield order[first:last], Sliding(cells[first:last], upto - first, asked.windows, size, cuts)
+            first = last
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The groups that both sides have: how many, their keys, and the entries of either side."""
+
+    size: int
+    keys: list[pa.Array]
+    sides: list[_Side]
+
+    def keys_of(self, groups: Ints) -> list[pa.Array]:
+        """Give the keys of some groups."""
+        return [each.take(pa.array(groups)) for each in self.keys]
+
+    @classmethod
+    def of(cls, task: AnswerTask, tables: Sequence[pa.Table]) -> _Groups:
+        """Give the groups of both tables the same numbers, and leave out those that only one has."""
+        names = keys_in(tables[0], "k")
+        count, gids, firsts = numbered_alike(tables, names)
+        met = np.ones(count, np.bool_)
+        for each in gids:
+            has = np.zeros(count, np.bool_)
+            has[each] = True
+            met &= has
+        numbers = np.where(met, np.cumsum(met) - 1, -1)
+        sides = [
+            _Side.of(table, numbers[mine], task.spec.functions(side))
+            for side, (table, mine) in enumerate(zip(tables, gids, strict=True))
+        ]
+        rows = pa.array(firsts[met])  # the first table comes first, so they are rows of it
+        kinds = [task.schema.field(f"g{number}").type for number in range(len(names))]
+        keys = [
+            whole_column(tables[0], f"k{number}").take(rows).cast(kind)
+            for number, (kind, _) in enumerate(zip(kinds, key_types(tables[0]), strict=True))
+        ]
+        return cls(int(met.sum()), keys, sides)
+
+
+def _seeing_alike(sides: Sequence[_Side], readers: Iterable[Due]) -> list[list[Due]]:
+    """Put readers together that see the same entries on both sides."""
+    distinct = [np.unique(each.classes) for each in sides]
+    alike: dict[tuple[tuple[bool, ...], ...], list[Due]] = {}
+    for reader in readers:
+        sees = tuple(tuple((each >> reader.bit & 1 == 1).tolist()) for each in distinct)
+        if all(any(each) for each in sees):
+            alike.setdefault(sees, []).append(reader)
+    return list(alike.values())
+
+
+def _answers(task: AnswerTask, groups: _Groups, asked: Asked) -> Iterator[Answers]:
+    """Answer some readers that see the same, a few groups at a time."""
+    width = asked.groups_at_once
+    left, right = (
+        each.blocks(each.seen_by(asked.readers[0]), asked, groups.size, width) for each in groups.sides
+    )
+    for number, blocks in enumerate(zip(left, right, strict=True)):
+        (left_rows, left_sliding), (right_rows, right_sliding) = blocks
+        counts = groups.sides[0].count[left_rows], groups.sides[1].count[right_rows]
+        met = left_sliding.meet(counts[0], right_sliding, counts[1])
+        if met.left.groups.size:
+            columns = _columns(task, groups, met, blocks)
+            keys = partial(groups.keys_of, met.left.groups + number * width)
+            yield from by_reader(task, asked, met.left, keys, columns)
+
+
+def _columns(
+    task: AnswerTask, groups: _Groups, met: Met, blocks: Sequence[tuple[Ints, Sliding]]
+) -> list[pa.Array]:
+    """Give the finished measures of what both sides come to together, in their order."""
+    pairs = met.left.counts * met.right.counts
+    folded: dict[int, Iterator[Folded]] = {}
+    for number, (side, (rows, sliding)) in enumerate(zip(groups.sides, blocks, strict=True)):
+        seen, other = (met.left, met.right) if number == 0 else (met.right, met.left)
+        slid_over = [each.slid(sliding, seen, rows, side.count) for each in side.measures]
+        folded[number] = iter([each.times(other.counts, seen.counts, pairs) for each in slid_over])
+    columns, counted, left = [], Folded("count", {"n": pairs}), task.spec.of_side(0)
+    for number, measure in enumerate(task.spec.measures):
+        whole = counted if not measure.arguments else next(folded[0 if measure in left else 1])
+        columns.append(whole.finished(task.schema.field(f"a{number}").type))
+    return columns

@@ -1,0 +1,134 @@
+"""Aggregates by the join's key in plain loops: rows are folded, no pair is found, and every answer is DuckDB's."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from penstock import testing
+from tests.answers import SECOND, Asked
+from tests.testing.answer_world import (
+    OF_ONE_ROW,
+    STREAMS,
+    random_asked,
+    random_rows,
+    random_shape,
+)
+from tests.testing.test_aggregates import (
+    SETTINGS,
+    check_from_complete,
+    check_sliding,
+    few,
+    narrow,
+    rounds,
+    seeds,
+    send,
+)
+
+KEYS = ("k", "g", "v", "m", "f", "day")
+"""Columns of whole numbers, texts, decimals, truth values and dates."""
+
+
+def by_key(random, name, columns):
+    """Choose a query that groups by what it joins by, each column taken from either side."""
+    joined = tuple(f"A.{each} = B.{each}" for each in columns)
+    keys = tuple((f"{random.choice('AB')}.{each}", f"k{n}") for n, each in enumerate(columns))
+    measures = [(each[0], f"a{n}", *each[1:]) for n, each in enumerate(random.sample(OF_ONE_ROW, 4))]
+    asked = replace(random_asked(random, name), keys=keys, measures=tuple(measures), join=joined, having="")
+    where = random.sample(("A.v > 0", "B.v > 0", "A.g = 'x'", "B.f"), random.choice((0, 0, 1, 2)))
+    return replace(asked, where=tuple(where))
+
+
+def folds_rows(session, name):
+    """Say whether rows are folded for a query."""
+    return any(
+        name in each.panes.readers and each.panes.by_rows for each in session._store.ledger.panes.values()
+    )
+
+
+@few(8)
+@given(seeds, st.booleans(), st.integers(1, 3), st.sampled_from(SETTINGS))
+def test_answers_by_keys_of_every_type_are_duckdbs(seed, is_narrow, tasks, setting):
+    random = Random(seed)
+    streams = {name: random_rows(random, 50) for name in "AB"}
+    columns = random.sample(KEYS, random.choice((1, 1, 2)))
+    asked = [by_key(random, f"q{n}", columns) for n in range(random.randint(1, 4))]
+    script = setting + STREAMS + "".join(each.penstock() for each in asked)
+    with narrow(random) if is_narrow else ExitStack(), testing.Session(script, tasks=tasks) as session:
+        folded = [each for each in asked if folds_rows(session, each.name)]
+        wide = [each for each in asked if max(each.windows) > 64 * each.every]
+        assert len(folded) + len(wide) == len(asked)
+        for number, cut in enumerate(rounds(random, 50)):
+            send(session, streams, cut)
+            session.turn()
+            if random.random() < 0.3:
+                session.restart()
+            for each in asked:
+                check_sliding(session, each, f"round {number}")
+        session.end()
+        answers = sum(check_sliding(session, each, "end", ended=True) for each in folded)
+        event("answers" if answers else "no answers")
+
+
+@few(3)
+@given(seeds)
+def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed):
+    """A second query joins the first one's panes: its past is folded for it alone."""
+    random = Random(seed)
+    streams = {name: random_rows(random, 60) for name in "AB"}
+    first, second = (replace(by_key(random, f"q{n}", ["k"]), every=SECOND) for n in range(2))
+    second = replace(second, keys=first.keys, measures=first.measures)
+    with testing.Session(STREAMS + first.penstock()) as session:
+        send(session, streams, dict.fromkeys("AB", slice(30)))
+        session.turn()
+        session.script(second.penstock())
+        send(session, streams, dict.fromkeys("AB", slice(30, None)))
+        session.turn()
+        session.end()
+        check_sliding(session, first, "end", ended=True)
+        check_from_complete(session, {"q1": second}, {"q1": -(2**62)}, ended=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"keys": (("A.g", "kg"),)},
+        {"keys": (("A.k", "ka"), ("A.g", "kg"))},
+        {"measures": (("COUNT(DISTINCT A.v)", "n"),)},
+        {"measures": (("SUM(A.v + B.v)", "n"),)},
+        {"where": ("A.v > B.v",)},
+        {"where": ("B.ts >= A.ts",)},
+        {"windows": (65 * SECOND, 65 * SECOND)},
+    ],
+)
+def test_pairs_are_folded_where_rows_would_not_do(change):
+    """By another column, with DISTINCT, with both rows in an expression or condition, or seen at many instants."""
+    plain = Asked("q", keys=(("A.k", "ka"),))
+    for asked, by_rows in ((plain, True), (replace(plain, **change), False)):
+        with testing.Session(STREAMS + asked.penstock()) as session:
+            assert folds_rows(session, "q") is by_rows
+
+
+def test_sums_that_are_too_large_are_refused_as_those_of_pairs_are():
+    """2^62 on one side, and four rows on the other: the pairs' sum has 65 bits."""
+    asked = Asked("q", keys=(("A.k", "ka"),), measures=(("SUM(A.v)", "s"),))
+    streams = {name: random_rows(Random(1), 4) for name in "AB"}
+    for rows in streams.values():
+        for row in rows:
+            row |= {"k": 1, "v": 1 << 62, "ts": rows[0]["ts"] or rows[1]["ts"]}
+    with testing.Session(STREAMS + asked.penstock()) as session:
+        for name, rows in streams.items():
+            session.send(name, rows)
+        with pytest.raises(Exception, match="too large"):
+            session.end()
+
+
+def test_shapes_of_the_join_key_are_drawn_often_enough():
+    """The other properties of aggregates have such queries too."""
+    shapes = [random_shape(Random(seed)) for seed in range(200)]
+    assert sum(each.keys in {(("A.k", "ka"),), (("B.k", "kk"),)} for each in shapes) > 20
