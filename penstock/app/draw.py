@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.plan.plan_text import show_age, show_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.plan.chain import Slice
     from penstock.plan.group import Group
@@ -37,15 +37,22 @@ def chain_drawing(group: Group) -> str:
       near  =======
       far   ==============
     """
-    left, right = group.chain.side("l"), group.chain.side("r")
     names = group.streams
+    if not group.is_pair:
+        return "\n".join(_side_lines(group, group.sides[0], _listed(names)))
+    left, right = group.slices("l"), group.slices("r")
     alike = group.counts("l") == group.counts("r")
     if alike and [_ages(group, piece) for _, piece in left] == [_ages(group, piece) for _, piece in right]:
         return "\n".join(_side_lines(group, "l", " and ".join(dict.fromkeys(names))))
     sides: tuple[tuple[Side, str], ...] = (("l", names[0]), ("r", names[1]))
     return "\n\n".join(
-        "\n".join(_side_lines(group, side, name)) for side, name in sides if group.chain.side(side)
+        "\n".join(_side_lines(group, side, name)) for side, name in sides if group.slices(side)
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = dict.fromkeys(names)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _ages(group: Group, piece: Slice) -> tuple[int, int]:
@@ -56,7 +63,7 @@ def _ages(group: Group, piece: Slice) -> tuple[int, int]:
 
 def _side_lines(group: Group, side: Side, title: str) -> Iterator[str]:
     """Draw one chain: the ages at its cuts, then a bar for each query, shortest window first."""
-    chain = group.chain.side(side)
+    chain = group.slices(side)
     starts, ends = zip(*(_ages(group, piece) for _, piece in chain), strict=True)
     labels = [show_age(age, rows=group.counts(side)) for age in (starts[0], *ends)]
     widths = [max(len(label) + 2, 7) for label in labels[1:]]
@@ -84,6 +91,6 @@ def _labels(labels: list[str], columns: list[int]) -> str:
 
 def _last(group: Group, side: Side, name: str) -> tuple[int, str]:
     """Order queries by how far they look on one side."""
-    slices = group.chain.side(side)
+    slices = group.slices(side)
     positions = [index for index, (number, _) in enumerate(slices) if name in group.chain.readers[number]]
     return max(positions, default=-1), show_window(group, name)

@@ -27,9 +27,12 @@ from penstock.plan.prices import Prices
 from penstock.sql.options import budget_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.app.load import Loaded
     from penstock.engine.costs.costs import Costs
     from penstock.plan.build import Plan
+    from penstock.sql.graph import Edge
     from penstock.sql.query import Query
 
 
@@ -65,9 +68,32 @@ def planned(loaded: Loaded, ledger: Ledger) -> Plan:
 
 def with_registered_types(query: Query, registered: Query | None) -> Query:
     """Give keys whose type only Spark could tell the type that it gave when the query was registered."""
+    if query.graph is not None:
+        edges = _with_types(
+            query.graph.edges, registered.graph.edges if registered and registered.graph else ()
+        )
+        return replace(query, graph=replace(query.graph, edges=edges))
     types = {(key.left, key.right): key.type for key in registered.keys} if registered else {}
     keys = (replace(key, type=key.type or types.get((key.left, key.right), "")) for key in query.keys)
     return replace(query, keys=tuple(sorted(keys)))
+
+
+def _with_types(edges: Iterable[Edge], registered: Iterable[Edge]) -> tuple[Edge, ...]:
+    """Do the same for the equalities of a join of many streams."""
+    types = {(each.first, each.second, each.key.left, each.key.right): each.key.type for each in registered}
+    return tuple(
+        sorted(
+            replace(
+                each,
+                key=replace(
+                    each.key,
+                    type=each.key.type
+                    or types.get((each.first, each.second, each.key.left, each.key.right), ""),
+                ),
+            )
+            for each in edges
+        )
+    )
 
 
 def calibrate(state: str | None, *, debug: bool) -> None:

@@ -39,7 +39,7 @@ from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
 from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
-from penstock.engine.units.unit_task import find_pairs, find_rows, run_probe
+from penstock.engine.units.unit_task import find_rows, run_probe
 from penstock.join.width import bounded
 from penstock.log.codec import from_json, to_json
 from penstock.log.promises import count_broken, merge_promises
@@ -48,6 +48,7 @@ from penstock.log.row_times import seal
 from penstock.log.segment import Segment, read_segment
 from penstock.log.table_merge import merge_or_say
 from penstock.log.tables import StoredFile
+from penstock.plan.links import is_link_column
 from penstock.sql.query import RESERVED
 from penstock.sql.tree import always_quoted
 from penstock.sql.zones import ZONE
@@ -418,7 +419,7 @@ def _deliver(delivery: Delivery, batches: Iterable[pa.RecordBatch | FoundPairs])
 
 
 def _find_and_deliver(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
-    return _deliver(delivery, find_pairs(task, numbers(batches)))
+    return _deliver(delivery, task.find(numbers(batches)))
 
 
 def _fold(task: UnitTask, delivery: Delivery, batches: Batches) -> Batches:
@@ -512,7 +513,7 @@ _LITTLE_WORK = 1 << 20
 
 def _read_columns(files: Files, upgrade: Upgrade, batches: Batches) -> Batches:
     """Read the columns of a task's segments, for Spark to evaluate predicates on."""
-    columns = list(upgrade.old.columns)
+    columns = [each for each in upgrade.old.columns if not is_link_column(each)]
     for number in numbers(batches):
         rows = read_segment(files, upgrade.segments[number])
         count = pa.array(np.full(rows.rows.t.size, number, np.int32))

@@ -131,6 +131,8 @@ class UnitJoined:
     seconds: float = 0.0
     stations: tuple[Station, ...] = ()
     """Where slices are apart: the cursors they are at, from the slowest on."""
+    fanouts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Of more than two streams, by step from one to another: rows that were looked at, and the partners they have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from penstock.log.commits import (
 from penstock.log.hold import Held, Hold
 from penstock.log.panes import PaneFile, PaneState
 from penstock.log.promises import PromiseFiles
-from penstock.log.recent import Departures, Effort, Fit, Traffic
+from penstock.log.recent import Departures, Effort, Fit, Traffic, fanouts_then
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable, last_begun, readable, without_ends
@@ -503,6 +503,7 @@ def _unit(commit: UnitJoined, ledger: Ledger) -> Ledger:
         pairs=group.pairs + commit.pairs,
         stations=commit.stations,
         effort=_exerted(group.effort, commit, micros),
+        fanouts=fanouts_then(group.fanouts, commit.fanouts),
     )
     fit = ledger.unit_fit
     if commit.rows:

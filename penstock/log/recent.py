@@ -63,6 +63,21 @@ class Traffic:
         )
 
 
+def fanouts_then(
+    before: Mapping[str, tuple[float, float]], seen: Mapping[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
+    """Add what was seen of each step: rows looked at, and the partners they have.
+
+    >>> fanouts_then({"0>1:0": (10.0, 20.0)}, {"0>1:0": (10.0, 0.0)})
+    {'0>1:0': (19.0, 18.0)}
+    """
+    after = dict(before)
+    for step, (rows, partners) in seen.items():
+        old_rows, old_partners = before.get(step, (0.0, 0.0))
+        after[step] = FADE_FACTOR * old_rows + rows, FADE_FACTOR * old_partners + partners
+    return after
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """What a group's units did and took lately: event time (µs), input rows, pairs, and seconds.

@@ -93,6 +93,8 @@ class GroupState:
     stations: tuple[Station, ...] = ()
     mode: str = ""
     """What waits now, where adaptive queries have chosen: the input (sync-filter), or the results (filter-order)."""
+    fanouts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Of more than two streams, by step: rows looked at lately, and the partners they had."""
 
     @property
     def all_stations(self) -> tuple[Station, ...]:

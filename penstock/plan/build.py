@@ -12,10 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.plan.group import Group, Member, group_id, plan_group
+from penstock.plan.group import Group, Input, Member, group_id, plan_group
+from penstock.plan.links import columns_of_input, is_link_column, links_of
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
+from penstock.sql.graph import sides_for
 from penstock.sql.promises import promises_of
 from penstock.sql.query import SIDES, Query
 
@@ -87,7 +89,7 @@ class Plan:
         if len({group.id for group in self.groups}) < len(self.groups) or len(kept) < len(self.logs):
             raise InputError("two groups or two logs of the plan have the same name: rename a query")
         for group in self.groups:
-            for log in group.logs:
+            for log in group.all_logs:
                 if log.id not in kept:
                     raise InputError(f"group {group.id} reads log {log.id}, which the plan does not keep")
 
@@ -126,7 +128,9 @@ class Plan:
     def uses(self, log: str) -> Iterator[tuple[Group, Side]]:
         """List the groups that read a log, and as which side."""
         for group in self.groups:
-            yield from ((group, each.side) for each in group.inputs if each.log.id == log)
+            yield from (
+                (group, each.side) for each in group.inputs if any(one.id == log for one in each.logs)
+            )
 
     def groups_of(self, query: str) -> Iterator[tuple[Group, int, Member]]:
         """List every group that serves a query, and its number there."""
@@ -171,8 +175,6 @@ def build_plan(
     `cuts` are where a strategy that chooses has chosen to cut, by group; any other chain is cut at every window end.
     """
     everyone = tuple(queries)
-    if any(query.graph for query in everyone):
-        raise InputError("joins of more than two streams are not run yet")
     declared = {name.lower(): stream for name, stream in streams.items()}
     shares = _shares(everyone, strategy)
     logs = {key: _as_kept(log, (kept or {}).get(log.id)) for key, log in _plan_logs(declared, shares).items()}
@@ -181,9 +183,9 @@ def build_plan(
         plan_group(
             signature,
             share,
-            logs[_log(declared, signature, share, "l")],
-            logs[_log(declared, signature, share, "r")],
+            _inputs(declared, signature, share, logs),
             chosen.get(group_id(signature, share.label), first_cuts(strategy)),
+            links_of(signature, declared) if signature.streams else (),
         )
         for signature, share in shares
     )
@@ -216,7 +218,24 @@ def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
     """Leave a log's columns and bits as they are if nothing is missing from them."""
     if kept is None or not (set(log.columns) <= set(kept[0]) and set(log.predicates) <= set(kept[1])):
         return log
-    return replace(log, columns=kept[0], predicates=kept[1])
+    # another key of the stream can be stored only while it is a log's of its own
+    columns = tuple(each for each in kept[0] if each in log.columns or not is_link_column(each))
+    return replace(log, columns=columns, predicates=kept[1])
+
+
+def _inputs(
+    streams: Mapping[str, Stream], signature: Signature, share: Share, logs: Mapping[LogKey, LogPlan]
+) -> tuple[Input, ...]:
+    """Give the inputs of a group: which logs hold the rows of each, and which part of them is joined."""
+    inputs = []
+    for side in _sides(signature):
+        log, *others = (logs[key] for key in _logs(streams, signature, share, side))
+        inputs.append(Input(side, log, share.part(side), tuple(others)))
+    return tuple(inputs)
+
+
+def _sides(signature: Signature) -> tuple[Side, ...]:
+    return sides_for(len(signature.streams) or len(SIDES))
 
 
 def _plan_logs(
@@ -224,10 +243,16 @@ def _plan_logs(
 ) -> dict[LogKey, LogPlan]:
     """Find the distinct logs, and what is read of each."""
     readers: dict[LogKey, dict[tuple[str, Side], Query]] = {}
+    links: dict[LogKey, set[str]] = {}
     for signature, share in shares:
-        for side in SIDES:
-            of_log = readers.setdefault(_log(streams, signature, share, side), {})
-            of_log |= {(query.name, side): query for query in share.queries}
+        for number, side in enumerate(_sides(signature)):
+            for key in _logs(streams, signature, share, side):
+                of_log = readers.setdefault(key, {})
+                of_log |= {(query.name, side): query for query in share.queries}
+                if signature.streams:
+                    links.setdefault(key, set()).update(
+                        columns_of_input(number, links_of(signature, streams))
+                    )
     return {
         (stream, key, owner, counted): plan_log(
             streams[stream.lower()],
@@ -235,13 +260,24 @@ def _plan_logs(
             [(query, side) for (_, side), query in of_log.items()],
             owner,
             counted=counted,
+            links=links.get((stream, key, owner, counted), ()),
         )
         for (stream, key, owner, counted), of_log in readers.items()
     }
 
 
+def _logs(streams: Mapping[str, Stream], signature: Signature, share: Share, side: Side) -> list[LogKey]:
+    """Say which logs one side of a share reads: one by each key that it is joined on."""
+    if not signature.streams:
+        return [_log(streams, signature, share, side)]
+    number = _sides(signature).index(side)
+    stream = streams[signature.streams[number].lower()].name
+    keys = (link.key(number) for link in links_of(signature, streams) if number in link.inputs)
+    return [(stream, key, share.owner, signature.counted) for key in dict.fromkeys(keys)]
+
+
 def _log(streams: Mapping[str, Stream], signature: Signature, share: Share, side: Side) -> LogKey:
-    """Say which log one side of a share reads."""
+    """Say which log one side of a pair reads."""
     left, right = streams[signature.left.lower()], streams[signature.right.lower()]
     keys = log_key(left, signature.keys, "l"), log_key(right, signature.keys, "r")
     stream, key = (left, agreed(*keys)) if side == "l" else (right, agreed(*reversed(keys)))

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from penstock.errors import InputError
 from penstock.plan.chain import Chain
+from penstock.plan.links import columns_of_input
 from penstock.plan.share import WHOLE, Share
 from penstock.plan.stored import LONGEST_NAME_BYTES
 from penstock.sql.query import SIDES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from penstock.plan.chain import Slice
+    from penstock.plan.links import Link
     from penstock.plan.share import Part
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Comparison, Query, Range, Side, Signature
@@ -37,6 +39,8 @@ class Member:
     levels: tuple[int, int]
     masks: tuple[int, ...]
     """The bits of each of the group's inputs, in their order."""
+    links: tuple[frozenset[str], ...] = ()
+    """For each input, the columns by which its rows lead on to others, where more than two streams are joined."""
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates this query has on one side."""
@@ -47,11 +51,14 @@ class Member:
 
         A row stored before the query came may lack a column it reads, or the answer to one of its predicates.
         """
-        return self.query.columns(side) <= set(columns) and set(self.predicates(side)) <= set(predicates)
+        read = self.query.columns(side)
+        if self.links:
+            read |= self.links[self.query.sides.index(side)]
+        return read <= set(columns) and set(self.predicates(side)) <= set(predicates)
 
     def reach(self, side: Side) -> int:
         """Say how long this query's own window needs a row of one side."""
-        return reach(self.query.window, side)
+        return self.query.reach(side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,13 @@ class Input:
     side: Side
     log: LogPlan
     part: Part = WHOLE
+    others: tuple[LogPlan, ...] = ()
+    """The same rows by other keys, where more than two streams are joined."""
+
+    @property
+    def logs(self) -> tuple[LogPlan, ...]:
+        """Give every log that holds its rows."""
+        return self.log, *self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,8 @@ class Group:
     """Whether rows stored under an older plan may lack what some query reads: then that is checked row by row."""
     filter_last: bool = False
     """Whether every row is held for the longest window, and selections come after the join."""
+    links: tuple[Link, ...] = ()
+    """What must be equal in which inputs, where more than two streams are joined."""
 
     def __post_init__(self) -> None:
         """Refuse a group in which a query would get more or less than its window."""
@@ -127,7 +143,14 @@ class Group:
 
     def counts(self, side: Side) -> bool:
         """Say whether windows on one side count rows."""
-        return self.signature.rows[self.index(side)]
+        return side in self.sides and self.signature.rows[self.index(side)]
+
+    def slices(self, side: Side) -> tuple[tuple[int, Slice], ...]:
+        """List the slices that one input's state is divided into, youngest first, each with its number.
+
+        Of more than two streams, a slice is a range of spreads, and every input's rows are in it by their age.
+        """
+        return self.chain.side(side if self.is_pair else SIDES[0])
 
     def ages(self, piece: Slice) -> tuple[int, int]:
         """Give a slice's ages ``[start, end)`` in what its side counts: microseconds, or rows that came after.
@@ -140,15 +163,26 @@ class Group:
 
     @property
     def logs(self) -> tuple[LogPlan, ...]:
-        """Give the logs of all inputs."""
+        """Give one log of each input, in their order."""
         return tuple(each.log for each in self.inputs)
+
+    @property
+    def all_logs(self) -> tuple[LogPlan, ...]:
+        """Give every log that is read, also those that hold the same rows by another key."""
+        return tuple(log for each in self.inputs for log in each.logs)
+
+    @property
+    def is_pair(self) -> bool:
+        """Say whether two streams are joined."""
+        return len(self.inputs) == len(SIDES)
 
     @property
     def selective(self) -> bool:
         """Say whether some pair of the chain is not for all readers of its level, or is in a gap that nobody reads."""
         choosy = any(any(each.masks) or each.query.comparisons for each in self.members)
+        uneven = any(each.query.graph is not None and not each.query.graph.even for each in self.members)
         divided = any(each.part != WHOLE for each in self.inputs)
-        return self.mixed_layouts or choosy or divided or not all(self.level_sets())
+        return self.mixed_layouts or choosy or uneven or divided or not all(self.level_sets())
 
     def masks_under(
         self, side: Side, columns: Collection[str], predicates: Sequence[str]
@@ -188,6 +222,8 @@ class Group:
 
     def reaches(self, side: Side) -> list[int]:
         """List how long a row of one side is held for each query: to the end of the slice in which its window ends."""
+        if not self.is_pair:
+            return [member.reach(side) for member in self.members]
         return [reach(self.chain.held(member.query.window), side) for member in self.members]
 
 
@@ -214,7 +250,9 @@ def group_id(signature: Signature, label: str = "") -> str:
     """Name a group for directories and figures: the same signature and share always get the same name."""
     text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
     text += f"|{signature.rows}" if signature.counted else ""
-    slug = re.sub(r"[^a-z0-9]+", "_", f"{signature.left}_{signature.right}".lower()).strip("_")
+    text += f"|{signature.streams}|{signature.edges}" if signature.streams else ""
+    names = "_".join(signature.streams) or f"{signature.left}_{signature.right}"
+    slug = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
     slug = slug[: LONGEST_NAME_BYTES - 9]
     return f"{slug}-{crc32(text.encode()):08x}"
 
@@ -222,18 +260,19 @@ def group_id(signature: Signature, label: str = "") -> str:
 def plan_group(
     signature: Signature,
     share: Share,
-    left: LogPlan,
-    right: LogPlan,
+    inputs: tuple[Input, ...],
     cuts: Iterable[int] | None = None,
+    links: tuple[Link, ...] = (),
 ) -> Group:
     """Build the chain of a group, cut at every window or only at some, and give each query its levels and masks."""
-    inputs = tuple(Input(side, log, share.part(side)) for side, log in zip(SIDES, (left, right), strict=True))
+    read = tuple(columns_of_input(number, links) for number in range(len(inputs))) if links else ()
     chain = Chain.from_windows({query.name: query.window for query in share.queries}, cuts)
     members = tuple(
         Member(
             query,
             chain.levels(query.window),
             tuple(each.log.mask({*each.part.all_of, *query.predicates(each.side)}) for each in inputs),
+            read,
         )
         for query in share.queries
     )
@@ -244,6 +283,7 @@ def plan_group(
         chain,
         members,
         filter_last=share.filter_last,
+        links=links,
     )
 
 
@@ -253,7 +293,6 @@ def subgroup(group: Group, names: Iterable[str]) -> Group:
     queries = tuple(member.query for member in group.members if member.query.name in wanted)
     if not queries:
         return group
-    left, right = group.inputs
-    share = Share(queries, left.part, right.part, filter_last=group.filter_last)
-    small = plan_group(group.signature, share, left.log, right.log)
+    share = Share(queries, filter_last=group.filter_last)
+    small = plan_group(group.signature, share, group.inputs, links=group.links)
     return replace(small, id=group.id, mixed_layouts=group.mixed_layouts)

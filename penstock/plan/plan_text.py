@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.plan.links import is_link_column
 from penstock.plan.panes import aggregation_of, share_panes
 from penstock.plan.promises import all_indexes, ended_rows, finishing_of, promised_sides, promises_about
 from penstock.plan.row_panes import queries_by_rows
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.plan.panes import PaneSet
     from penstock.plan.promises import PromiseIndex
     from penstock.plan.stored import LogPlan
+    from penstock.sql.graph import JoinGraph
     from penstock.sql.promises import Pattern
     from penstock.sql.query import Measure, Query, Side
 
@@ -32,7 +34,7 @@ def serving(plan: Plan, query: str) -> Plan:
     """Give the part of a plan that serves one query: its chains with all their readers, and the logs they read."""
     plan.find(query)  # or say that there is none
     groups = tuple(group for group, _, _ in plan.groups_of(query))
-    logs = {group.log(side).id for group in groups for side in SIDES}
+    logs = {log.id for group in groups for log in group.all_logs}
     names = {member.query.name for group in groups for member in group.members}
     return replace(
         plan,
@@ -131,8 +133,9 @@ def _asked(query: Query) -> str:
     aggregation = aggregation_of(query)
     if aggregation.emit != "sliding":
         return {"final": "once per group", "changes": "after each change"}[aggregation.emit]
-    left, right = aggregation.reach
-    window = _age(left) if left == right else f"l {_age(left)}, r {_age(right)}"
+    lengths = zip(query.sides, aggregation.reach, strict=True)
+    each_side = ", ".join(f"{side} {_age(length)}" for side, length in lengths)
+    window = _age(aggregation.reach[0]) if len(set(aggregation.reach)) == 1 else each_side
     return f"the last {window} EVERY {_age(aggregation.every)}"
 
 
@@ -143,20 +146,21 @@ def _log_lines(log: LogPlan) -> Iterator[str]:
     yield ""
     counted = ", for windows that count rows" if log.counted else ""
     yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}{counted}){owner}"
-    yield f"  columns     {', '.join(log.columns) or '(none)'}"
+    own = [each for each in log.columns if not is_link_column(each)]
+    yield f"  columns     {', '.join(own) or '(none)'}"
     for bit, predicate in enumerate(log.predicates):
         yield f"  bit {bit:<7} {predicate}"
 
 
 def _group_lines(group: Group) -> Iterator[str]:
     """Print a chain: its slices on either side, and who reads each."""
-    keys = " and ".join(f"l.{key.left} = r.{key.right}" for key in group.signature.keys)
+    keys = " and ".join(_equalities(group))
     yield ""
     named = " ⋈ ".join(f"{each.log.stream} {each.side}" for each in group.inputs)
     yield f"Chain {named} on {keys or 'the window alone'}"
     yield from _part_lines(group)
     for side, log in zip(group.sides, group.logs, strict=True):
-        slices = group.chain.side(side)
+        slices = group.slices(side)
         if slices:
             yield f"  state of {log.stream} ({side})"
         for number, piece in slices:
@@ -165,8 +169,7 @@ def _group_lines(group: Group) -> Iterator[str]:
     yield "  queries"
     for member in group.members:
         query = member.query
-        conditions = [f"l: {each}" for each in query.left_predicates]
-        conditions += [f"r: {each}" for each in query.right_predicates]
+        conditions = [f"{side}: {each}" for side in query.sides for each in query.predicates(side)]
         conditions += list(query.residual)
         suffix = f"  where {' and '.join(conditions)}" if conditions else ""
         order = f", in order ({query.order})" if query.ordered else ""
@@ -175,7 +178,7 @@ def _group_lines(group: Group) -> Iterator[str]:
 
 def _part_lines(group: Group) -> Iterator[str]:
     """Say which rows a join takes, where it does not take all, and where selections come last."""
-    for side in SIDES:
+    for side in group.sides:
         part = group.part(side)
         words = [*part.all_of, *(f"not ({' and '.join(each)})" for each in part.none_of)]
         if words:
@@ -187,6 +190,8 @@ def _part_lines(group: Group) -> Iterator[str]:
 def _reader(group: Group, name: str, piece: Slice) -> str:
     """Name a reader of a slice; one whose window ends inside it, with the age up to which it reads."""
     query = next(member.query for member in group.members if member.query.name == name)
+    if query.graph is not None:
+        return f"{name} (to {_age(query.window.hi)})" if query.window.hi < piece.range.hi else name
     window, length = query.window, _lengths(query)[SIDES.index(piece.side)]
     inside = window.hi < piece.range.hi if piece.side == "l" else window.lo > piece.range.lo
     upto = show_age(length, rows=True) if group.counts(piece.side) else _age(length)
@@ -196,6 +201,8 @@ def _reader(group: Group, name: str, piece: Slice) -> str:
 def show_window(group: Group, name: str) -> str:
     """Print a query's window per side."""
     query = next(member.query for member in group.members if member.query.name == name)
+    if query.graph is not None:
+        return _show_limits(query.graph)
     lo, hi = query.window.lo, query.window.hi
     if query.signature.counted:
         return _show_counts(query)
@@ -204,6 +211,31 @@ def show_window(group: Group, name: str) -> str:
     since = f"{show_difference(lo - 1)} <" if _just_above(lo) else f"{show_difference(lo)} <="
     until = f"<= {show_difference(hi - 1)}" if _just_above(hi) else f"< {show_difference(hi)}"
     return f"{since} r - l {until}"
+
+
+def _equalities(group: Group) -> Iterator[str]:
+    """Write what must be equal in the rows of a result."""
+    yield from (f"l.{key.left} = r.{key.right}" for key in group.signature.keys)
+    for edge in group.signature.edges:
+        yield f"{group.sides[edge.first]}.{edge.key.left} = {group.sides[edge.second]}.{edge.key.right}"
+
+
+def _show_limits(graph: JoinGraph) -> str:
+    """Print the window of a join of many streams: as one where all limits are, else by input where they are its own."""
+    if graph.even:
+        return f"WINDOW {_age(graph.spread)}"
+    own = [{limit for j, limit in enumerate(row) if i != j} for i, row in enumerate(graph.limits)]
+    if all(len(each) == 1 for each in own):
+        return ", ".join(
+            f"{part.side} [RANGE {_age(limit)}]" if limit < FOREVER else f"{part.side} [UNBOUNDED]"
+            for part, (limit,) in zip(graph.inputs, own, strict=True)
+        )
+    return ", ".join(
+        f"{graph.inputs[j].side} - {graph.inputs[i].side} < {_age(limit)}"
+        for i, row in enumerate(graph.limits)
+        for j, limit in enumerate(row)
+        if i != j and limit < FOREVER
+    )
 
 
 def _show_counts(query: Query) -> str:
@@ -303,8 +335,7 @@ def _log_json(log: LogPlan) -> dict[str, Any]:
 def _group_json(group: Group) -> dict[str, Any]:
     return {
         "id": group.id,
-        "left": group.logs[0].id,
-        "right": group.logs[1].id,
+        **_inputs_json(group),
         "slices": [
             {
                 "side": piece.side,
@@ -318,14 +349,30 @@ def _group_json(group: Group) -> dict[str, Any]:
                 "name": member.query.name,
                 **_window_json(member.query),
                 "levels": list(member.levels),
-                "left_predicates": list(member.query.left_predicates),
-                "right_predicates": list(member.query.right_predicates),
+                **_predicates_json(member.query),
                 "residual": list(member.query.residual),
                 "sink": member.query.sink.kind,
             }
             for member in group.members
         ],
     }
+
+
+def _inputs_json(group: Group) -> dict[str, Any]:
+    """Name the logs of a group: of two streams the left and the right, of more the logs of each input."""
+    if group.is_pair:
+        return {"left": group.logs[0].id, "right": group.logs[1].id}
+    return {
+        "inputs": [{"side": each.side, "logs": [log.id for log in each.logs]} for each in group.inputs],
+        "on": list(_equalities(group)),
+    }
+
+
+def _predicates_json(query: Query) -> dict[str, Any]:
+    if query.graph is None:
+        sides = (("left", query.left_predicates), ("right", query.right_predicates))
+        return {f"{name}_predicates": list(each) for name, each in sides}
+    return {"predicates": {side: list(query.predicates(side)) for side in query.sides}}
 
 
 def _pane_json(panes: PaneSet) -> dict[str, Any]:
@@ -340,6 +387,8 @@ def _pane_json(panes: PaneSet) -> dict[str, Any]:
 
 def _window_json(query: Query) -> dict[str, Any]:
     """Describe a window: the range of differences, or the length of either side where one counts rows."""
+    if query.graph is not None:
+        return {"limits_us": [list(row) for row in query.graph.limits]}
     if not query.signature.counted:
         return {"window_us": [query.window.lo, query.window.hi]}
     words = ("rows" if rows else "us" for rows in query.rows)
@@ -371,8 +420,8 @@ def _group_mermaid(group: Group, g: int, logs: dict[str, int], queries: dict[str
     """Draw one chain: each side's slices in a row, and an arrow to each reader."""
     for side, log in zip(group.sides, group.logs, strict=True):
         before = f"L{logs[log.id]}"
-        for number, piece in group.chain.side(side):
-            node = f"S{g}_{number}"
+        for number, piece in group.slices(side):
+            node = f"S{g}_{number}" if group.is_pair else f"S{g}_{side}_{number}"
             yield f"  {before} --> {node}[{_label(f'{log.stream} {show_ages(group, piece)}')}]"
             for reader in group.chain.readers[number]:
                 yield f"  {node} -.-> Q{queries[reader]}(({_label(reader)}))"

@@ -130,6 +130,7 @@ def ended_rows(plan: Plan, index: PromiseIndex) -> list[str]:
     partners = (
         other.log.stream
         for group in plan.groups
+        if group.is_pair
         for each in group.inputs
         for other in group.inputs
         if other is not each and each.log.stream == index.stream and each.log.key == index.key

@@ -2,7 +2,8 @@
 
     mem-opt, cpu-opt, auto   one join for all queries of a signature, cut into slices; selections pushed into the chain
     pull-up                  one join with the longest window for all rows; router and selections behind it (Figure 3)
-    push-down                one join for each part of the streams that satisfies the same conditions (Figure 4)
+    push-down                one join for each part of the streams that satisfies the same conditions (Figure 4);
+                             of more than two streams the parts would be too many, and there is one join
     isolated                 one join for each query, and state of its own (Figure 2)
 
 A *share* is what one such join gets: which queries it serves, and which part of either stream it takes.  The shares of
@@ -84,7 +85,7 @@ class Share:
 
     def part(self, side: Side) -> Part:
         """Give the part of one stream."""
-        return self.left if side == "l" else self.right
+        return {"l": self.left, "r": self.right}.get(side, WHOLE)
 
     @property
     def label(self) -> str:
@@ -98,7 +99,7 @@ def divide(queries: Sequence[Query], strategy: str) -> tuple[Share, ...]:
     """Divide the queries of one signature, and the rows they join, among joins."""
     if strategy == "isolated":
         return tuple(Share((query,), owner=query.name) for query in queries)
-    if strategy == "push-down":
+    if strategy == "push-down" and queries[0].graph is None:
         return tuple(_push_down(queries))
     return (Share(tuple(queries), filter_last=strategy == "pull-up"),)
 

@@ -78,7 +78,7 @@ class LogPlan:
     @property
     def whole_key(self) -> bool:
         """Say whether 64 bits hold the whole key, so that equal hashes are equal keys."""
-        return not self.key or (len(self.key) == 1 and self.key[0].type in WHOLE_TYPES)
+        return is_whole(self.key)
 
     @property
     def plain_key(self) -> str:
@@ -98,12 +98,22 @@ class LogPlan:
         return sum(1 << self.predicates.index(each) for each in set(predicates))
 
 
+def is_whole(key: tuple[KeyPart, ...]) -> bool:
+    """Say whether 64 bits hold the whole of a key, so that equal hashes are equal keys."""
+    return not key or (len(key) == 1 and key[0].type in WHOLE_TYPES)
+
+
+def key_text(key: tuple[KeyPart, ...]) -> str:
+    """Write a key so that two that are stored differently are written differently."""
+    return "|".join(f"{part.expression}::{part.type}" for part in key)
+
+
 def log_key(stream: Stream, keys: Iterable[Key], side: Side) -> tuple[KeyPart, ...]:
     """Say how one side of the join is keyed."""
-    return tuple(_key_part(stream, key.left if side == "l" else key.right, key.type) for key in keys)
+    return tuple(key_part(stream, key.left if side == "l" else key.right, key.type) for key in keys)
 
 
-def _key_part(stream: Stream, expression: str, common: str) -> KeyPart:
+def key_part(stream: Stream, expression: str, common: str) -> KeyPart:
     """Type one key column: the common type if there is one, else the declared type of a plain column."""
     column = stream.column(unquoted(expression))
     declared = column.type if column else ""
@@ -133,7 +143,7 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "", *, counted: b
     'temperature-time-48858e9e'
     """
     # The case of a literal in the key matters, so the checksum is of the text as it is.
-    text = f"{stream}:{'|'.join(f'{part.expression}::{part.type}' for part in key)}{owner}"
+    text = f"{stream}:{key_text(key)}{owner}"
     text += ":rows" if counted else ""
     names = "_".join(part.expression for part in key) or "time"
     words = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
@@ -154,8 +164,9 @@ def plan_log(
     owner: str = "",
     *,
     counted: bool = False,
+    links: Iterable[str] = (),
 ) -> LogPlan:
-    """Collect what the queries that read a log need of its stream."""
+    """Collect what the queries that read a log need of its stream; `links` are columns for the stream's other keys."""
     predicates: dict[str, None] = {}
     columns: set[str] = set()
     conditions: list[tuple[str, ...]] = []
@@ -165,6 +176,7 @@ def plan_log(
         conditions.append(query.predicates(side))
     everything = retention(stream) is not None
     stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
+    stored += tuple(sorted(links))
     name = log_id(stream.name, key, owner, counted=counted)
     guarded = not everything and not all(_cannot_fail(part, stream) for part in key)
     wanted = _loosest(conditions) if guarded else ()

@@ -22,7 +22,7 @@ from penstock.engine.out.deliver import run_delivery, run_row_folds
 from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.propagation import run_propagation
 from penstock.engine.out.release import run_release
-from penstock.engine.units.unit_task import find_pairs, find_rows, run_probe
+from penstock.engine.units.unit_task import find_rows, run_probe
 from penstock.log.promises import count_broken, merge_promises
 from penstock.log.rewrite import RewrittenRun, count_finished, rewrite_segments
 from penstock.log.row_times import seal
@@ -132,7 +132,7 @@ class LoopJobs:
         reports = []
         for part in range(task.parts):
             if pairs is None:
-                reports.append(run_delivery(delivery, part, find_pairs(task, [part])))
+                reports.append(run_delivery(delivery, part, task.find([part])))
                 continue
             computed = (with_computed(each, pairs, self.settings) for each in run_probe(task, [part]))
             reports.append(run_delivery(delivery, part, computed))

@@ -102,7 +102,7 @@ def _cuts(plan: Plan, queries: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 def _logs(plan: Plan, query: str) -> set[str]:
     """List the logs that a query reads."""
-    return {log.id for group, _, _ in plan.groups_of(query) for log in group.logs}
+    return {log.id for group, _, _ in plan.groups_of(query) for log in group.all_logs}
 
 
 def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> list[str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.log.values import Watermarks
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Member
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side
 
 
@@ -47,7 +48,7 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
             return replace(again, complete_from=state.complete_from, counted_from=since)
         if not _is_counted_anew(member.query, before, change):
             return _go_on(group, floors, state, ledger)
-    held = before is not None and any(ledger.segments(log.id) for log in group.logs)
+    held = before is not None and any(ledger.segments(log.id) for log in group.all_logs)
     known = ledger.query(member.query.name)
     return QueryState(
         results=known.results,
@@ -73,7 +74,7 @@ def _still_answered(query: Query, before: Plan | None, state: QueryState) -> int
         return None
     old = before.query(query.name)
     alike = old.aggregation is not None and old.aggregation.emit == query.aggregation.emit
-    return state.answered if alike and (old.left, old.right) == (query.left, query.right) else None
+    return state.answered if alike and old.streams == query.streams else None
 
 
 def _is_counted_anew(query: Query, before: Plan | None, change: Change) -> bool:
@@ -113,7 +114,7 @@ def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
     """Say whether only an altered query's options are others: then it has missed nothing."""
     then, _, old = before.find(member.query.name)
     same = meaning(replace(old.query, options=())) == meaning(replace(member.query, options=()))
-    return same and [log.id for log in then.logs] == [log.id for log in group.logs]
+    return same and [log.id for log in then.all_logs] == [log.id for log in group.all_logs]
 
 
 def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) -> QueryState:
@@ -142,8 +143,13 @@ def after_all(stream: str, ledger: Ledger) -> int | None:
 
 
 def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
-    """Find the event time from which on every row of one side that a query accepts is held."""
-    log = group.log(side)
+    """Find the event time from which on every row of one side that a query accepts is held, in each of its logs."""
+    logs = group.inputs[group.index(side)].logs
+    return _later(_floor_of(log, member, side, before, ledger) for log in logs)
+
+
+def _floor_of(log: LogPlan, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
+    """Find the event time from which on a log holds every row that a query accepts on one side."""
     stream = ledger.stream(log.stream)
     coming = after_all(log.stream, ledger)
     if coming is None:
@@ -196,7 +202,7 @@ def predecessors(group: Group, before: Plan | None) -> list[Group]:
         each
         for each in groups
         if each.signature == group.signature
-        and [log.id for log in each.logs] == [log.id for log in group.logs]
+        and [log.id for log in each.all_logs] == [log.id for log in group.all_logs]
     ]
 
 

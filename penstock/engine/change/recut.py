@@ -84,7 +84,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
         if group.id in kept and kept[group.id].bounds == group.chain.bounds:
             cuts[group.id] = kept[group.id].cuts
             continue
-        if len(group.members) > QUERIES_CHOSEN_AT_ONCE:
+        if len(group.members) > QUERIES_CHOSEN_AT_ONCE or not group.is_pair:
             continue  # whoever registers a query must not wait for this: the chain is looked at again later
         estimate = measure(plan, ledger, group.signature)
         if estimate.seen and not group.signature.counted:
@@ -117,7 +117,7 @@ class Chooser:
 
     def _consider(self, plan: Plan, ledger: Ledger, group: Group) -> tuple[tuple[int, ...], str] | None:
         """Look at one chain: give its new cuts once they have been better for long enough."""
-        if group.signature.counted or len(group.members) > MOST_QUERIES:
+        if group.signature.counted or not group.is_pair or len(group.members) > MOST_QUERIES:
             return None
         estimate = measure(plan, ledger, group.signature)
         if not estimate.seen:

@@ -84,8 +84,12 @@ class Costs:
 
 
 def costs(plan: Plan, ledger: Ledger, budget: float | None = None, *, runs: bool = False) -> list[Costs]:
-    """Price a plan and its rivals, signature by signature; if the plan runs, also count what is held."""
-    return [_costs(plan, ledger, signature, budget, runs=runs) for signature in signatures(plan)]
+    """Price a plan and its rivals, signature by signature; if the plan runs, also count what is held.
+
+    Of more than two streams no model says what other ways would cost.
+    """
+    pairs = (signature for signature in signatures(plan) if not signature.streams)
+    return [_costs(plan, ledger, signature, budget, runs=runs) for signature in pairs]
 
 
 def _costs(plan: Plan, ledger: Ledger, signature: Signature, budget: float | None, *, runs: bool) -> Costs:

@@ -279,7 +279,7 @@ def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
 def _group(group: Group, ledger: Ledger) -> GroupStatus:
     """Look at one chain."""
     slices = tuple(each for side in group.sides for each in _slices(group, side, ledger))
-    segments = [each for log in group.logs for each in ledger.segments(log.id)]
+    segments = [each for log in dict.fromkeys(group.all_logs) for each in ledger.segments(log.id)]
     state = ledger.groups[group.id]
     return GroupStatus(
         id=group.id,
@@ -296,7 +296,7 @@ def _group(group: Group, ledger: Ledger) -> GroupStatus:
 
 def _slices(group: Group, side: Side, ledger: Ledger) -> list[SliceStatus]:
     """Count the rows in each slice of one side's chain."""
-    chain = group.chain.side(side)
+    chain = group.slices(side)
     if not chain:
         return []
     log = group.log(side)

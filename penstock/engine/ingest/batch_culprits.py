@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def blame_for_batch(rows: DataFrame, stream: Stream, plan: Plan) -> dict[str, str]:
     """Find the queries whose predicates or keys cannot be evaluated on a batch of a stream."""
     streams = {each.name: each for each in plan.streams}
-    readers = {each.name: each for each in plan.queries if stream.name in {each.left, each.right}}
+    readers = {each.name: each for each in plan.queries if stream.name in each.streams}
 
     def attempt(names: Collection[str]) -> None:
         logs = build_plan(streams, [readers[name] for name in names]).logs_of(stream.name) if names else ()

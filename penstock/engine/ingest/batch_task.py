@@ -33,6 +33,7 @@ from penstock.log.promises import PromiseFiles
 from penstock.log.recent import MOST_PATTERNS
 from penstock.log.row_times import write_times
 from penstock.log.segment import KEY, Segment, SegmentColumns, write_segment
+from penstock.plan.links import is_link_column, link_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,7 +87,7 @@ class BatchTask:
         for number, task in enumerate(self.logs):
             name, parts = key_names(number, task.log)
             names += [name, *parts, *bit_names(number, task.log)]
-        stored = {column for task in self.logs for column in task.log.columns}
+        stored = {column for task in self.logs for column in task.log.columns if not is_link_column(column)}
         if self.time_type is not None:
             stored.discard(self.time_column)
         return list(dict.fromkeys([*names, *sorted(stored)]))
@@ -310,7 +311,7 @@ def _write_rows(
     )
 
 
-def _hashes(column: pa.ChunkedArray, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:
+def _hashes(column: pa.ChunkedArray | pa.Array, task: BatchTask, log: LogPlan) -> NDArray[np.uint64]:
     """Give each row its position in the order of keys."""
     keys = column.to_numpy()
     return mix(keys) if log.whole_key else digests(keys, task.key_bits)
@@ -341,7 +342,22 @@ def _stored_columns(
     """Collect the columns to store: the key where it is needed, and what the queries read."""
     stored = {f"{KEY}{number}": _whole(rows, name) for number, name in enumerate(keys)}
     derived = _time_columns(log, task)
-    return stored | {name: _whole(rows, name) for name in log.columns if name not in derived}
+    own = (name for name in log.columns if name not in derived and not is_link_column(name))
+    return stored | {name: _whole(rows, name) for name in own} | _link_columns(rows, log, task)
+
+
+def _link_columns(rows: pa.Table, log: LogPlan, task: BatchTask) -> dict[str, pa.Array]:
+    """Collect the other keys of the rows, which are those of the stream's other logs; null where a row has none."""
+    stored: dict[str, pa.Array] = {}
+    for number, other in enumerate(task.logs):
+        names = link_columns(other.log.key)
+        if names[0] in log.columns and names[0] not in stored:
+            name, parts = key_names(number, other.log)
+            column = _whole(rows, name)
+            hashes = _hashes(column.fill_null(0), task, other.log)
+            stored[names[0]] = pa.array(hashes, mask=column.is_null().to_numpy(zero_copy_only=False))
+            stored |= zip(names[1:], (_whole(rows, each) for each in parts), strict=True)
+    return stored
 
 
 def _time_columns(log: LogPlan, task: BatchTask) -> dict[str, pa.DataType]:

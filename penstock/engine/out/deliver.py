@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 
     from penstock.join.key_hash import Ints
     from penstock.log.segment import SegmentRows
+
+
+Fanouts = Mapping[str, tuple[float, float]]
+"""By step of a join of many streams: rows that were looked at, and the partners they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,8 @@ class Delivery:
     """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
     """What waited for each query when the unit began."""
+    survey: Callable[[], Fanouts] | None = None
+    """Asked by the first task, where it is time to see again how many partners rows find."""
 
     def of_pairs(self) -> Delivery:
         """Leave out the queries that no pair is found for."""
@@ -140,6 +146,7 @@ class UnitReport:
     """By query."""
     panes: Mapping[str, tuple[PaneFile, ...]] = field(default_factory=dict)
     """Partial aggregates, by pane set."""
+    fanouts: Fanouts = field(default_factory=dict)
 
 
 class FoundRows(Protocol):
@@ -363,7 +370,8 @@ def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch
         _route(task, pairs)
         task.arrivals[pairs.arrived] = task.arrivals.get(pairs.arrived, 0) + task.counts - before
         task.pairs[pairs.arrived] += pairs.batch.num_rows
-    return task.report()
+    report = task.report()
+    return replace(report, fanouts=delivery.survey()) if delivery.survey and part == 0 else report
 
 
 def run_row_folds(delivery: Delivery, found: Iterable[NewRows]) -> UnitReport:

@@ -72,7 +72,7 @@ def _clash(one: str, other: str, paths: dict[str, str]) -> InputError:
 def _refuse_loops(plan: Plan, paths: dict[str, str]) -> None:
     """Refuse a query whose results come back as rows that it reads."""
     feeds = {stream.name: _writers(stream, paths) for stream in plan.streams}
-    inputs = {query.name: {query.left, query.right} for query in plan.queries}
+    inputs = {query.name: set(query.streams) for query in plan.queries}
     for name, path in paths.items():
         seen: set[str] = set()
         waiting = [name]

@@ -170,10 +170,9 @@ def _traffic(plan: Plan, groups: Iterable[Group], ledger: Ledger, side: Side) ->
     return None
 
 
-def stream_rates(plan: Plan, ledger: Ledger, group: Group) -> tuple[float, float]:
-    """Give the rows per second of event time of a group's two streams, 0 where that is not known."""
-    left, right = (_rate(_traffic(plan, [group], ledger, side)) for side in SIDES)
-    return left, right
+def stream_rates(plan: Plan, ledger: Ledger, group: Group) -> tuple[float, ...]:
+    """Give the rows per second of event time of a group's streams, 0 where that is not known."""
+    return tuple(_rate(_traffic(plan, [group], ledger, side)) for side in group.sides)
 
 
 def _counted(groups: Iterable[Group], ledger: Ledger, side: Side) -> list[Counted]:

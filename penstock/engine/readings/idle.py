@@ -60,7 +60,7 @@ class IdleClock:
             (stream, idle_after(query))
             for family in plan.families.values()
             for query in family.impatient
-            for stream in (query.left, query.right)
+            for stream in query.streams
         }
         left = [after - self.seconds(ledger, stream) for stream, after in awaited if after is not None]
         busy = any(each <= 0 for each in left) and any(stream in self.has_input() for stream, _ in awaited)

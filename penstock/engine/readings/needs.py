@@ -104,18 +104,20 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | 
 
 
 def _promised(
-    plan: Plan, partner: LogPlan, ledger: Ledger, window: WindowClaim, files: Files | None
+    plan: Plan, partner: LogPlan | None, ledger: Ledger, window: WindowClaim, files: Files | None
 ) -> Claim:
-    """Let a group's claim end with the promises of the partner, if it makes any."""
-    index = index_for(plan, partner) if files is not None else None
+    """Let a group's claim end with the promises of the partner, if there is one and it makes any."""
+    index = index_for(plan, partner) if partner is not None and files is not None else None
     known = ledger.promises.get(index.id) if index else None
-    if files is None or known is None or not known.files():
+    if files is None or partner is None or known is None or not known.files():
         return window
     return PromisedClaim(window, partner.stream, known.bare(), files)
 
 
-def _partner(group: Group, side: Side) -> LogPlan:
-    """Give the log that a side is joined with."""
+def _partner(group: Group, side: Side) -> LogPlan | None:
+    """Give the log that a side is joined with; None if there are several: promises of one do not end its rows."""
+    if not group.is_pair:
+        return None
     return next(each.log for each in group.inputs if each.side != side)
 
 
@@ -134,8 +136,8 @@ def promising_partners(plan: Plan, log: LogPlan) -> tuple[PromisingPartner, ...]
     partners = []
     for group, side in plan.uses(log.id):
         partner = _partner(group, side)
-        index = index_for(plan, partner)
-        if index is None or retention(plan.stream(log.stream)) is not None:
+        index = index_for(plan, partner) if partner is not None else None
+        if partner is None or index is None or retention(plan.stream(log.stream)) is not None:
             return ()
         partners.append(PromisingPartner(partner.stream, index.id, _farthest(group, side)))
     return tuple(partners)
@@ -152,7 +154,8 @@ def promises_before(plan: Plan, log: str, ledger: Ledger) -> float:
     """Say about how many promises of its partners have taken effect for the rows of a log."""
     total = 0.0
     for group, side in plan.uses(log):
-        index, watermark = index_for(plan, _partner(group, side)), partner_watermark(group, side, ledger)
+        partner, watermark = _partner(group, side), partner_watermark(group, side, ledger)
+        index = index_for(plan, partner) if partner is not None else None
         if index is not None and watermark is not None and index.id in ledger.promises:
             total += ledger.promises[index.id].before(watermark)
     return total

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from penstock.log.values import ServedPlan
 from penstock.plan.build import Plan, build_plan
-from penstock.sql.query import SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,17 +82,20 @@ def stored_shapes(ledger: Ledger) -> dict[str, Shape]:
 
 def _still_stored(ledger: Ledger, queries: Iterable[Query], stopped: Iterable[Stopped]) -> dict[str, Shape]:
     """Leave out the logs that evaluate a predicate which only failed queries ask for: they must not go on so."""
-    wanted = {each for query in queries for side in SIDES for each in query.predicates(side)}
-    failed = {each for one in stopped for side in SIDES for each in one.query.predicates(side)} - wanted
+    wanted = {each for query in queries for side in query.sides for each in query.predicates(side)}
+    failed = {
+        each for one in stopped for side in one.query.sides for each in one.query.predicates(side)
+    } - wanted
     return {log: shape for log, shape in stored_shapes(ledger).items() if not failed & set(shape[1])}
 
 
 def _is_mixed(group: Group, ledger: Ledger) -> bool:
     """Say whether some segment held lacks what some query of a group reads."""
     return any(
-        not member.reads_under(side, layout.columns, layout.predicates)
-        for side in group.sides
-        for number, layout in ledger.layouts.get(group.log(side).id, {}).items()
-        if any(each.layout == number for each in ledger.segments(group.log(side).id))
+        not member.reads_under(part.side, layout.columns, layout.predicates)
+        for part in group.inputs
+        for log in part.logs
+        for number, layout in ledger.layouts.get(log.id, {}).items()
+        if any(each.layout == number for each in ledger.segments(log.id))
         for member in group.members
     )

@@ -23,6 +23,7 @@ In:  the plan and the ledger.  Out: the station that a group may go to, and swit
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import prod
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.estimates import ENOUGH_UNITS, stream_rates
@@ -129,19 +130,20 @@ def load_of(plan: Plan, ledger: Ledger, group: Group) -> Load | None:
     """Give what joining takes in a group and those beside it, by their units so far; None before enough is known.
 
     Rates are rows in a second of event time, and so is the share: what units took of it, all of them, so a Spark job's
-    own price counts as the steps that it did.  A window of w reaches w to both sides, so it is half of what a chain
-    spans, and a second of both streams is 2·w·λ1·λ2 join steps.
+    own price counts as the steps that it did.  A window of w reaches w to both sides, so it is half of what a chain of
+    two streams spans, and a second of both is 2·w·λ1·λ2 join steps; of n streams it is n·w^(n-1)·λ1·…·λn.
     """
     family = plan.families[group.id].groups
     efforts = [ledger.groups[each.id].effort for each in family]
     rates = stream_rates(plan, ledger, group)
-    window = max(each.chain.bounds[-1] - each.chain.bounds[0] for each in family) / 2 / SECOND
+    spans = max(each.chain.bounds[-1] - each.chain.bounds[0] for each in family) / SECOND
+    window = spans / 2 if group.is_pair else spans
     if min(each.units for each in efforts) < ENOUGH_UNITS or not all(rates) or not window:
         return None
     if not all(each.micros for each in efforts):
         return None
     busy = sum(each.seconds / each.micros for each in efforts) * SECOND
-    steps = 2 * window * rates[0] * rates[1]
+    steps = len(rates) * window ** (len(rates) - 1) * prod(rates)
     return Load(busy / steps, window, rates)
 
 

@@ -108,7 +108,7 @@ def advance(joining: Joining, group: Group) -> None:
     task = describer.task(group, since, step.until, (before, horizon))
     task = replace(task, levels=step.runs(group.chain))
     table = ledger.table(group.id)
-    delivery, reports = describer.delivery(group, unit, table), list[UnitReport]()
+    delivery, reports = describer.delivery(group, unit, table, task), list[UnitReport]()
     if any(each.new for each in task.inputs):
         reports = _run(describer, group, task, delivery)
         if task.has_innermost:
@@ -125,6 +125,7 @@ def advance(joining: Joining, group: Group) -> None:
         rows=task.new_rows,
         seconds=time.monotonic() - started,
         stations=step.stations if len(set(step.cursors)) > 1 else (),
+        fanouts={step: seen for each in reports for step, seen in each.fanouts.items()},
     )
     joining.store.commit(joined)
     joining.unit_seconds = time.monotonic() - started

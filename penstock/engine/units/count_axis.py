@@ -196,6 +196,6 @@ def row_spans(group: Group, side: Side, ledger: Ledger, files: Files, horizon: i
     order = Positions(files, ledger.roll(group.log(side).stream).sealed())
     own = 1 if side == "r" else 0
     reaches = {*group.reaches(side), *(member.reach(side) for member in group.members)}
-    reaches |= {piece.ages[1] for _, piece in group.chain.side(side)}
+    reaches |= {piece.ages[1] for _, piece in group.slices(side)}
     spans = {reach: order.span(horizon, reach - own) for reach in reaches}
     return {reach: span for reach, span in spans.items() if span is not None}

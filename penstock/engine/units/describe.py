@@ -6,7 +6,8 @@ In:  the plan and the ledger at one moment.  Out: a `UnitTask`, a `Delivery` and
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.out.deliver import Buffers, Delivery, Target
 from penstock.engine.out.pair_columns import (
@@ -23,6 +24,16 @@ from penstock.engine.out.row_fold import RowRoute
 from penstock.engine.out.sinks import pairs_folder
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
+from penstock.engine.units.many_plan import (
+    is_divided_by_key,
+    is_survey_due,
+    link_keys,
+    probe_orders,
+    uneven_limits,
+    widest_limits,
+)
+from penstock.engine.units.many_task import ManyTask
+from penstock.engine.units.survey import survey
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, joined_before, joined_between
 from penstock.plan.panes import alike, set_of
 from penstock.sql.constancy import Constancy, constancy_of
@@ -38,8 +49,9 @@ if TYPE_CHECKING:
     from penstock.log.tables import StoredTable
     from penstock.log.values import Cursor
     from penstock.plan.build import Plan
-    from penstock.plan.group import Group
-    from penstock.sql.query import Query, Side, Stream
+    from penstock.plan.group import Group, Input
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Query, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +77,57 @@ class Describer:
 
         `since` is where each input's old rows end; for a unit of slices that advance it is one cursor for all.
         """
+        if not group.is_pair:
+            return self._many(group, since, until)
         counting = Counting.of(group, self.ledger, *horizons) if group.signature.counted else None
-        return UnitTask(
-            files=self.files,
-            inputs=tuple(
-                self._input(group, side, (start, until), counting)
-                for side, start in zip(group.sides, since, strict=True)
-            ),
-            cuts=group.chain.bounds,
-            level_sets=tuple(group.level_sets()),
-            queries=len(group.members),
-            selective=group.selective,
-            parts=self.jobs.parallelism,
-            narrow=not group.filter_last,
-            keyed=bool(group.signature.keys),
-            comparisons=tuple(group.comparisons().items()),
-            counting=counting,
-            timed=carries_times(group)
-            if passes_spark(group)
-            else any(m.query.ordered for m in group.members),
+        inputs = tuple(
+            self._input(group, each, each.log, (start, until), counting)
+            for each, start in zip(group.inputs, since, strict=True)
+        )
+        return UnitTask(inputs=inputs, counting=counting, **self._common(group))
+
+    def _many(self, group: Group, since: Sequence[Cursor], until: Cursor) -> ManyTask:
+        """Describe the input of a unit of more than two streams."""
+        inputs = [
+            [self._input(group, each, log, (start, until)) for log in each.logs]
+            for each, start in zip(group.inputs, since, strict=True)
+        ]
+        return ManyTask(
+            inputs=tuple(logs[0] for logs in inputs),
+            others=tuple(tuple(logs[1:]) for logs in inputs),
+            keys=tuple(link_keys(group)),
+            orders=probe_orders(group, self.ledger),
+            limits=widest_limits(group),
+            uneven=uneven_limits(group),
+            **self._common(group),
         )
 
+    def _common(self, group: Group) -> dict[str, Any]:
+        """Give what units of two and of many streams are told alike."""
+        ordered = any(member.query.ordered for member in group.members)
+        return {
+            "files": self.files,
+            "cuts": group.chain.bounds,
+            "level_sets": tuple(group.level_sets()),
+            "queries": len(group.members),
+            "selective": group.selective,
+            "parts": self.jobs.parallelism,
+            "narrow": not group.filter_last,
+            "keyed": is_divided_by_key(group),
+            "comparisons": tuple(group.comparisons().items()),
+            "timed": carries_times(group) if passes_spark(group) else ordered,
+        }
+
     def _input(
-        self, group: Group, side: Side, reach: tuple[Cursor, Cursor], counting: Counting | None
+        self,
+        group: Group,
+        part: Input,
+        log: LogPlan,
+        reach: tuple[Cursor, Cursor],
+        counting: Counting | None = None,
     ) -> InputTask:
-        """Describe one stream's part in a unit."""
-        (since, until), log, index = reach, group.log(side), group.index(side)
+        """Describe one stream's part in a unit, by one of its logs."""
+        (since, until), side, index = reach, part.side, group.index(part.side)
         segments = self.ledger.segments(log.id)
         if counting is not None:
             sealed = [each for each in segments if each.last < until.batches[index]]
@@ -120,8 +157,11 @@ class Describer:
 
     # --- its output -----------------------------------------------------------------------------------------------
 
-    def delivery(self, group: Group, unit: str, table: StoredTable | None) -> Delivery:
+    def delivery(
+        self, group: Group, unit: str, table: StoredTable | None, task: UnitTask | None = None
+    ) -> Delivery:
         """Describe a unit's output: which query's rows go where.  The table says who reads pairs from it."""
+        is_time = isinstance(task, ManyTask) and is_survey_due(self.ledger.groups[group.id])
         targets = tuple(
             self._target(group, number, in_table=table is not None and member.query.name in table.members)
             for number, member in enumerate(group.members)
@@ -135,6 +175,7 @@ class Describer:
             table.selective if table else False,
             self.files.root,
             buffers=self._buffers(group, targets),
+            survey=partial(survey, task) if is_time and isinstance(task, ManyTask) else None,
         )
 
     def _target(self, group: Group, number: int, *, in_table: bool) -> Target:

@@ -139,6 +139,12 @@ class UnitTask:
         """Say when the last of the rows that are joined anew arrived."""
         return max((each.arrived for side in self.inputs for each in side.new), default=0.0)
 
+    def find(self, parts: Iterable[int]) -> Iterator[FoundPairs]:
+        """Yield the pairs of some shares, run of levels by run of levels."""
+        shares = list(parts)
+        for axis in self.axes():
+            yield from _probe_run(self, axis, shares)
+
     def axes(self) -> list[TimeAxis | CountAxis]:
         """Give the cuts of each run of the chain, and the queries that read each level, as the probe takes them."""
         sets = to_words(self.level_sets, self.queries)
@@ -192,19 +198,12 @@ def find_rows(task: UnitTask, parts: Iterable[int]) -> Iterator[NewRows]:
 
 def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """Yield what is gathered of the pairs of some shares, for Spark."""
-    return (each.batch for each in find_pairs(task, parts))
-
-
-def find_pairs(task: UnitTask, parts: Iterable[int]) -> Iterator[FoundPairs]:
-    """Yield the pairs of some shares, run of levels by run of levels."""
-    shares = list(parts)
-    for axis in task.axes():
-        yield from _probe_run(task, axis, shares)
+    return (each.batch for each in task.find(parts))
 
 
 def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int]) -> Iterator[FoundPairs]:
     """Yield the pairs of one run of levels."""
-    left, right = task.inputs  # the kernel of two; more inputs have one of their own
+    left, right = task.inputs
     # A segment that can meet nothing new is not even opened.
     old_left_near = [
         each for each in left.old if any(axis.can_meet(new, each, batch_is_left=False) for new in right.new)
@@ -252,8 +251,12 @@ def _within(times: Ints, rows: slice, rows_of: SegmentRange) -> Ints:
     array([3])
     """
     numbers = np.arange(times.size)[rows]
-    times = times[numbers]
-    return numbers[(times >= rows_of.min_t) & (times <= rows_of.max_t)]
+    return numbers[within_times(times[numbers], rows_of)]
+
+
+def within_times(times: Ints, rows_of: SegmentRange) -> NDArray[np.bool_]:
+    """Say which event times are those of rows that take part."""
+    return (times >= rows_of.min_t) & (times <= rows_of.max_t)
 
 
 _NO_SETS = np.zeros((1, 1), np.uint64)

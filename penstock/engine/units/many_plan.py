@@ -1,0 +1,97 @@
+"""What a unit of more than two streams is told of its plan: where keys are, in which order partners are looked for.
+
+In:  a group, and what was measured of it.  Out: plain values for `penstock.engine.units.many_task.ManyTask`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.engine.units.many_task import LinkColumns
+from penstock.plan.links import columns_of_input, link_columns
+from penstock.plan.probe_order import all_steps, choose_order
+from penstock.plan.stored import is_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstock.log.ledger import Ledger
+    from penstock.log.values import GroupState
+    from penstock.plan.group import Group
+    from penstock.plan.links import Link
+    from penstock.plan.probe_order import Order
+
+    Limits = tuple[tuple[int, ...], ...]
+
+_FIRST_UNITS, _UNITS_BETWEEN = 4, 8
+"""Units in which fan-outs are looked at: the first ones, and every so many after them."""
+
+_forced: list[Callable[[Group], tuple[Order, ...]]] = []
+
+
+def is_divided_by_key(group: Group) -> bool:
+    """Say whether tasks can divide a unit by the hash of a key: one that all rows of a result have."""
+    if group.is_pair:
+        return bool(group.signature.keys)
+    return len(group.links) == 1 and any(parts for _, parts in group.links[0].keys)
+
+
+def link_keys(group: Group) -> Iterator[dict[int, LinkColumns]]:
+    """Say for each link where the inputs have its key."""
+    for link in group.links:
+        yield {number: _columns(group, link, number) for number in link.inputs}
+
+
+def _columns(group: Group, link: Link, number: int) -> LinkColumns:
+    key, logs = link.key(number), group.inputs[number].logs
+    place = next(place for place, log in enumerate(logs) if log.key == key)
+    names = link_columns(key) if columns_of_input(number, group.links) else ()
+    return LinkColumns(place, names, 0 if is_whole(key) else len(key))
+
+
+def probe_orders(group: Group, ledger: Ledger) -> tuple[Order, ...]:
+    """Give for each input the steps by which its new rows find theirs, by what was seen lately."""
+    if _forced:
+        return _forced[-1](group)
+    seen = ledger.groups[group.id].fanouts if group.id in ledger.groups else {}
+    fanouts = {
+        step: seen[str(step)][1] / seen[str(step)][0]
+        for step in all_steps(group.links)
+        if str(step) in seen and seen[str(step)][0]
+    }
+    return tuple(choose_order(number, group.links, fanouts) for number in range(len(group.inputs)))
+
+
+@contextmanager
+def forced_orders(choose: Callable[[Group], tuple[Order, ...]]) -> Iterator[None]:
+    """Let units take other orders than the best: for measuring what that costs, and for tests."""
+    _forced.append(choose)
+    try:
+        yield
+    finally:
+        _forced.pop()
+
+
+def is_survey_due(state: GroupState) -> bool:
+    """Say whether it is time to see again how many partners rows find."""
+    return state.units < _FIRST_UNITS or state.units % _UNITS_BETWEEN == 0
+
+
+def widest_limits(group: Group) -> Limits:
+    """Give the farthest that rows of two inputs may be apart for any query."""
+    tables = [member.query.graph.limits for member in group.members if member.query.graph]
+    return tuple(
+        tuple(max(table[i][j] for table in tables) for j in range(len(group.inputs)))
+        for i in range(len(group.inputs))
+    )
+
+
+def uneven_limits(group: Group) -> tuple[tuple[Limits, int], ...]:
+    """Give the limits that the spread of a result does not decide, each with the queries that have them, as bits."""
+    makers: dict[Limits, int] = {}
+    for number, member in enumerate(group.members):
+        graph = member.query.graph
+        if graph is not None and not graph.even:
+            makers[graph.limits] = makers.get(graph.limits, 0) | 1 << number
+    return tuple(makers.items())

@@ -1,0 +1,66 @@
+"""How many partners rows find: counted for a sample of each unit's new rows, by every link and from both of its ends.
+
+The order in which new rows look for partners is chosen by it (`penstock.plan.probe_order`).  Only ways that are taken
+would show in what units do; a sample shows the others too.
+
+In:  a unit of a join of many streams.  Out: for each step, the rows that were sampled, and the partners they have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.engine.units.many_task import ManySearch
+from penstock.engine.units.partials import Bound, Partials
+from penstock.join.extend import runs_in
+from penstock.plan.probe_order import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.engine.units.many_task import ManyTask
+
+MOST_SAMPLED = 256
+"""New rows of one input that are looked at in one unit."""
+
+
+def survey(task: ManyTask) -> Mapping[str, tuple[float, float]]:
+    """Count, for every step, some new rows and their partners."""
+    search = ManySearch(task, (0, len(task.cuts) - 1))
+    return {str(step): counted for step, counted in _counted(task, search)}
+
+
+def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[Step, tuple[float, float]]]:
+    for source in range(len(task.inputs)):
+        sample = _sample(search, source)
+        if sample is None:
+            continue
+        for number, keys in enumerate(task.keys):
+            for to in (each for each in keys if source in keys and each != source):
+                step = Step(source, to, number)
+                yield step, (float(len(sample)), _partners(search, sample, step))
+
+
+def _sample(search: ManySearch, source: int) -> Partials | None:
+    """Take some of the new rows of an input, from all over its largest segment."""
+    new = search.new_segments(source)
+    if not new.segments:
+        return None
+    sizes = [each.rows.t.size for each in new.segments]
+    number = int(np.argmax(sizes))
+    rows = np.unique(np.linspace(0, sizes[number] - 1, MOST_SAMPLED).astype(np.int64))
+    return Partials(source, Bound(new.segments, np.full(rows.size, number, np.int16), rows))
+
+
+def _partners(search: ManySearch, sample: Partials, step: Step) -> float:
+    """Count the partners of sampled rows by one step, whatever predicates say."""
+    h, valid = search.hashes(sample, step)
+    since, until = search.bounds(sample, step.to)
+    state = search.state(step.to, search.task.keys[step.link][step.to].log, with_new=True)
+    found = 0
+    for each in state.segments:
+        _, count = runs_in(h, since, until, each.rows)
+        found += int(count[valid].sum())
+    return float(found)

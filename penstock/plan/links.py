@@ -1,0 +1,146 @@
+"""The links of a join of many streams: what must be equal in which inputs, and by which keys their streams are logged.
+
+Equalities that follow from each other are one link: of ``A.k = B.k AND B.k = C.k`` any two inputs can be joined
+directly.  Where two equalities hold between the same inputs they are one link with a key of two parts::
+
+    A.k = B.k AND B.k = C.k                    one link   k: A B C
+    A.k = B.k AND A.m = B.m                    one link   (k, m): A B
+    O.id = P.order_id AND P.id = S.payment_id  two links  id: O P        payment: P S
+
+A stream is logged once for each link that it is in, sorted by that key, so that its rows can be found from either side;
+beside its own key each of these logs stores the others' hashes (`link_columns`), so that a row leads on to the next
+input whichever log it was found in.  Inputs that no equality connects meet by time alone: one input of each part of the
+graph is in a link without a key, whose rows are all alike.
+
+In:  the edges of a signature, and the declared streams.  Out: `Link`s.
+True: every input is in a link, and from any input every other can be reached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from penstock.plan.stored import KeyPart, is_whole, key_part, key_text
+from penstock.sql.query import RESERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.sql.graph import Edge
+    from penstock.sql.query import Signature, Stream
+
+    Term = tuple[int, KeyPart]
+    """An input, by its number, and what is compared of its rows."""
+
+LINK = f"{RESERVED}x"
+"""How the names of the columns begin that hold a row's other keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A key that is equal in some inputs: of each, by its number, the parts of that key."""
+
+    keys: tuple[tuple[int, tuple[KeyPart, ...]], ...]
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """List the inputs that it connects."""
+        return tuple(number for number, _ in self.keys)
+
+    def key(self, number: int) -> tuple[KeyPart, ...]:
+        """Give the key of one input."""
+        return dict(self.keys)[number]
+
+    def __str__(self) -> str:
+        """Write the key as people would, by the first input's expressions."""
+        return ", ".join(part.expression for part in self.keys[0][1]) or "time alone"
+
+
+def links_of(signature: Signature, streams: Mapping[str, Stream]) -> tuple[Link, ...]:
+    """Find the links of a join of many streams; `streams` are by their names in lower case."""
+    declared = [streams[name.lower()] for name in signature.streams]
+    classes = _classes(declared, signature.edges)
+    together: dict[tuple[int, ...], list[list[Term]]] = {}
+    for terms in classes:
+        together.setdefault(tuple(number for number, _ in terms), []).append(terms)
+    links = [_link(inputs, alike) for inputs, alike in together.items()]
+    entries = _entries(len(declared), links)
+    if len(entries) > 1:
+        links.append(Link(tuple((number, ()) for number in entries)))
+    return tuple(sorted(links, key=lambda link: (link.inputs, str(link))))
+
+
+def _classes(streams: Sequence[Stream], edges: Iterable[Edge]) -> list[list[Term]]:
+    """Bring terms together that are equal because others are; one of each input is enough.
+
+    A term is an expression and the type it is compared as: what is equal as text need not be equal as a number.
+    """
+    classes: list[set[Term]] = []
+    for edge in edges:
+        left = key_part(streams[edge.first], edge.key.left, edge.key.type)
+        right = key_part(streams[edge.second], edge.key.right, edge.key.type)
+        left, right = (
+            replace(left, type=left.type or right.type),
+            replace(right, type=right.type or left.type),
+        )
+        terms = {(edge.first, left), (edge.second, right)}
+        meeting = [each for each in classes if each & terms]
+        classes = [each for each in classes if not each & terms] + [terms.union(*meeting)]
+    return [terms for each in classes for terms in _once_each(sorted(each))]
+
+
+def _once_each(terms: list[Term]) -> list[list[Term]]:
+    """Divide a class in which an input has several terms: it is compared with the others by each of them.
+
+    Of ``A.k = B.k AND A.m = B.k`` both k and m of A equal B's: two keys, each with the same term of B.
+    """
+    of_input: dict[int, list[KeyPart]] = {}
+    for number, part in terms:
+        of_input.setdefault(number, []).append(part)
+    most = max(map(len, of_input.values()))
+    return [
+        [(number, parts[min(turn, len(parts) - 1)]) for number, parts in of_input.items()]
+        for turn in range(most)
+    ]
+
+
+def _link(inputs: tuple[int, ...], classes: list[list[Term]]) -> Link:
+    """Make one link of the classes that connect the same inputs."""
+    ordered = sorted(classes)
+    return Link(
+        tuple((number, tuple(terms[place][1] for terms in ordered)) for place, number in enumerate(inputs))
+    )
+
+
+def _entries(count: int, links: Iterable[Link]) -> list[int]:
+    """Give the first input of each part of the graph that equalities hold together."""
+    first = list(range(count))
+    for link in links:
+        least = min(first[number] for number in link.inputs)
+        joined = {first[number] for number in link.inputs}
+        first = [least if each in joined else each for each in first]
+    return sorted(set(first))
+
+
+def link_columns(key: tuple[KeyPart, ...]) -> tuple[str, ...]:
+    """Name the columns in which a log stores one of its stream's keys: its hash, and its parts if that is not all.
+
+    >>> link_columns((KeyPart("k", "bigint"),))
+    ('penstock.xbcdec90a',)
+    """
+    name = f"{LINK}{crc32(key_text(key).encode()):08x}"
+    parts = () if is_whole(key) else tuple(f"{name}.{number}" for number in range(len(key)))
+    return (name, *parts)
+
+
+def columns_of_input(number: int, links: Iterable[Link]) -> frozenset[str]:
+    """Name what the logs of an input store of its keys: nothing where it has one only, by which it is sorted."""
+    keys = [link.key(number) for link in links if number in link.inputs]
+    return frozenset(name for key in keys for name in link_columns(key)) if len(keys) > 1 else frozenset()
+
+
+def is_link_column(name: str) -> bool:
+    """Say whether a stored column is one of a row's other keys."""
+    return name.startswith(LINK)

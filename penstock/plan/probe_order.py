@@ -1,0 +1,118 @@
+"""In which order a new row looks for its partners, where more than two streams are joined.
+
+A row of one input meets the others one after the other, and what it has met so far is never stored; but every partner
+that is found multiplies the work of the next step.  So the inputs that leave the fewest come first::
+
+    A.k = B.k AND B.j = C.j         B has 3 rows for a k, 100 for a j         C has 1 row for a j
+
+    new row of B     C then A       1, then ...                               C first
+    new row of C     B then A       100 rows of B: there is no other way
+
+How many partners a row finds, its *fan-out*, is measured on samples of the rows that come, for each link and both of
+its ends (`penstock.engine.units.survey`); until then every key is taken to have one.
+
+In:  links and fan-outs.  Out: for each input, the steps by which its new rows find theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from penstock.plan.links import Link
+
+UNKNOWN_FANOUT, CROSSED_FANOUT = 1.0, 1e6
+"""Partners that a row is taken to find before that was measured: by a key, and by time alone."""
+
+MOST_COMPARED = 6
+"""Inputs of which all orders are compared; of more, each next input is the one that leaves the fewest."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Step:
+    """One step: from a row of the input `source`, by the link with this number, to rows of the input `to`."""
+
+    source: int
+    to: int
+    link: int
+
+    def __str__(self) -> str:
+        """Name the step for journals and figures."""
+        return f"{self.source}>{self.to}:{self.link}"
+
+
+Order = tuple[Step, ...]
+"""The steps of one input's new rows: every other input once."""
+
+
+def all_steps(links: Sequence[Link]) -> list[Step]:
+    """List every way from one input to another."""
+    return [
+        Step(source, to, number)
+        for number, link in enumerate(links)
+        for source in link.inputs
+        for to in link.inputs
+        if source != to
+    ]
+
+
+def choose_order(driver: int, links: Sequence[Link], fanouts: Mapping[Step, float]) -> Order:
+    """Choose the steps of one input's new rows: those with the fewest partial results on the way.
+
+    >>> from penstock.plan.links import Link
+    >>> links = [Link(((0, ("a",)), (1, ("a",)))), Link(((1, ("b",)), (2, ("b",))))]
+    >>> [str(step) for step in choose_order(1, links, {Step(1, 0, 0): 50.0, Step(1, 2, 1): 0.5})]
+    ['1>2:1', '1>0:0']
+    """
+    inputs = {number for link in links for number in link.inputs}
+    costs = {step: fanout_of(step, links, fanouts) for step in all_steps(links)}
+    if len(inputs) > MOST_COMPARED:
+        return _greedy(driver, inputs, costs)
+    return min(_orders((driver,), inputs, costs), key=lambda order: (_work(order, costs), order))
+
+
+def fanout_of(step: Step, links: Sequence[Link], fanouts: Mapping[Step, float]) -> float:
+    """Say how many partners a row is taken to find by a step."""
+    has_key = any(parts for _, parts in links[step.link].keys)
+    return fanouts.get(step, UNKNOWN_FANOUT if has_key else CROSSED_FANOUT)
+
+
+def _work(order: Order, costs: Mapping[Step, float]) -> float:
+    """Add up the partial results of all steps, for one row."""
+    size, work = 1.0, 0.0
+    for step in order:
+        size *= costs[step]
+        work += 1e-3 + size
+    return work
+
+
+def _next_steps(bound: Iterable[int], costs: Mapping[Step, float]) -> list[Step]:
+    """List, for each input that can be reached, the best step to it."""
+    have, best = set(bound), dict[int, Step]()
+    for step, cost in costs.items():
+        if step.source in have and step.to not in have:
+            other = best.get(step.to)
+            if other is None or (cost, step) < (costs[other], other):
+                best[step.to] = step
+    return list(best.values())
+
+
+def _orders(bound: tuple[int, ...], inputs: set[int], costs: Mapping[Step, float]) -> Iterator[Order]:
+    """List the orders in which the inputs that are left can be met."""
+    if len(bound) == len(inputs):
+        yield ()
+        return
+    for step in _next_steps(bound, costs):
+        yield from ((step, *rest) for rest in _orders((*bound, step.to), inputs, costs))
+
+
+def _greedy(driver: int, inputs: set[int], costs: Mapping[Step, float]) -> Order:
+    """Take the step that leaves the fewest, again and again."""
+    order: list[Step] = []
+    while len(order) < len(inputs) - 1:
+        steps = _next_steps((driver, *(step.to for step in order)), costs)
+        order.append(min(steps, key=lambda step: (costs[step], step)))
+    return tuple(order)
