@@ -22,6 +22,7 @@ from penstock.join.sets import members
 from penstock.log.checksum import map_whole
 from penstock.log.output_file import OutputFile
 from penstock.log.spark_schema import described_together
+from penstock.sql.graph import is_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +76,10 @@ def _schema(files: Files, merge: Merge) -> pa.Schema:
             schemas.append(content.schema_arrow)
     if not merge.bits:  # raises ArrowTypeError where types differ
         return described_together(schemas)
-    sides = [pa.field(side, _struct([each.field(side).type for each in schemas])) for side in ("l", "r")]
+    sides = [
+        pa.field(side, _struct([each.field(side).type for each in schemas]))
+        for side in filter(is_side, schemas[0].names)
+    ]
     return pa.schema([*sides, *(pa.field(f"s{word}", pa.int64()) for word in range(merge.words))])
 
 
@@ -98,8 +102,8 @@ def _with_bits(batch: pa.RecordBatch, bits: Sequence[Bit], words: int) -> pa.Rec
     columns = {
         f"s{word}": pa.array(np.ascontiguousarray(out[:, word]).view(np.int64)) for word in range(words)
     }
-    arrays = [batch.column("l"), batch.column("r"), *columns.values()]
-    made = pa.RecordBatch.from_arrays(arrays, ["l", "r", *columns])
+    sides = {name: batch.column(name) for name in filter(is_side, batch.schema.names)}
+    made = pa.RecordBatch.from_arrays([*sides.values(), *columns.values()], [*sides, *columns])
     return made if wanted.all() else made.filter(pa.array(wanted))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock.sql.graph import is_side
 from penstock.sql.spark_types import parse_type
 
 MERGE_FAN = 8
@@ -232,12 +233,13 @@ def _joined_schema(schemas: Iterable[str], words: int) -> str:
     >>> _joined_schema(["l struct<`a`: int>, r struct<nothing: tinyint>, level smallint", "l struct<`b`: int>"], 1)
     'l struct<`a`: int, `b`: int>, r struct<nothing: tinyint>, s0 bigint'
     """
-    sides: dict[str, dict[str, str]] = {"l": {}, "r": {}}
+    sides: dict[str, dict[str, str]] = {}
     for schema in schemas:
         pairs = parse_type(f"struct<{schema}>")
         for name, part in zip(pairs.names, pairs.parts, strict=True):
-            if name in sides:
-                sides[name] |= dict(zip(part.names, map(str, part.parts), strict=True))
+            if is_side(name):
+                columns = dict(zip(part.names, map(str, part.parts), strict=True))
+                sides[name] = sides.get(name, {}) | columns
     structs = [f"{side} struct<{_fields(columns)}>" for side, columns in sides.items()]
     return ", ".join([*structs, *(f"s{word} bigint" for word in range(words))])
 
