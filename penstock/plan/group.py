@@ -180,7 +180,10 @@ class Group:
     def selective(self) -> bool:
         """Say whether some pair of the chain is not for all readers of its level, or is in a gap that nobody reads."""
         choosy = any(any(each.masks) or each.query.comparisons for each in self.members)
-        uneven = any(each.query.graph is not None and not each.query.graph.even for each in self.members)
+        uneven = any(
+            each.query.graph is not None and (self.signature.counted or not each.query.graph.even)
+            for each in self.members
+        )
         divided = any(each.part != WHOLE for each in self.inputs)
         return self.mixed_layouts or choosy or uneven or divided or not all(self.level_sets())
 

@@ -202,7 +202,7 @@ def show_window(group: Group, name: str) -> str:
     """Print a query's window per side."""
     query = next(member.query for member in group.members if member.query.name == name)
     if query.graph is not None:
-        return _show_limits(query.graph)
+        return _show_limits(query.graph, query.rows)
     lo, hi = query.window.lo, query.window.hi
     if query.signature.counted:
         return _show_counts(query)
@@ -220,15 +220,15 @@ def _equalities(group: Group) -> Iterator[str]:
         yield f"{group.sides[edge.first]}.{edge.key.left} = {group.sides[edge.second]}.{edge.key.right}"
 
 
-def _show_limits(graph: JoinGraph) -> str:
+def _show_limits(graph: JoinGraph, rows: tuple[bool, ...]) -> str:
     """Print the window of a join of many streams: as one where all limits are, else by input where they are its own."""
-    if graph.even:
-        return f"WINDOW {_age(graph.spread)}"
+    if graph.even and len(set(rows)) == 1:
+        return f"WINDOW {graph.spread} ROWS" if rows[0] else f"WINDOW {_age(graph.spread)}"
     own = [{limit for j, limit in enumerate(row) if i != j} for i, row in enumerate(graph.limits)]
     if all(len(each) == 1 for each in own):
         return ", ".join(
-            f"{part.side} [RANGE {_age(limit)}]" if limit < FOREVER else f"{part.side} [UNBOUNDED]"
-            for part, (limit,) in zip(graph.inputs, own, strict=True)
+            f"{part.side} [{f'ROWS {limit}' if counts else _range(limit)}]"
+            for part, (limit,), counts in zip(graph.inputs, own, rows, strict=True)
         )
     return ", ".join(
         f"{graph.inputs[j].side} - {graph.inputs[i].side} < {_age(limit)}"
@@ -236,6 +236,10 @@ def _show_limits(graph: JoinGraph) -> str:
         for j, limit in enumerate(row)
         if i != j and limit < FOREVER
     )
+
+
+def _range(length: int) -> str:
+    return f"RANGE {_age(length)}" if length < FOREVER else "UNBOUNDED"
 
 
 def _show_counts(query: Query) -> str:

@@ -77,19 +77,21 @@ class Describer:
 
         `since` is where each input's old rows end; for a unit of slices that advance it is one cursor for all.
         """
-        if not group.is_pair:
-            return self._many(group, since, until)
         counting = Counting.of(group, self.ledger, *horizons) if group.signature.counted else None
+        if not group.is_pair:
+            return self._many(group, since, until, counting)
         inputs = tuple(
             self._input(group, each, each.log, (start, until), counting)
             for each, start in zip(group.inputs, since, strict=True)
         )
         return UnitTask(inputs=inputs, counting=counting, **self._common(group))
 
-    def _many(self, group: Group, since: Sequence[Cursor], until: Cursor) -> ManyTask:
+    def _many(
+        self, group: Group, since: Sequence[Cursor], until: Cursor, counting: Counting | None
+    ) -> ManyTask:
         """Describe the input of a unit of more than two streams."""
         inputs = [
-            [self._input(group, each, log, (start, until)) for log in each.logs]
+            [self._input(group, each, log, (start, until), counting) for log in each.logs]
             for each, start in zip(group.inputs, since, strict=True)
         ]
         return ManyTask(
@@ -99,6 +101,7 @@ class Describer:
             orders=probe_orders(group, self.ledger),
             limits=widest_limits(group),
             uneven=uneven_limits(group),
+            counting=counting,
             **self._common(group),
         )
 
@@ -124,7 +127,7 @@ class Describer:
         part: Input,
         log: LogPlan,
         reach: tuple[Cursor, Cursor],
-        counting: Counting | None = None,
+        counting: Counting | None,
     ) -> InputTask:
         """Describe one stream's part in a unit, by one of its logs."""
         (since, until), side, index = reach, part.side, group.index(part.side)

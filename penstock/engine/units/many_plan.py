@@ -88,10 +88,13 @@ def widest_limits(group: Group) -> Limits:
 
 
 def uneven_limits(group: Group) -> tuple[tuple[Limits, int], ...]:
-    """Give the limits that the spread of a result does not decide, each with the queries that have them, as bits."""
+    """Give the limits that the spread of a result does not decide, each with the queries that have them, as bits.
+
+    Where windows count rows, it decides nothing.
+    """
     makers: dict[Limits, int] = {}
     for number, member in enumerate(group.members):
         graph = member.query.graph
-        if graph is not None and not graph.even:
+        if graph is not None and (group.signature.counted or not graph.even):
             makers[graph.limits] = makers.get(graph.limits, 0) | 1 << number
     return tuple(makers.items())

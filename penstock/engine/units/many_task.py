@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from penstock.engine.out.deliver import FoundPairs, set_columns, time_name
 from penstock.engine.units.partials import Bound, Partials, ResultRows
+from penstock.engine.units.row_counts import counted_within, row_counts
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, within_times
 from penstock.join.divide import Division
 from penstock.join.equality import equal_values
@@ -35,6 +36,7 @@ from penstock.join.sets import query_sets, to_words
 from penstock.join.width import pieces
 from penstock.log.segment import KEY, read_segment
 from penstock.sql.graph import sides_for
+from penstock.sql.query import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -108,9 +110,10 @@ class ManySearch:
     def __init__(self, task: ManyTask, levels: tuple[int, int]) -> None:
         """Get ready; segments are mapped when they are asked for, once."""
         self.task, (self.first, self.last) = task, levels
-        spread = task.cuts[self.last]
+        spread = FOREVER if task.counting else task.cuts[self.last]
         self.limits = [[min(each, spread) for each in row] for row in task.limits]
         self.level_sets = to_words(task.level_sets, task.queries)
+        self.counts = row_counts(task.files, task.counting, task.limits) if task.counting else {}
         self._mapped: dict[tuple[int, int, bool], MappedLog] = {}
 
     def results(self, driver: int, part: int) -> Iterator[FoundPairs]:
@@ -179,6 +182,8 @@ class ManySearch:
     def bounds(self, partials: Partials, to: int) -> tuple[Ints, Ints]:
         """Say between which event times a partner of each partial in one input lies."""
         limits, bound = self.limits, partials.bound
+        if self.task.counting:
+            return self._counted_bounds(partials, to)
         even = {limits[each][to] for each in bound} | {limits[to][each] for each in bound}
         if len(even) == 1:  # the oldest and the newest row decide
             oldest, newest = partials.ends()
@@ -188,6 +193,19 @@ class ManySearch:
         since = np.max([partials.times(each) - limits[to][each] + 1 for each in bound], axis=0)
         until = np.min([partials.times(each) + limits[each][to] for each in bound], axis=0)
         return since, until
+
+    def _counted_bounds(self, partials: Partials, to: int) -> tuple[Ints, Ints]:
+        """Say the same where windows count rows."""
+        _, newest = partials.ends()
+        own = self.counts.get(to)
+        since = own.earliest(newest) if own else newest - max(self.limits[to]) + 1
+        until = [
+            self.counts[each].deadline(partials.times(each))
+            if each in self.counts
+            else partials.times(each) + max(self.limits[each])
+            for each in partials.bound
+        ]
+        return since, np.min(until, axis=0)
 
     def _checked(self, partials: Partials, step: Step) -> Partials:
         """Drop partials whose new row does not fit the others by its other keys, or by more than a hash of this one."""
@@ -228,22 +246,31 @@ class ManySearch:
     def _finished(self, partials: Partials) -> Iterator[FoundPairs]:
         """Give the results their levels and readers, and gather their columns."""
         task = self.task
-        oldest, newest = partials.ends()
-        level = (np.searchsorted(task.cuts, newest - oldest, "right") - 1).astype(np.int16)
+        level, sets = self._levels(partials), partials.sets
         kept = level >= self.first
-        sets = partials.sets
         if sets is not None:
-            sets = sets & self.level_sets[level]
+            sets = sets if task.counting else sets & self.level_sets[level]
             for limits, queries in task.uneven:
-                times = [partials.times(each) for each in range(len(task.inputs))]
                 (others,) = to_words([~queries & ((1 << task.queries) - 1)], task.queries)
-                sets = np.where(within(times, limits)[:, None], sets, sets & others)
+                sets = np.where(self._within(partials, limits)[:, None], sets, sets & others)
             kept &= sets.any(axis=1)
         if not kept.all():
             chosen = np.flatnonzero(kept)
             partials, level = partials.only(chosen), level[chosen]
             sets = None if sets is None else sets[chosen]
         yield from self._record_batches(partials, level, sets)
+
+    def _levels(self, partials: Partials) -> NDArray[np.int16]:
+        """Give each result the level of its spread; where windows count rows there is one for all."""
+        oldest, newest = partials.ends()
+        if self.task.counting:
+            return np.zeros(len(partials), np.int16)
+        return (np.searchsorted(self.task.cuts, newest - oldest, "right") - 1).astype(np.int16)
+
+    def _within(self, partials: Partials, limits: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+        """Say which results keep limits that their spread does not decide."""
+        times = [partials.times(each) for each in range(len(self.task.inputs))]
+        return counted_within(times, self.counts, limits) if self.task.counting else within(times, limits)
 
     def _record_batches(
         self, partials: Partials, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
