@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Input
     from penstock.plan.stored import LogPlan
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Query, Side, Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Windows that count rows, where more than two streams are joined: between which times the partners of a row lie.
 
 Row i is met while it is among the last n rows of its stream: with ``N(t)`` the number of that stream's rows up to time
-t, ``N(T) - N(T_i) < n`` for the time T of the newest row of the result.  So a row has a time from which on it is not met
-any more, and a newest row a time from which on it meets rows::
+t, ``N(T) - N(T_i) < n`` for the time T of the newest row of the result.  So a row has a time from which on it is met no
+more, and a newest row a time from which on it meets rows::
 
     rows of stream i        1  3  3  6  8  9                  n = 2
     row at 3, N = 3         met while N(T) < 5, so before 8   `deadline`
