@@ -11,6 +11,7 @@ In:  dataclasses of plain fields.  Out: JSON, and equal values again.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
@@ -29,6 +30,9 @@ FORMAT = 3
 
 V = TypeVar("V")
 
+_met: set[type] = set()
+_meeting = threading.Lock()
+
 _KINDS: dict[str, type] = {each.KIND: each for each in get_args(Commit)}
 
 
@@ -38,8 +42,17 @@ def to_json(value: object) -> Any:
 
 
 def from_json(data: Any, kind: type[V]) -> V:
-    """Read a value of a class."""
-    return msgspec.convert(data, kind, str_keys=True, strict=True)
+    """Read a value of a class.
+
+    The library looks at a class when it first reads a value of it, and a second thread that comes then may bring the
+    process down: two streams report their first batches at the same moment.  So each class is met by one thread.
+    """
+    if kind in _met:
+        return msgspec.convert(data, kind, str_keys=True, strict=True)
+    with _meeting:
+        value = msgspec.convert(data, kind, str_keys=True, strict=True)
+        _met.add(kind)
+    return value
 
 
 def encode(commit: Commit) -> Json:
