@@ -44,6 +44,10 @@ PRECISION = 1 / 16
 """The share of its distance by which the position of a step may be off."""
 
 
+HEADROOM = 1 / 8
+"""How much farther out of order than it was a stream is expected to be yet, as a share (`penstock lab p5-fig5`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Steps:
     """Steps of a staircase, ascending: each stands for those from its `first` position to its `last`, and has a value.
@@ -117,6 +121,14 @@ class Order:
             _steps(*_thin_front(*front, rows, PRECISION)),
             _steps(*_thin_tail(*kept, PRECISION)),
         )
+
+    def expected(self, headroom: float = HEADROOM) -> int:
+        """Give the scrambling to reckon with: what was seen, and some more while not all has been seen.
+
+        >>> Order(rows=1000, scrambling=80).expected()
+        90
+        """
+        return self.scrambling + int(headroom * self.scrambling)
 
     def front_at(self, position: int) -> int | None:
         """Give a value that the front had reached by a position, the largest that is known; None if there is none.

@@ -26,7 +26,7 @@ from penstock.lab.bench.punctuations import punctuations
 from penstock.lab.bench.scale import scale
 from penstock.lab.bench.start import start
 from penstock.lab.bench.strategies import strategies
-from penstock.lab.papers import paper1, paper2, paper3, paper4
+from penstock.lab.papers import paper1, paper2, paper3, paper4, paper5
 from penstock.lab.papers.figure import CHECK, Figure, Paper
 from penstock.lab.printing import table
 
@@ -38,7 +38,7 @@ class Where(StrEnum):
     spark = "spark"
 
 
-PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper3.PAPER, paper4.PAPER)
+PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper3.PAPER, paper4.PAPER, paper5.PAPER)
 BENCHMARKS = {
     each.__name__: each
     for each in (peers, aggregates, punctuations, scale, latency, start, breakdown, strategies, first)

@@ -20,7 +20,7 @@ def test_lab_list_names_every_figure_and_how_long_it_takes(capsys, monkeypatch):
 
 
 def test_no_two_figures_have_one_name():
-    assert len({each.name for each in FIGURES}) == len(FIGURES) == 24
+    assert len({each.name for each in FIGURES}) == len(FIGURES) == 31
 
 
 def test_every_figure_of_the_papers_that_was_there_still_is():
@@ -28,7 +28,8 @@ def test_every_figure_of_the_papers_that_was_there_still_is():
     second = [f"p2-{each}" for each in ("fig2", "fig3", "fig5", "fig6", "fig7", "fig8", "fig9", "memory")]
     third = [f"p3-fig{number}" for number in range(8, 13)]
     fourth = [f"p4-fig{number}" for number in range(5, 11)]
-    assert [each.name for each in FIGURES] == first + second + third + fourth
+    fifth = [f"p5-fig{number}" for number in range(5, 12)]
+    assert [each.name for each in FIGURES] == first + second + third + fourth + fifth
     assert [each.name for each in FIGURES if each.on_spark] == ["fig17", "p2-fig6", "p3-fig8", "p3-fig9"]
 
 

@@ -26,11 +26,16 @@ STYLES = {
     **dict.fromkeys(("Selection-PullUp", "Mem-Opt", "LWO", "Sync-Filter", "WJoin"), ("tab:red", "s")),
     **dict.fromkeys(("Selection-PushDown", "SWF", "Filter-Order", "PJoin"), ("tab:green", "^")),
     **dict.fromkeys(("State-Slice-Chain", "CPU-Opt", "MQT", "Adaptive", "PWJoin"), ("tab:blue", "o")),
-    **dict.fromkeys(("isolated", "Eq. 1"), ("tab:gray", "x")),
+    **dict.fromkeys(("isolated", "Eq. 1", "optimal"), ("tab:gray", "x")),
+    **dict.fromkeys(("W-Join", "known"), ("tab:red", "s")),
+    **dict.fromkeys(("MSF", "measured at J3"), ("tab:green", "^")),
+    **dict.fromkeys(("WO-Join", "monitored", "Theorem 3.1", "average"), ("tab:blue", "o")),
+    "DBF": ("tab:orange", "D"),
+    "Hybrid": ("tab:purple", "v"),
 }
 """Colour and marker of each series, the same in every figure."""
 
-HOLLOW = {"WJoin"}
+HOLLOW = {"WJoin", "WO-Join"}
 """Series on which another may lie: their marks are large and hollow, so that it shows."""
 
 
