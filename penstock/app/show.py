@@ -19,7 +19,7 @@ from rich.text import Text
 from penstock.plan.plan_text import show_age, show_window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import TextIO
 
     from rich.console import RenderableType
@@ -160,7 +160,19 @@ def savings(status: Status) -> list[Text]:
         Text(f"state  {held:,} rows held; the queries one by one would hold {alone:,}{times(alone, held)}"),
         *(promised if any(each.promises for each in status.streams) else []),
         Text(f"pairs  {pairs:,} joined; delivered as {results:,} results"),
+        *(Text(line) for group in status.groups for line in order_lines(group)),
     ]
+
+
+def order_lines(group: GroupStatus) -> Iterator[str]:
+    """Say in which order new rows look for partners, where more than two streams are joined."""
+    for number, order in enumerate(group.orders):
+        steps = (
+            f"{each.stream} by {each.key or 'time alone'}"
+            + ("" if each.fanout is None else f" ({each.fanout:.2g} each)")
+            for each in order.steps
+        )
+        yield f"{'order' if not number else '':<7}a new row of {order.stream} meets {', then '.join(steps)}"
 
 
 def held_rows(status: Status) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from penstock.log.hold import Held
 from penstock.log.panes import PaneFile
 from penstock.log.promises import PromiseFiles
-from penstock.log.recent import BatchTraffic
+from penstock.log.recent import BatchTraffic, Fanout
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable
 from penstock.log.values import (
@@ -131,8 +131,8 @@ class UnitJoined:
     seconds: float = 0.0
     stations: tuple[Station, ...] = ()
     """Where slices are apart: the cursors they are at, from the slowest on."""
-    fanouts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Of more than two streams, by step from one to another: rows that were looked at, and the partners they have."""
+    fanouts: Mapping[str, Fanout] = field(default_factory=dict)
+    """Of more than two streams, by step from one to another: how many partners rows have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from penstock.log.commits import (
 from penstock.log.hold import Held, Hold
 from penstock.log.panes import PaneFile, PaneState
 from penstock.log.promises import PromiseFiles
-from penstock.log.recent import Departures, Effort, Fit, Traffic, fanouts_then
+from penstock.log.recent import Departures, Effort, Fanout, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
 from penstock.log.tables import StoredFile, StoredTable, last_begun, readable, without_ends
@@ -503,13 +503,18 @@ def _unit(commit: UnitJoined, ledger: Ledger) -> Ledger:
         pairs=group.pairs + commit.pairs,
         stations=commit.stations,
         effort=_exerted(group.effort, commit, micros),
-        fanouts=fanouts_then(group.fanouts, commit.fanouts),
+        fanouts=_looked_at(group.fanouts, commit.fanouts),
     )
     fit = ledger.unit_fit
     if commit.rows:
         fit = fit.then((1, commit.rows, commit.pairs), commit.seconds)
     moved = replace(ledger, groups={**ledger.groups, commit.group: advanced}, unit_fit=fit)
     return _delivered(moved, commit.output)
+
+
+def _looked_at(before: Mapping[str, Fanout], seen: Mapping[str, Fanout]) -> Mapping[str, Fanout]:
+    """Add what a unit saw of the partners that rows find."""
+    return {**before, **{step: before.get(step, Fanout()).then(each) for step, each in seen.items()}}
 
 
 def _exerted(effort: Effort, commit: UnitJoined, micros: int | None) -> Effort:

@@ -63,19 +63,34 @@ class Traffic:
         )
 
 
-def fanouts_then(
-    before: Mapping[str, tuple[float, float]], seen: Mapping[str, tuple[float, float]]
-) -> dict[str, tuple[float, float]]:
-    """Add what was seen of each step: rows looked at, and the partners they have.
+@dataclass(frozen=True, slots=True)
+class Fanout:
+    """How many partners rows find by one step of a join of many streams, by those that were looked at.
 
-    >>> fanouts_then({"0>1:0": (10.0, 20.0)}, {"0>1:0": (10.0, 0.0)})
-    {'0>1:0': (19.0, 18.0)}
+    `most` is how many one of them found at the last look, and `key` the key of that one.
     """
-    after = dict(before)
-    for step, (rows, partners) in seen.items():
-        old_rows, old_partners = before.get(step, (0.0, 0.0))
-        after[step] = FADE_FACTOR * old_rows + rows, FADE_FACTOR * old_partners + partners
-    return after
+
+    rows: float = 0.0
+    partners: float = 0.0
+    most: int = 0
+    key: str = ""
+
+    @property
+    def average(self) -> float:
+        """Give the partners of one row."""
+        return self.partners / self.rows if self.rows else 0.0
+
+    def then(self, seen: Fanout) -> Fanout:
+        """Add what was seen at another look.
+
+        >>> Fanout(10.0, 20.0, 9, "a").then(Fanout(10.0, 0.0, 0, "b"))
+        Fanout(rows=19.0, partners=18.0, most=0, key='b')
+        """
+        return replace(
+            seen,
+            rows=FADE_FACTOR * self.rows + seen.rows,
+            partners=FADE_FACTOR * self.partners + seen.partners,
+        )
 
 
 @dataclass(frozen=True, slots=True)

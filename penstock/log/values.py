@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from penstock.log.recent import Delays, Effort
+from penstock.log.recent import Delays, Effort, Fanout
 from penstock.log.row_times import LONG_AGO
 from penstock.log.segment import Segment
 from penstock.plan.build import Stopped
@@ -93,8 +93,8 @@ class GroupState:
     stations: tuple[Station, ...] = ()
     mode: str = ""
     """What waits now, where adaptive queries have chosen: the input (sync-filter), or the results (filter-order)."""
-    fanouts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Of more than two streams, by step: rows looked at lately, and the partners they had."""
+    fanouts: Mapping[str, Fanout] = field(default_factory=dict)
+    """Of more than two streams, by step from one to another: how many partners rows have had lately."""
 
     @property
     def all_stations(self) -> tuple[Station, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from penstock.engine.readings.needs import claim, in_time
 from penstock.engine.readings.plans import current_plan
 from penstock.engine.readings.waiting import lag_rows, mode_of
+from penstock.engine.units.many_plan import probe_orders
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
 from penstock.plan.order_policy import SYNC
@@ -22,11 +23,12 @@ from penstock.plan.promises import indexes_about
 if TYPE_CHECKING:
     from penstock.log.commits import OrderSwitched
     from penstock.log.ledger import Ledger
-    from penstock.log.recent import Delays
+    from penstock.log.recent import Delays, Fanout
     from penstock.log.segment import Segment
     from penstock.log.values import Layout, PlanChange
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
+    from penstock.plan.probe_order import Step
     from penstock.sql.query import Query, Side
 
 
@@ -126,6 +128,29 @@ class QueryStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """One step on the way of a new row: to the rows of a stream, by a key, of which so many are found for each."""
+
+    stream: str
+    side: Side
+    key: str
+    fanout: float | None
+    """None before any was counted."""
+    most: int = 0
+    """The most that one row found, at the last look."""
+    most_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOrder:
+    """In which order the new rows of a stream look for their partners."""
+
+    stream: str
+    side: Side
+    steps: tuple[ProbeStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStatus:
     """One chain: its slices, its pairs, and what the same queries would hold if each ran alone."""
 
@@ -139,6 +164,8 @@ class GroupStatus:
     unshared_rows: int
     window_rows: int = 0
     """Rows that its windows alone would hold: about as many more as promises have let go early."""
+    orders: tuple[ProbeOrder, ...] = ()
+    """Of more than two streams: how the new rows of each look for partners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +318,27 @@ def _group(group: Group, ledger: Ledger) -> GroupStatus:
         segments=len(segments),
         unshared_rows=sum(_alone(group, side, ledger) for side in group.sides),
         window_rows=sum(_held_by_windows(group, side, ledger) for side in group.sides),
+        orders=() if group.is_pair else _orders(group, ledger),
     )
+
+
+def _orders(group: Group, ledger: Ledger) -> tuple[ProbeOrder, ...]:
+    """Say how the new rows of each stream look for partners, by what was seen so far."""
+    seen = ledger.groups[group.id].fanouts
+    return tuple(
+        ProbeOrder(
+            group.streams[number],
+            group.sides[number],
+            tuple(_probe_step(group, step, seen.get(str(step))) for step in order),
+        )
+        for number, order in enumerate(probe_orders(group, ledger))
+    )
+
+
+def _probe_step(group: Group, step: Step, seen: Fanout | None) -> ProbeStep:
+    key = ", ".join(part.expression for part in group.links[step.link].key(step.to))
+    known = (seen.average, seen.most, seen.key) if seen else (None,)
+    return ProbeStep(group.streams[step.to], group.sides[step.to], key, *known)
 
 
 def _slices(group: Group, side: Side, ledger: Ledger) -> list[SliceStatus]:

@@ -39,7 +39,7 @@ from penstock.log.files import open_files
 from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import PaneFile
-from penstock.log.recent import Delays, delays_of
+from penstock.log.recent import Delays, Fanout, delays_of
 from penstock.sql.graph import is_side
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from penstock.log.segment import SegmentRows
 
 
-Fanouts = Mapping[str, tuple[float, float]]
-"""By step of a join of many streams: rows that were looked at, and the partners they have."""
+Fanouts = Mapping[str, Fanout]
+"""By step of a join of many streams: how many partners rows have."""
 
 
 @dataclass(frozen=True, slots=True)

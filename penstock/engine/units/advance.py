@@ -15,6 +15,7 @@ from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import row_spans, sealed_until
 from penstock.engine.units.joining import UnitDone
+from penstock.engine.units.many_plan import exploding
 from penstock.engine.units.next_unit import Advance, next_advance
 from penstock.engine.units.unit_commit import together, unit_delays, unit_output
 from penstock.engine.units.unit_culprits import blame_for_unit
@@ -128,10 +129,19 @@ def advance(joining: Joining, group: Group) -> None:
         fanouts={step: seen for each in reports for step, seen in each.fanouts.items()},
     )
     joining.store.commit(joined)
+    _warn_of_keys(joining, group, joined)
     joining.unit_seconds = time.monotonic() - started
     rows = sum(ledger.stream(name).rows for name in set(group.streams))
     rows -= waiting_rows(group, ledger, step.cursors)
     _tell(joining, UnitDone(group.id, unit, rows, joined.pairs, joining.unit_seconds))
+
+
+def _warn_of_keys(joining: Joining, group: Group, joined: UnitJoined) -> None:
+    """Name keys whose rows multiply the results, once for each."""
+    for key, sentence in exploding(group, joined.fanouts):
+        if key not in joining.warned:
+            joining.warned.add(key)
+            _log.warning("%s: %s", group.title, sentence)
 
 
 def _tell(joining: Joining, done: UnitDone) -> None:

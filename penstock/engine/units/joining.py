@@ -70,6 +70,8 @@ class Joining:
     """What the last unit took."""
     overdue: dict[str, str] = field(default_factory=dict)
     """By group: the query that was behind by more than it may at the last unit."""
+    warned: set[str] = field(default_factory=set)
+    """Keys that multiply results and were named."""
     fruitless: dict[str, int] = field(default_factory=dict)
     """By log: how many times longer it is not held against promises, because they ended hardly any of its rows."""
     attic: Attic = field(default_factory=Attic)

@@ -14,9 +14,10 @@ from penstock.plan.probe_order import all_steps, choose_order
 from penstock.plan.stored import is_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from penstock.log.ledger import Ledger
+    from penstock.log.recent import Fanout
     from penstock.log.values import GroupState
     from penstock.plan.group import Group
     from penstock.plan.links import Link
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _FIRST_UNITS, _UNITS_BETWEEN = 4, 8
 """Units in which fan-outs are looked at: the first ones, and every so many after them."""
+
+MANY_PARTNERS = 10_000
+"""Partners of one row in one input from which on a key is named."""
 
 _forced: list[Callable[[Group], tuple[Order, ...]]] = []
 
@@ -55,12 +59,20 @@ def probe_orders(group: Group, ledger: Ledger) -> tuple[Order, ...]:
     if _forced:
         return _forced[-1](group)
     seen = ledger.groups[group.id].fanouts if group.id in ledger.groups else {}
-    fanouts = {
-        step: seen[str(step)][1] / seen[str(step)][0]
-        for step in all_steps(group.links)
-        if str(step) in seen and seen[str(step)][0]
-    }
+    fanouts = {step: seen[str(step)].average for step in all_steps(group.links) if str(step) in seen}
     return tuple(choose_order(number, group.links, fanouts) for number in range(len(group.inputs)))
+
+
+def exploding(group: Group, seen: Mapping[str, Fanout]) -> Iterator[tuple[str, str]]:
+    """Name the keys that have so many rows on one side that a row on the other multiplies, each with a sentence."""
+    for step in all_steps(group.links):
+        fanout = seen.get(str(step))
+        if fanout is not None and fanout.most >= MANY_PARTNERS:
+            link, streams = group.links[step.link], group.streams
+            key = ", ".join(part.expression for part in link.key(step.to))
+            which = f"{key} = {fanout.key}" if key else "the window alone"
+            met = f"a row of {streams[step.source]} meets {fanout.most:,} of {streams[step.to]}"
+            yield f"{group.id} {step} {fanout.key}", f"{met}, by {which}: results are multiplied by that"
 
 
 @contextmanager

@@ -222,7 +222,9 @@ class ManySearch:
                 )
                 same = (one[0] == other[0]) & one[1] & other[1]
             for part in range(keys[step.to].parts):
-                same &= equal_values(*(self._part(partials, each, link, part) for each in (source, step.to)))
+                same &= equal_values(
+                    *(self.key_part(partials, each, link, part) for each in (source, step.to))
+                )
             if not same.all():
                 partials = partials.only(np.flatnonzero(same))
         return partials
@@ -237,7 +239,7 @@ class ManySearch:
         names = self.task.keys[link][number].names
         return names[0] if names else ""
 
-    def _part(self, partials: Partials, number: int, link: int, part: int) -> pa.Array:
+    def key_part(self, partials: Partials, number: int, link: int, part: int) -> pa.Array:
         """Give a part of a key of one input's rows."""
         names = self.task.keys[link][number].names
         name = names[1 + part] if names else f"{KEY}{part}"

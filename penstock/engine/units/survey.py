@@ -3,6 +3,9 @@
 The order in which new rows look for partners is chosen by it (`penstock.plan.probe_order`).  Only ways that are taken
 would show in what units do; a sample shows the others too.
 
+A key with very many rows on one side multiplies the results of every row on the other; of each step, the row with the
+most partners is told too, with its key.
+
 In:  a unit of a join of many streams.  Out: for each step, the rows that were sampled, and the partners they have.
 """
 
@@ -15,24 +18,29 @@ import numpy as np
 from penstock.engine.units.many_task import ManySearch
 from penstock.engine.units.partials import Bound, Partials
 from penstock.join.extend import runs_in
+from penstock.join.key_hash import unmixed
+from penstock.log.recent import Fanout
 from penstock.plan.probe_order import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from penstock.engine.units.many_task import ManyTask
 
 MOST_SAMPLED = 256
 """New rows of one input that are looked at in one unit."""
 
+MOST_LETTERS = 80
+"""Letters of a key that are shown."""
 
-def survey(task: ManyTask) -> Mapping[str, tuple[float, float]]:
+
+def survey(task: ManyTask) -> dict[str, Fanout]:
     """Count, for every step, some new rows and their partners."""
     search = ManySearch(task, (0, len(task.cuts) - 1))
     return {str(step): counted for step, counted in _counted(task, search)}
 
 
-def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[Step, tuple[float, float]]]:
+def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[Step, Fanout]]:
     for source in range(len(task.inputs)):
         sample = _sample(search, source)
         if sample is None:
@@ -40,7 +48,7 @@ def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[Step, tuple[f
         for number, keys in enumerate(task.keys):
             for to in (each for each in keys if source in keys and each != source):
                 step = Step(source, to, number)
-                yield step, (float(len(sample)), _partners(search, sample, step))
+                yield step, _fanout(search, sample, step)
 
 
 def _sample(search: ManySearch, source: int) -> Partials | None:
@@ -54,13 +62,28 @@ def _sample(search: ManySearch, source: int) -> Partials | None:
     return Partials(source, Bound(new.segments, np.full(rows.size, number, np.int16), rows))
 
 
-def _partners(search: ManySearch, sample: Partials, step: Step) -> float:
+def _fanout(search: ManySearch, sample: Partials, step: Step) -> Fanout:
     """Count the partners of sampled rows by one step, whatever predicates say."""
     h, valid = search.hashes(sample, step)
     since, until = search.bounds(sample, step.to)
     state = search.state(step.to, search.task.keys[step.link][step.to].log, with_new=True)
-    found = 0
+    partners = np.zeros(len(sample), np.int64)
     for each in state.segments:
-        _, count = runs_in(h, since, until, each.rows)
-        found += int(count[valid].sum())
-    return float(found)
+        partners += np.where(valid, runs_in(h, since, until, each.rows)[1], 0)
+    at = int(np.argmax(partners))
+    return Fanout(
+        float(len(sample)), float(partners.sum()), int(partners[at]), _key_text(search, sample, step, at)
+    )
+
+
+def _key_text(search: ManySearch, sample: Partials, step: Step, at: int) -> str:
+    """Write the key of one sampled row, for people."""
+    keys = search.task.keys[step.link][step.source]
+    parts = [
+        search.key_part(sample.only(np.array([at])), step.source, step.link, part)[0].as_py()
+        for part in range(keys.parts)
+    ]
+    if not parts:
+        h, _ = search.hashes(sample, step)
+        parts = [int(unmixed(h[at : at + 1])[0])]
+    return ", ".join(str(each)[:MOST_LETTERS] for each in parts)
