@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from penstock.app.cli import main
+from penstock.engine import spark_jobs
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
 from penstock.engine.units.describe import passes_spark
@@ -141,6 +142,51 @@ def test_every_way_to_answer_through_every_sink_over_a_restart_and_with_pairs(sp
     same(sum((bag(each) for each in called.values()), Counter()), judged(CALLED, tables), "the callback")
     assert counts["counted"] == judged(COUNTED, tables).total()
     assert counts["moves"] == len(moved)
+
+
+ONE_ROW = (
+    ("COUNT(*)", "n"), ("SUM(B.v)", "s"), ("MAX(A.d)", "m"), ("SUM(A.amount)", "total"), ("AVG(B.v)", "middle"),
+    ("MIN(B.g)", "t"), ("MAX(A.day)", "day"),
+)  # fmt: skip
+BY_KEY = Asked("slides", (("A.k", "k"),), ONE_ROW, WINDOW)
+BY_TEXT = replace(BY_KEY, name="wider", keys=(("B.g", "g"),), join=("A.g = B.g",), where=("B.v > 0",))
+BY_BOTH = replace(
+    BY_KEY,
+    name="computed",
+    keys=(("A.k", "k"), ("B.day", "d")),
+    measures=(("SUM(A.v) * 2", "s"), ("concat(MAX(B.g), '!')", "t", "MAX(B.g) || '!'")),
+    join=("A.k = B.k", "A.day = B.day"),
+    having="COUNT(*) > 2",
+)
+KEY_CALLED, KEY_COUNTED = (replace(BY_KEY, name=name, where=("A.v > 0",)) for name in ("called", "counted"))
+
+
+@pytest.mark.parametrize("few", [0, 1 << 17])
+def test_by_keys_rows_are_folded_in_tasks_or_here_and_answers_are_duckdbs(
+    spark, streams, tmp_path, monkeypatch, few
+):
+    """Through every sink, over a restart, beside a query that wants the pairs."""
+    monkeypatch.setattr(spark_jobs, "_FEW_ROWS", few)
+    called, queries = {}, (BY_KEY, BY_TEXT, BY_BOTH, KEY_CALLED, KEY_COUNTED)
+    pairs = "SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k WINDOW 2 seconds"
+    with opened(spark, streams, called, queries) as engine:
+        engine.query("pairs", pairs)
+        assert engine.explain().count("of the rows of either side") == 3
+        engine.start()
+        engine.process_available()
+        assert engine.results("slides").count(), "answers come before the input ends"
+    streams.grow(1)
+    with opened(spark, streams, called, queries) as engine:
+        engine.query("pairs", pairs)
+        once(engine)
+        tables = streams.tables()
+        for each in (BY_KEY, BY_BOTH):
+            same(bag(engine.results(each.name).toArrow().to_pylist()), judged(each, tables), each.name)
+        counts = {each.name: each.results for each in engine.status().queries}
+    same(bag(parquet_rows(tmp_path / "wider").to_pylist()), judged(BY_TEXT, tables), "the sink of wider")
+    same(sum((bag(each) for each in called.values()), Counter()), judged(KEY_CALLED, tables), "the callback")
+    assert counts["counted"] == judged(KEY_COUNTED, tables).total()
+    assert counts["pairs"]
 
 
 @pytest.mark.parametrize("emit", ["sliding", "changes"])

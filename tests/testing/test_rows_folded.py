@@ -94,6 +94,19 @@ def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed):
         check_from_complete(session, {"q1": second}, {"q1": -(2**62)}, ended=True)
 
 
+def test_answers_are_counted_and_pairs_found_for_others_are_not():
+    """Beside a query that wants pairs, and with predicates, so that pairs come with the set of queries they are for."""
+    asked = Asked("q", keys=(("A.k", "ka"),), where=("A.v > 0",))
+    pairs = "CREATE QUERY pairs AS SELECT A.v FROM A, B WHERE A.k = B.k AND B.v > 0 WINDOW 4 seconds;"
+    streams = {name: random_rows(Random(7), 40) for name in "AB"}
+    with testing.Session(STREAMS + asked.penstock() + pairs) as session:
+        send(session, streams, dict.fromkeys("AB", slice(None)))
+        session.end()
+        counted = {each.name: each.results for each in session.status().queries}
+        assert counted["q"] == check_sliding(session, asked, "end", ended=True)
+        assert counted["pairs"] == len(session.results("pairs"))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -465,10 +465,8 @@ def _count_plain(
         for target in delivery.targets:
             first, last = (min(end, upto.size - 1) for end in target.levels)
             counts[target.number] = upto[last] - upto[first]
-    for target in delivery.targets:
-        if target.computed or not target.route.at_once:
-            counts[target.number] = 0
-    return counts
+    plain = [each.number for each in delivery.targets if each.route.at_once and not each.computed]
+    return np.where(np.isin(np.arange(delivery.queries), plain), counts, 0)
 
 
 def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
