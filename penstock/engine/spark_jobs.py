@@ -39,6 +39,7 @@ from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
 from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
+from penstock.engine.units.little_work import LittleUnits, is_little_merge, is_little_rewrite
 from penstock.engine.units.unit_task import find_rows, run_probe
 from penstock.join.width import bounded
 from penstock.log.codec import from_json, to_json
@@ -151,6 +152,7 @@ class SparkJobs:
         self.spark, self.files = spark, files
         self.results = ResultTypes(spark)
         self._answers: dict[str, AnswerRows] = {}
+        self._little_units = LittleUnits()
         self.parallelism = spark.sparkContext.defaultParallelism
 
     def begin_units(self) -> None:
@@ -220,13 +222,14 @@ class SparkJobs:
     ) -> list[UnitReport]:
         """Join and deliver.
 
-        Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task.  Else
-        the pairs pass through Spark, which computes those queries' outputs, and are delivered from there.
+        Where no query needs Spark SQL on pairs, one Python function does both and no pair ever leaves the task, or this
+        thread where that is little work.  Else the pairs pass through Spark, which computes those queries' outputs, and
+        are delivered from there.
         """
         if pairs is None:
-            return run_work(
-                numbered(self.spark, task.parts), partial(_find_and_deliver, task, delivery), UnitReport
-            )
+            reports = self._find_and_deliver(task, delivery)
+            self._little_units.note(task, reports)
+            return reports
         plan = computed_once if pairs.fleeting else computed
         columns = ("*", *(computed_column(each) for each in pairs.computed))
         rows = plan(self.spark, task.parts, unit_schema(pairs.group, pairs.streams), columns)
@@ -238,6 +241,12 @@ class SparkJobs:
             return [run_row_folds(delivery, find_rows(task, range(task.parts)))]
         return run_work(numbered(self.spark, task.parts), partial(_fold, task, delivery), UnitReport)
 
+    def _find_and_deliver(self, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
+        if self._little_units.is_little(task):
+            return [run_delivery(delivery, 0, replace(task, parts=1).find([0]))]
+        work = partial(_find_and_deliver, task, delivery)
+        return run_work(numbered(self.spark, task.parts), work, UnitReport)
+
     def rewrite(
         self,
         log: str,
@@ -246,20 +255,21 @@ class SparkJobs:
         common: Common | None = None,
     ) -> list[RewrittenRun]:
         """Rewrite runs of segments, one task each."""
-        return self._rewritten(
-            [partial(rewrite_segments, self.files, log, _bare(run), tuple(claims), common) for run in runs]
-        )
+        makers = [
+            partial(rewrite_segments, self.files, log, _bare(run), tuple(claims), common) for run in runs
+        ]
+        return self._rewritten(makers, little=is_little_rewrite(runs))
 
     def look(self, segments: Sequence[Segment], claims: Mapping[int, Sequence[Claim]]) -> list[RewrittenRun]:
         """Hold segments against promises, one task each."""
-        return self._rewritten(
-            [
-                partial(count_finished, self.files, each, tuple(claims[each.layout]))
-                for each in _bare(segments)
-            ]
-        )
+        makers = [
+            partial(count_finished, self.files, each, tuple(claims[each.layout])) for each in _bare(segments)
+        ]
+        return self._rewritten(makers, little=is_little_rewrite([segments]))
 
-    def _rewritten(self, makers: Sequence[Callable[[], RewrittenRun]]) -> list[RewrittenRun]:
+    def _rewritten(self, makers: Sequence[Callable[[], RewrittenRun]], *, little: bool) -> list[RewrittenRun]:
+        if little:
+            return [make() for make in makers]
         reports = run_work(numbered(self.spark, len(makers)), partial(_rewrite, tuple(makers)), NumberedRun)
         return [each.run for each in sorted(reports, key=lambda each: each.number)]
 
@@ -286,6 +296,8 @@ class SparkJobs:
 
     def merge(self, merges: Sequence[Merge]) -> list[StoredFile | str | None]:
         """Merge files of results, one task each."""
+        if is_little_merge(merges):
+            return [merge_or_say(self.files, each) for each in merges]
         work = partial(_merge, self.files, tuple(merges))
         reports = run_work(numbered(self.spark, len(merges)), work, MergedFile)
         return [each.file for each in sorted(reports, key=lambda each: each.number)]

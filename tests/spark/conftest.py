@@ -1,10 +1,15 @@
-"""One Spark session for all tests of this directory."""
+"""One Spark session for all tests of this directory.
+
+Tests have few rows, and little work is done without Spark's tasks; so that these are tested too, every other test, by
+its name, is told to have none of that.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -20,3 +25,13 @@ def spark():
         )
         os.environ["JAVA_HOME"] = found.stdout.strip()
     return embedded_session({**QUICK_START, "spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"})
+
+
+@pytest.fixture(autouse=True)
+def where_little_work_is_done(request, monkeypatch):
+    """Let half of the tests do little work here, and the others in tasks; always the same ones."""
+    if crc32(request.node.nodeid.encode()) % 2:
+        from penstock.engine.units import little_work
+
+        monkeypatch.setattr(little_work, "MOST_ROWS", -1)
+        monkeypatch.setattr(little_work, "MOST_BYTES", -1)

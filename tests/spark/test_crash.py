@@ -216,7 +216,7 @@ def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
     run = Run(spark, tmp_path, specs)
     for kill in range(5):
         child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(tmp_path)], start_new_session=True,
+            [sys.executable, str(CHILD), str(tmp_path), "tasks" if kill % 2 else "here"], start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:
