@@ -24,6 +24,7 @@ from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.punctuations import punctuations
 from penstock.lab.bench.scale import scale
+from penstock.lab.bench.sinks import sinks
 from penstock.lab.bench.start import start
 from penstock.lab.bench.strategies import strategies
 from penstock.lab.papers import paper1, paper2, paper3, paper4, paper5
@@ -41,7 +42,7 @@ class Where(StrEnum):
 PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper3.PAPER, paper4.PAPER, paper5.PAPER)
 BENCHMARKS = {
     each.__name__: each
-    for each in (peers, aggregates, punctuations, scale, latency, start, breakdown, strategies, first)
+    for each in (peers, aggregates, punctuations, scale, latency, sinks, start, breakdown, strategies, first)
 }
 
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)

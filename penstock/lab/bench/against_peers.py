@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 RATES = ["steady rows/s", "whole run rows/s", "Penstock is faster"]
-HEADINGS = ["engine", *RATES, "CPU s", "peak GiB", "state held", "counts"]
+HEADINGS = ["engine", *RATES, "from the command s", "CPU s", "peak GiB", "state held", "counts"]
 
 
 def peers(
@@ -103,7 +103,7 @@ def _row(engine: str, runs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[
     shown = [each for each in runs if each.has_figures]
     title = PEERS[engine].title
     if not shown:
-        return [title, *["-"] * 6, runs[0].verdict]
+        return [title, *["-"] * 7, runs[0].verdict]
     faster = ratios(ours, runs) if ours else []
     state = (shown[0].state_rows, 1, "rows"), (shown[0].state_bytes, 2**20, "MiB")
     told = [f"{each / unit:,.0f} {name}" for each, unit, name in state if each is not None]
@@ -113,6 +113,7 @@ def _row(engine: str, runs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[
         middle([each.steady_rate for each in shown], 0),
         middle([each.total_rate for each in shown], 0),
         middle(faster) if faster else "-",
+        "-" if stopped else middle([each.command_seconds for each in shown], 1),
         middle([each.cpu_seconds for each in shown], 0),
         middle([each.peak_bytes / 2**30 for each in shown], 1),
         ", ".join(told) or "not told",

@@ -51,6 +51,7 @@ class Outcome:
     rows: float = 0
     results: int = 0
     total_seconds: float = 0.0
+    command_seconds: float = 0.0
     steady_rows: float = 0.0
     steady_seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -166,6 +167,7 @@ def judged(peer: Peer, report: Report, truth: Truth, warm: float = WARM) -> Outc
         rows=report.marks[-1][1] if report.done is None else truth.rows,
         results=0 if report.done is None else sum(truth.results),
         total_seconds=done.get("seconds", report.marks[-1][0]),
+        command_seconds=report.command_seconds,
         steady_rows=rows,
         steady_seconds=seconds,
         cpu_seconds=report.cpu_seconds,

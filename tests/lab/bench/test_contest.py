@@ -392,7 +392,7 @@ def test_a_table_shows_no_time_of_a_run_without_figures():
     runs = [run_of("penstock", 400), run_of("spark", 100), run_of("flink", 0, verdict="not here: no network")]
     rows = rows_of(in_one_go(*runs)[0])
     assert rows[1][3] == "4.00"
-    assert rows[2][1:] == ["-"] * 6 + ["not here: no network"]
+    assert rows[2][1:] == ["-"] * 7 + ["not here: no network"]
     assert ratios(runs[:1], runs[2:]) == []
 
 

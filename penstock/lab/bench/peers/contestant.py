@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from penstock.engine.out.sinks import noop
 from penstock.engine.spark.session import QUICK_START, embedded_session
 from penstock.lab.bench.latency import WINDOW
 from penstock.lab.bench.peers.peer import Job, run_to_end, tell, tell_done
+from penstock.lab.bench.sinks import SINKS, sink_script
 from penstock.lab.oracle import pairs_of
 from penstock.lab.workloads import NOOP, STREAMS, WindowQuery, as_script
 from penstock.sql.script import parse_script
@@ -66,6 +68,15 @@ def run_penstock(job: Job) -> None:
     tell("about", versions=versions, settings=QUICK_START)
     embedded_session(QUICK_START)  # as `penstock run --once` has it; no peer's start of a JVM counts
     done = run_to_end(as_script(job.data, job.queries, NOOP))
+    tell_done(seconds=done.seconds, results=list(done.results.values()), state_rows=done.state_rows)
+
+
+def run_sink(job: Job, sink: str) -> None:
+    """Run the queries as one shared plan, with a real sink for each."""
+    tell("about", versions={"penstock": version("penstock")}, settings=QUICK_START)
+    embedded_session(QUICK_START)
+    with tempfile.TemporaryDirectory(prefix="penstock-sinks-") as out:
+        done = run_to_end(sink_script(job.data, job.queries, sink, Path(out)))
     tell_done(seconds=done.seconds, results=list(done.results.values()), state_rows=done.state_rows)
 
 
@@ -244,6 +255,7 @@ RUNS: dict[str, Callable[[Job], None]] = {
     "spark": lambda job: run_spark(job, [([each], each) for each in job.queries]),
     "spark-best": lambda job: run_spark(job, [([each], each) for each in job.queries], best=True),
     "spark-widest": lambda job: run_spark(job, [(job.queries, job.widest)]),
+    **{f"sink-{name}": partial(run_sink, sink=name) for name in SINKS},
 }
 """Of Spark: a streaming query per query; the same at its best, in their own pools; one join, every query a filter."""
 

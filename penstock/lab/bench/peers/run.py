@@ -41,6 +41,8 @@ class Report:
     failure: str | None
     cpu_seconds: float
     peak_bytes: int
+    command_seconds: float = 0.0
+    """From the command that starts it to its last result, start-up included; 0 if it did not get there."""
 
 
 def run_peer(peer: Peer, job: Job, limit: float) -> Report:
@@ -52,7 +54,7 @@ def watched(launch: Launch, limit: float) -> Report:
     """Start a run, listen to it, and end it."""
     marks: list[Mark] = []
     about: dict[str, Any] = {}
-    done = None
+    done, began, whole = None, time.monotonic(), 0.0
     with tempfile.TemporaryFile("w+") as complaints:
         with conversation(launch, complaints) as run, MemoryWatch(run.process.pid) as memory:
             for said in run.until(time.monotonic() + limit):
@@ -61,12 +63,12 @@ def watched(launch: Launch, limit: float) -> Report:
                 elif "mark" in said:
                     marks.append((said["mark"][0], said["mark"][1]))
                 else:
-                    done, run.patience = said["done"], 20.0
+                    done, run.patience, whole = said["done"], 20.0, time.monotonic() - began
                     break
             cpu = family_cpu_seconds(run.process.pid)
         failed = done is None and run.closed
         failure = _last_words(complaints) if failed else None
-    return Report(about, tuple(marks), done, failure, cpu, memory.peak)
+    return Report(about, tuple(marks), done, failure, cpu, memory.peak, whole)
 
 
 @contextlib.contextmanager
