@@ -60,7 +60,8 @@ def make_archive(archive: Archive) -> None:
                 file.replace(archive.file)
                 _clear_old(archive)
         finally:
-            file.unlink(missing_ok=True)
+            for each in file.parent.glob(f"{file.name}*"):  # also what a Java writes on the way
+                each.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def _clear_old(archive: Archive) -> None:
     """Leave the newest archives, and nothing that was left half done."""
     folder = archive.file.parent
     files = sorted(folder.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
-    for each in (*files[ARCHIVES_KEPT:], *folder.glob("spark-*.part")):
+    for each in (*files[ARCHIVES_KEPT:], *folder.glob("spark-*.part*")):
         with suppress(OSError):
             each.unlink()
 

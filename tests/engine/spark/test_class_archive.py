@@ -182,6 +182,7 @@ def test_of_two_that_make_it_at_once_one_leaves_it_to_the_other(monkeypatch):
 def test_a_rehearsal_that_fails_leaves_a_note_and_nothing_else(monkeypatch):
     def run(file):
         file.write_bytes(b"half")
+        file.with_name(f"{file.name}.config").write_bytes(b"on the way")
         return subprocess.CompletedProcess([], 1, b"hello\nNo space left on device")
 
     rehearsal(monkeypatch, run)
