@@ -8,7 +8,9 @@ in between are *closed*, and of them only the largest count is kept::
              └ `OPEN_VALUES` ┘                                                   └ `OPEN_VALUES` ┘
 
 A row of a closed value opens it again, with as many rows as it can have had.  What is measured is thus never below the
-truth, and it is the truth as long as no row comes later than `OPEN_VALUES` values behind the largest.
+truth, and it is the truth as long as no row comes later than the open values; beyond that it may grow by one with every
+batch, up to what the scrambling allows (k + 1).  Where the order of the stream is watched too, no more values are kept
+open than can come again (`open_from`).
 
 In:  values of the ordered attribute, as integers, in any order within a piece.
 Out: `Copies`, a frozen value that a commit can hold; `Pace`, the rate at which rows come.
@@ -16,6 +18,7 @@ Out: `Copies`, a frozen value that a commit can hold; `Pace`, the rate at which 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,9 +26,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     from penstock.join.key_hash import Ints
+    from penstock.join.order_watch import Order
 
-OPEN_VALUES = 512
-"""Values that are counted at either end."""
+OPEN_VALUES = 4096
+"""Values that are counted at either end, at most."""
+
+LEAST_ROWS = 512
+"""Rows whose values are kept open, however well ordered a stream has been so far."""
 
 PACE_FADE = 0.9
 """How much an observation of the rate counts when the next one comes."""
@@ -56,9 +63,11 @@ class Copies:
         """Give the most rows that a value has, or can have."""
         return max(1, self.closed_most, max(self.counts, default=0))
 
-    def then(self, values: Ints) -> Copies:
-        """Add rows that arrived next, of which no earlier piece will be asked for."""
-        return self.merged(Copies.of(values)).closed(ends=(0, OPEN_VALUES))
+    def then(self, values: Ints, above: int | None = None) -> Copies:
+        """Add rows that arrived next, of which no earlier piece will be asked for; close values up to one, if given."""
+        both = self.merged(Copies.of(values))
+        done = 0 if above is None else bisect_right(both.values, above)
+        return both.closed(ends=(0, min(OPEN_VALUES, len(both.values) - done)))
 
     def merged(self, other: Copies) -> Copies:
         """Put the counts of two pieces together, and close what is in between."""
@@ -98,6 +107,16 @@ class Copies:
             max(hidden[-1], self.closed_to) if was else hidden[-1],
             max(self.closed_most, *counts),
         )
+
+
+def open_from(order: Order) -> int | None:
+    """Give a value up to which no row is expected any more: it would be twice as late as any so far.
+
+    >>> from penstock.join.order_watch import Order
+    >>> open_from(Order.of(np.arange(2000)))
+    1485
+    """
+    return order.front_at(order.rows - max(2 * order.scrambling, LEAST_ROWS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.join.copies_watch import OPEN_VALUES, Copies, Pace
+from penstock.join.copies_watch import LEAST_ROWS, OPEN_VALUES, Copies, Pace, open_from
+from penstock.join.order_watch import Order
 from penstock.log.codec import from_json, to_json
 from tests.join.test_order_watch import cuts, long_stream, pieces, values
 from tests.plan.arrivals import multiplicity, streams
@@ -51,18 +52,30 @@ def test_it_is_the_truth_where_no_row_is_later_than_the_open_values(data, at, en
     assert copies.multiplicity == multiplicity(given_values)
 
 
-@pytest.mark.parametrize("alike", [1, 2, 7])
-def test_a_long_stream_is_counted_exactly_and_bounded(alike):
-    rows = long_stream(alike, 100_000, 400) // alike
-    copies = Copies()
-    for start in range(0, rows.size, 3_001):
-        copies = copies.then(rows[start : start + 3_001])
-        assert len(copies.values) <= OPEN_VALUES
+@pytest.mark.parametrize(
+    ("alike", "early", "batch"), [(1, 400, 3_001), (2, 5_000, 997), (7, 400, 100), (2, 3, 40)]
+)
+def test_a_long_stream_is_counted_exactly_and_no_more_is_kept_open_than_can_come_again(alike, early, batch):
+    rows = long_stream(alike, 100_000, early) // alike
+    copies, order, most = Copies(), Order(), 0
+    for start in range(0, rows.size, batch):
+        order = order.then(rows[start : start + batch])
+        copies = copies.then(rows[start : start + batch], open_from(order))
+        most = max(most, len(copies.values))
     assert copies.multiplicity == alike
+    assert most <= 4 * max(order.scrambling, LEAST_ROWS) / alike
+
+
+def test_without_a_watch_of_the_order_memory_is_bounded_all_the_same():
+    copies = Copies()
+    for start in range(0, 100_000, 3_001):
+        copies = copies.then(np.arange(start, start + 3_001))
+        assert len(copies.values) <= OPEN_VALUES
+    assert copies.multiplicity == 1
 
 
 def test_a_row_of_a_closed_value_counts_with_as_many_as_there_can_have_been():
-    copies = Copies().then(np.repeat(np.arange(5_000), 2))
+    copies = Copies().then(np.repeat(np.arange(5_000), 2), 4_000)
     assert copies.then(np.array([3])).multiplicity == 3
     assert copies.then(np.array([3])).then(np.array([3])).multiplicity == 4
     assert from_json(to_json(copies), Copies) == copies
