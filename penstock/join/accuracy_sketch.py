@@ -90,8 +90,13 @@ class AccuracySketch:
         exist = self.found + self.missed
         return self.found / exist if exist else 1.0
 
-    def then(self, batch: Sequence[Ints], gone: Sequence[int]) -> AccuracySketch:
-        """Add a batch: its rows meet each other, and what of each stream was left when it came."""
+    def then(
+        self, batch: Sequence[Ints], gone: Sequence[int], after: Sequence[int] | None = None
+    ) -> AccuracySketch:
+        """Add a batch: its rows meet each other, and what of each stream was left when it came.
+
+        `after` is what buffers have let go of once the batch is joined: with it more values can be sampled.
+        """
         taken = self.taken or (0,) * self.streams
         new = self._sampled(batch, taken)
         old = self.held.arrays()
@@ -115,7 +120,7 @@ class AccuracySketch:
             missed=self.missed + float((exist - found).sum()) / self.share,
             unjudged=self.unjudged + late / self.share,
         )
-        return grown.bounded(np.array(gone))
+        return grown.bounded(np.array(gone if after is None else after))
 
     def _sampled(self, batch: Sequence[Ints], taken: Sequence[int]) -> tuple[Ints, Ints, Ints]:
         """Pick the rows of sampled values out of a batch."""

@@ -95,3 +95,18 @@ def test_rows_later_than_what_is_remembered_are_said_to_be_unjudged():
     late = sketch.then([np.array([], np.int64), np.arange(100)], (3_000, 3_000))
     assert late.unjudged == pytest.approx(100, rel=0.5)
     assert from_json(to_json(late), AccuracySketch) == late
+
+
+def test_large_batches_need_not_thin_the_sample_out():
+    """A batch is a hundred times what buffers hold: told what is left of it, more values stay in the sample."""
+    made = []
+    for told in (False, True):
+        sketch = AccuracySketch(2, capacity=256)
+        for start in range(0, 50_000, 10_000):
+            new = np.arange(start, start + 10_000)
+            gone, after = max(0, start - 100), start + 9_900
+            sketch = sketch.then([new, new], (gone, gone), (after, after) if told else None)
+            assert len(sketch.held.value) <= 256
+        assert sketch.missed == 0
+        made.append(sketch.halvings)
+    assert made[1] < made[0]
