@@ -54,7 +54,7 @@ from penstock.engine.readings.idle import IdleClock
 from penstock.engine.readings.plans import current_plan, made_under, next_plan, standing_plan
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.dispatch import forget_plans
-from penstock.engine.spark.early_start import begin_workers
+from penstock.engine.spark.early_start import begin_workers, workers_failure
 from penstock.engine.spark.schemas import arrow_types, empty_rows
 from penstock.engine.spark.session import (
     embedded_session,
@@ -685,6 +685,7 @@ class Engine:
         cause = ingester.failure or error
         if isinstance(cause, PenstockError):
             return cause
+        cause = workers_failure(self.spark) or cause
         name, file = ingester.stream.name, named_file(cause) or named_file(error)
         if file:
             return RunError(

@@ -36,8 +36,13 @@ def start_early(settings: Mapping[str, str]) -> None:
 
 
 _begun = threading.Lock()
-_workers: set[str] = set()
-"""The applications whose workers were begun."""
+_workers: dict[str, Exception | None] = {}
+"""The applications whose workers were begun, and what went wrong if they could not be started."""
+
+
+def workers_failure(spark: SparkSession) -> Exception | None:
+    """Say why Python workers could not be started; jobs that come after that one only hear that there are none."""
+    return _workers.get(spark.sparkContext.applicationId)
 
 
 def begin_workers(spark: SparkSession) -> None:
@@ -46,7 +51,7 @@ def begin_workers(spark: SparkSession) -> None:
         application = spark.sparkContext.applicationId
         if application in _workers:
             return
-        _workers.add(application)
+        _workers[application] = None
     threading.Thread(target=_run_nothing, args=(spark,), name="penstock-workers", daemon=True).start()
 
 
@@ -54,8 +59,10 @@ def _run_nothing(spark: SparkSession) -> None:
     """Run a job with a task for each core and nothing to do."""
     from penstock.engine.spark.dispatch import numbered, run_work  # noqa: PLC0415 - Spark is started before it
 
-    with suppress(Exception):  # a job with something to do will say what is wrong
+    try:
         run_work(numbered(spark, spark.sparkContext.defaultParallelism), _nothing, str)
+    except Exception as error:  # noqa: BLE001 - told with the failure of the first job that has something to do
+        _workers[spark.sparkContext.applicationId] = error
 
 
 def _nothing(_batches: Batches) -> Batches:

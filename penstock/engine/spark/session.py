@@ -41,7 +41,7 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
     # How often an idle source is asked: at 10 ms, as Spark has it, two streams take a fifth of a core and more.
-    "spark.sql.streaming.pollingDelay": "40ms",
+    "spark.sql.streaming.pollingDelay": "50ms",
     # Python workers by Unix sockets: over TCP, small messages wait for acknowledgements, 40 ms a job.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Workers that are forked with Arrow and the kernels loaded.
