@@ -22,6 +22,7 @@ from penstock.lab.bench.against_peers import first, peers
 from penstock.lab.bench.aggregates import aggregates
 from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.latency import latency
+from penstock.lab.bench.multiway import multiway
 from penstock.lab.bench.punctuations import punctuations
 from penstock.lab.bench.scale import scale
 from penstock.lab.bench.sinks import sinks
@@ -42,7 +43,19 @@ class Where(StrEnum):
 PAPERS: tuple[Paper, ...] = (paper1.PAPER, paper2.PAPER, paper3.PAPER, paper4.PAPER, paper5.PAPER)
 BENCHMARKS = {
     each.__name__: each
-    for each in (peers, aggregates, punctuations, scale, latency, sinks, start, breakdown, strategies, first)
+    for each in (
+        peers,
+        aggregates,
+        punctuations,
+        multiway,
+        scale,
+        latency,
+        sinks,
+        start,
+        breakdown,
+        strategies,
+        first,
+    )
 }
 
 lab = typer.Typer(help="Reproduce the papers' figures.", add_completion=False)

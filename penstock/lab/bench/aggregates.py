@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from penstock.lab.workloads import Workload
+
 GROUPS = {"key": "k", "column": "g", "expression": "k % 64"}
 """What pairs can be grouped by, as columns of ``a``."""
 
@@ -120,6 +122,8 @@ class Aggregates(Contest):
     """A contest of aggregates: rows have a group, the input an end, and engines meanings of their own."""
 
     known: ClassVar[Mapping[str, Peer]] = ENGINES
+
+    workload: Workload
 
     def write(self) -> Path:
         """Write the workload with a column of 64 groups, and at the end rows which only move the watermarks."""

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from penstock.errors import InputError, did_you_mean
 from penstock.lab.bench.peers import PEERS, Job, Peer
@@ -33,7 +33,7 @@ from penstock.lab.oracle import Truth, true_counts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from penstock.lab.workloads import WindowQuery, Workload
+    from penstock.lab.workloads import WindowQuery
 
 WARM = 0.3  # the share of the input that only warms up: a JVM compiles, Python workers start, windows fill
 EXACT, STOPPED = "exact", "stopped"
@@ -87,13 +87,24 @@ def steady_part(marks: Sequence[Mark], rows: int, warm: float = WARM) -> Mark:
     return marks[-1][0] - begin[0], marks[-1][1] - begin[1]
 
 
+class Input(Protocol):
+    """Files that all engines read: a workload's, or those of more than two streams."""
+
+    @property
+    def label(self) -> str:
+        """Name the files: everything they depend on."""
+
+    def write(self, parent: Path) -> Path:
+        """Write the files, unless they are there already; give their directory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contest:
     """What is compared: peers, query sets, how often, how many seconds a run may take, and where things are kept."""
 
     known: ClassVar[Mapping[str, Peer]] = PEERS
 
-    workload: Workload
+    workload: Input
     peers: tuple[str, ...]
     queries: Mapping[str, tuple[WindowQuery, ...]]
     rounds: int
@@ -120,7 +131,7 @@ class Contest:
             outcome = given_up.get((engine, name))
             if outcome is None:
                 tell(f"round {turn + 1} of {self.rounds}: {name} on {self.known[engine].title}")
-                job = Job(data, self.queries[name], truth[engine].rows, self.home.resolve())
+                job = self.job(data, name, truth[engine].rows)
                 outcome = self._checked(self.known[engine], job, truth[engine], turn)
             if not outcome.has_figures:
                 given_up[engine, name] = outcome
@@ -129,6 +140,10 @@ class Contest:
     def write(self) -> Path:
         """Write the input; give its directory."""
         return self.workload.write(self.home)
+
+    def job(self, data: Path, name: str, rows: int) -> Job:
+        """Say what a run of a query set has to do."""
+        return Job(data, self.queries[name], rows, self.home.resolve())
 
     def truths(self, data: Path, queries: tuple[WindowQuery, ...]) -> Mapping[str, Truth]:
         """Say what each engine must count."""

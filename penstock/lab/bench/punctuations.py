@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.lab.punctuated import Punctuations
-    from penstock.lab.workloads import Columns, WindowQuery
+    from penstock.lab.workloads import Columns, WindowQuery, Workload
 
 EVERY = 30  # rows to an irrelevant punctuation, as in paper 3's Figure 10
 ROWS_OF_A_KEY = 100  # where keys end
@@ -148,6 +148,8 @@ class Promising(Contest):
     """A contest on files of three kinds: rows only, irrelevant punctuations, and keys that end."""
 
     known: ClassVar[Mapping[str, Peer]] = {name: way.peer(name) for name, way in WAYS.items()}
+
+    workload: Workload
 
     def write(self) -> Path:
         """Write the files of each kind, below one directory."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
     """Joins, each with the queries it serves."""
+    Source = Callable[[SparkSession, Path, WindowQuery, int], DataFrame]
     Finish = Callable[[DataFrame, Sequence[WindowQuery]], DataFrame]
 
 STATE = "org.apache.spark.sql.execution.streaming.state"
@@ -107,9 +108,19 @@ def run_script(strategy: str, path: Path) -> None:
     tell_done(rows=rows, results=done.results, state_rows=done.state_rows, pairs=pairs)
 
 
-def run_spark(job: Job, joins: Served, *, best: bool = False, finish: Finish | None = None) -> None:
-    """Run Spark's own joins: start every one, wait for all, and report; `finish` makes results of pairs, counted."""
-    finish = finish or counted
+def run_spark(
+    job: Job,
+    joins: Served,
+    *,
+    best: bool = False,
+    source: Source | None = None,
+    finish: Finish | None = None,
+) -> None:
+    """Run Spark's own joins: start every one, wait for all, and report.
+
+    `source` makes the rows of a join, by its number, and `finish` makes results of them, counted.
+    """
+    source, finish = source or joined, finish or counted
     heap, settings = job.heap(len(joins)), AT_ITS_BEST if best else {}
     wanted = {"spark.driver.memory": f"{heap}m", **SHUFFLE, **settings}
     spark = embedded_session(wanted) if best else plain_session(wanted)
@@ -123,7 +134,7 @@ def run_spark(job: Job, joins: Served, *, best: bool = False, finish: Finish | N
         for number, (served, join) in enumerate(joins):
             pool = f"pool-{number}" if best else "default"
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
-            writer = finish(joined(spark, job.data, join, number), served).writeStream.format("noop")
+            writer = finish(source(spark, job.data, join, number), served).writeStream.format("noop")
             writer = writer.option("checkpointLocation", f"{checkpoints}/{number}").queryName(str(number))
             running.append(writer.trigger(availableNow=True).start())
         for query in running:

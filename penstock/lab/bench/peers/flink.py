@@ -83,7 +83,7 @@ def split(job: Job) -> Path:
     directory = job.data / f"flink-{job.cores}"
     if (directory / "done").exists():
         return directory
-    for name in ("a", "b"):
+    for name in job.streams:
         (directory / name).mkdir(parents=True, exist_ok=True)
         rows = ds.dataset(job.data / name).to_table().sort_by("ts")
         rows = pa.table({"k": rows["k"], "v": rows["v"], "us": rows["ts"].cast(pa.int64())})

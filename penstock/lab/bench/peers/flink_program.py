@@ -1,6 +1,6 @@
 """Flink's side of a run, in the interpreter of its own environment: nothing of Penstock can be imported here.
 
-    python flink_program.py each|widest|answer|answer-each JOB DATA
+    python flink_program.py each|widest|answer|answer-each|cascade|multi JOB DATA
 
 Prints what `penstock.lab.bench.peers.peer` says a run prints.  Flink counts for us: its REST interface is asked for the
 metrics while the job runs.  A run is over when the sources have read every row and no counter moves any more, and its
@@ -25,6 +25,7 @@ COLUMNS = "k BIGINT, av DOUBLE, bv DOUBLE, ats BIGINT, bts BIGINT"
 ANSWERS = "g BIGINT, e TIMESTAMP(3), n BIGINT, s DOUBLE, m DOUBLE"
 APART = "ABS(b.us - a.us)"
 MICROS = 1_000_000
+MANY = ("cascade", "multi")  # the ways to join more than two streams
 
 
 def main() -> None:
@@ -42,10 +43,12 @@ def main() -> None:
     shown = {name: settings[name] for name in ("state.backend.type", "pipeline.object-reuse")}
     shown["heap"] = os.environ["JVM_ARGS"]
     tell("about", versions={"apache-flink": version("apache-flink")}, settings=shown)
-    tables = environment(settings, data)
-    statements, pairs_only = tables.create_statement_set(), way == "widest" and not job["checking"]
-    columns, written = f"{COLUMNS}, level INT" if pairs_only else COLUMNS, inserts(way, tables, job)
-    columns = ANSWERS if way.startswith("answer") else columns
+    tables = environment(settings, data, job["streams"])
+    statements, pairs_only = (
+        tables.create_statement_set(),
+        way in MANY or (way == "widest" and not job["checking"]),
+    )
+    written, columns = inserts(way, tables, job), columns_of(way, job)
     for number, insert in enumerate(written):
         tables.execute_sql(f"CREATE TABLE q{number} ({columns}) WITH ('connector' = 'blackhole')")
         statements.add_insert_sql(f"INSERT INTO q{number} {insert}")
@@ -58,8 +61,8 @@ def main() -> None:
     os._exit(0)  # the job itself never ends
 
 
-def environment(settings: dict[str, str], data: str) -> Any:
-    """Open a table environment with both streams in it."""
+def environment(settings: dict[str, str], data: str, streams: list[str]) -> Any:
+    """Open a table environment with all streams in it."""
     # Here, not above: the checks that read this file have no Flink.
     from pyflink.common import Configuration  # type: ignore[import-not-found]  # noqa: PLC0415
     from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -69,7 +72,7 @@ def environment(settings: dict[str, str], data: str) -> Any:
         configuration.set_string(name, value)
     chosen = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(configuration).build()
     tables = TableEnvironment.create(chosen)
-    for name in ("a", "b"):
+    for name in streams:
         tables.execute_sql(
             f"CREATE TABLE {name} (k BIGINT, v DOUBLE, us BIGINT, ts AS TO_TIMESTAMP_LTZ(us / 1000, 3), "
             f"WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = 'file://{data}/{name}', "
@@ -78,12 +81,27 @@ def environment(settings: dict[str, str], data: str) -> Any:
     return tables
 
 
+def columns_of(way: str, job: dict[str, Any]) -> str:
+    """Declare what a sink takes."""
+    if way.startswith("answer"):
+        return ANSWERS
+    if way in MANY:
+        return (
+            "k BIGINT, "
+            + "".join(f"{each}v DOUBLE, {each}ts BIGINT, " for each in job["streams"])
+            + "level INT"
+        )
+    return f"{COLUMNS}, level INT" if way == "widest" and not job["checking"] else COLUMNS
+
+
 def inserts(way: str, tables: Any, job: dict[str, Any]) -> list[str]:
     """Write what each sink gets: every query as a join of its own, or one join with a level column, or answers.
 
     When checking, every query is a filter behind that join.
     """
     queries = job["queries"]
+    if way in MANY:
+        return [join_many(way, tables, job["streams"], queries)]
     if way == "answer-each":
         return [answer(tables, number, each) for number, each in enumerate(queries)]
     if way == "answer":
@@ -109,6 +127,32 @@ def join(query: dict[str, Any], more: str) -> str:
         f"SELECT a.k, a.v AS av, b.v AS bv, a.us AS ats, b.us AS bts{more} FROM a JOIN b ON a.k = b.k "
         f"AND b.ts BETWEEN a.ts - {span} AND a.ts + {span} AND {APART} < {round(query['window'] * MICROS)}"
     )
+
+
+def join_many(way: str, tables: Any, streams: list[str], queries: list[dict[str, Any]]) -> str:
+    """Write a join of many streams at the widest window, with the level of each result.
+
+    A cascade of interval joins; or a regular join of all that Flink is asked to run as one operator, which it does for
+    joins without intervals only: rows then stay in its state for good.
+    """
+    bounds = sorted({round(each["window"] * MICROS) for each in queries})
+    span, widest = f"INTERVAL '{bounds[-1] / MICROS:.3f}' SECOND(3)", bounds[-1]
+    times = ", ".join(f"{each}.us" for each in streams)
+    levels = " ".join(
+        f"WHEN GREATEST({times}) - LEAST({times}) < {bound} THEN {n}" for n, bound in enumerate(bounds)
+    )
+    for name in streams if way == "multi" else ():
+        tables.execute_sql(f"CREATE TEMPORARY VIEW plain_{name} AS SELECT k, v, us FROM {name}")
+    tables_of = {name: f"plain_{name} {name}" if way == "multi" else name for name in streams}
+    first, text = streams[0], tables_of[streams[0]]
+    for number, name in enumerate(streams[1:], 1):
+        near = "".join(f" AND ABS({name}.us - {other}.us) < {widest}" for other in streams[:number])
+        if way == "cascade":
+            near += f" AND {name}.ts BETWEEN {first}.ts - {span} AND {first}.ts + {span}"
+        text += f" JOIN {tables_of[name]} ON {first}.k = {name}.k{near}"
+    hint = f"/*+ MULTI_JOIN({', '.join(streams)}) */ " if way == "multi" else ""
+    values = ", ".join(f"{each}.v, {each}.us" for each in streams)
+    return f"SELECT {hint}{first}.k, {values}, CASE {levels} END FROM {text}"
 
 
 def answer(tables: Any, number: int, query: dict[str, Any]) -> str:

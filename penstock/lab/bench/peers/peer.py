@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from penstock.errors import RunError
-from penstock.lab.workloads import WindowQuery
+from penstock.lab.workloads import STREAMS, WindowQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +48,8 @@ class Job:
     home: Path
     checking: bool = False
     cores: int = os.cpu_count() or 1
+    streams: tuple[str, ...] = STREAMS
+    """The directories of the files, one for each stream."""
 
     def heap(self, joins: int) -> int:
         """Give the heap of a peer's JVM in MiB: 4 GiB, and one more for each further join up to 70 % of the memory."""
@@ -68,7 +70,8 @@ class Job:
         """Read what `to_json` wrote."""
         fields = json.loads(text)
         paths = {name: Path(fields[name]) for name in ("data", "home")}
-        return cls(**{**fields, **paths, "queries": tuple(WindowQuery(**each) for each in fields["queries"])})
+        queries = tuple(WindowQuery(**each) for each in fields["queries"])
+        return cls(**{**fields, **paths, "queries": queries, "streams": tuple(fields["streams"])})
 
 
 @dataclass(frozen=True, slots=True)
