@@ -1,9 +1,9 @@
 """A process to be killed: runs the crash test's queries over all input that is there.
 
-    python tests/spark/child.py ROOT [tasks | here]
+    python tests/spark/child.py ROOT [tasks | here] [many]
 
-With ``tasks`` also what is little work is told to Spark, not done here.  The parent finds out how far it is by looking
-at the journal.
+With ``tasks`` also what is little work is told to Spark, not done here; ``many`` are the queries over three streams.
+The parent finds out how far it is by looking at the journal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ def main() -> None:
     from penstock.engine.spark.session import QUICK_START, embedded_session
     from penstock.engine.units import little_work
     from tests.spark.crash_world import crash_specs
+    from tests.spark.many_runs import QUERIES, ManyRun
     from tests.spark.runner import Run
 
     if "tasks" in sys.argv[2:]:
         little_work.MOST_ROWS = little_work.MOST_BYTES = -1
     root = Path(sys.argv[1])
     spark = embedded_session({**QUICK_START, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
-    Run(spark, root, crash_specs(root)).once()
+    if "many" in sys.argv[2:]:
+        ManyRun(root, QUERIES[:5]).once(spark)
+    else:
+        Run(spark, root, crash_specs(root)).once()
 
 
 if __name__ == "__main__":
