@@ -81,7 +81,7 @@ def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed):
     """A second query joins the first one's panes: its past is folded for it alone."""
     random = Random(seed)
     streams = {name: random_rows(random, 60) for name in "AB"}
-    first, second = (replace(by_key(random, f"q{n}", ["k"]), every=SECOND) for n in range(2))
+    first, second = (replace(by_key(random, f"q{n}", ["k"]), every=SECOND // 2) for n in range(2))
     second = replace(second, keys=first.keys, measures=first.measures)
     with testing.Session(STREAMS + first.penstock()) as session:
         send(session, streams, dict.fromkeys("AB", slice(30)))
