@@ -223,10 +223,19 @@ class Group:
                 makers[each] = makers.get(each, 0) | 1 << number
         return makers
 
-    def reaches(self, side: Side) -> list[int]:
-        """List how long a row of one side is held for each query: to the end of the slice in which its window ends."""
+    def reaches(self, side: Side, partner: int | None = None) -> list[int]:
+        """List how long a row of one side is held for each query: to the end of the slice in which its window ends.
+
+        Of more than two streams: for as long as a partner, or one with this number, may lie beyond it.
+        """
         if not self.is_pair:
-            return [member.reach(side) for member in self.members]
+            own = self.index(side)
+            return [
+                member.query.graph.limits[own][partner]
+                if partner is not None and member.query.graph
+                else member.reach(side)
+                for member in self.members
+            ]
         return [reach(self.chain.held(member.query.window), side) for member in self.members]
 
 

@@ -130,12 +130,22 @@ def ended_rows(plan: Plan, index: PromiseIndex) -> list[str]:
     partners = (
         other.log.stream
         for group in plan.groups
-        if group.is_pair
-        for each in group.inputs
-        for other in group.inputs
-        if other is not each and each.log.stream == index.stream and each.log.key == index.key
+        for number, each in enumerate(group.inputs)
+        for place, other in enumerate(group.inputs)
+        if place != number
+        and any(_is_of(log, index) and _meet(group, log, number, place) for log in each.logs)
     )
     return list(dict.fromkeys(partners))
+
+
+def _meet(group: Group, log: LogPlan, number: int, other: int) -> bool:
+    """Say whether two inputs of a group are joined by the key of a log of the first."""
+    links = (link for link in group.links if {number, other} <= set(link.inputs))
+    return group.is_pair or any(link.key(number) == log.key for link in links)
+
+
+def _is_of(log: LogPlan, index: PromiseIndex) -> bool:
+    return log.stream == index.stream and log.key == index.key
 
 
 def carried_by(plan: Plan, stream: Stream) -> list[Carried]:

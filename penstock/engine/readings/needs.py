@@ -26,19 +26,22 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
     from penstock.plan.build import Plan
-    from penstock.plan.group import Group
+    from penstock.plan.group import Group, Input
+    from penstock.plan.links import Link
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Side
 
 
-def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> WindowClaim:
-    """Give one group's claim on one of its logs: it waits for partners from the other stream.
+def claim(
+    group: Group, side: Side, ledger: Ledger, layout: Layout, partner: Partner | None = None
+) -> WindowClaim:
+    """Give one group's claim on one of its logs: it waits for partners from the other streams, or from one of them.
 
     A partner still to be joined may be ingested already, so what counts is the partner's watermark at the group's
     cursor, not the one its stream has reached meanwhile.
     """
     masks = group.masks_under(side, layout.columns, layout.predicates)
-    reaches = in_time(group, side, ledger, group.reaches(side))
+    reaches = in_time(group, side, ledger, group.reaches(side, partner.number if partner else None))
     mine = [
         (0 if group.filter_last else mask, far)
         for mask, far in zip(masks, reaches, strict=True)
@@ -47,7 +50,9 @@ def claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> WindowCla
     return WindowClaim(
         tuple(mask for mask, _ in mine),
         tuple(far for _, far in mine),
-        partner_watermark(group, side, ledger),
+        ledger.groups[group.id].watermarks[partner.number]
+        if partner
+        else partner_watermark(group, side, ledger),
         group.excluded_under(side, layout.predicates),
     )
 
@@ -97,28 +102,56 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | 
     """
     shape = ledger.layouts[log][layout]
     claims: list[Claim] = [
-        _promised(plan, _partner(group, side), ledger, claim(group, side, ledger, shape), files)
+        _promised(plan, each, ledger, claim(group, side, ledger, shape, each), files)
         for group, side in plan.uses(log)
+        for each in _partners(group, side, log)
     ]
     return claims + _retained(plan, plan.stream_of(log), ledger)
 
 
 def _promised(
-    plan: Plan, partner: LogPlan | None, ledger: Ledger, window: WindowClaim, files: Files | None
+    plan: Plan, partner: Partner, ledger: Ledger, window: WindowClaim, files: Files | None
 ) -> Claim:
-    """Let a group's claim end with the promises of the partner, if there is one and it makes any."""
-    index = index_for(plan, partner) if partner is not None and files is not None else None
+    """Let a group's claim end with the promises of the partner, if it makes any by the log's key."""
+    index = index_for(plan, partner.log) if partner.log is not None and files is not None else None
     known = ledger.promises.get(index.id) if index else None
-    if files is None or partner is None or known is None or not known.files():
+    if files is None or partner.log is None or known is None or not known.files():
         return window
-    return PromisedClaim(window, partner.stream, known.bare(), files)
+    return PromisedClaim(window, partner.log.stream, known.bare(), files)
 
 
-def _partner(group: Group, side: Side) -> LogPlan | None:
-    """Give the log that a side is joined with; None if there are several: promises of one do not end its rows."""
-    if not group.is_pair:
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """An input whose rows those of a log wait for, by its number, and its log by the same key, if there is one.
+
+    A row is kept as long as it may meet a new row of any partner, so each has a claim of its own.
+    """
+
+    number: int
+    log: LogPlan | None
+
+
+def _partners(group: Group, side: Side, log: str) -> list[Partner]:
+    """List the inputs that the rows of one of a side's logs wait for."""
+    own = group.index(side)
+    others = [(number, each) for number, each in enumerate(group.inputs) if number != own]
+    if group.is_pair:
+        return [Partner(number, each.log) for number, each in others]
+    link = next(
+        link
+        for link in group.links
+        if own in link.inputs
+        for each in group.inputs[own].logs
+        if each.id == log and each.key == link.key(own)
+    )
+    return [Partner(number, _log_by(each, link, number)) for number, each in others]
+
+
+def _log_by(part: Input, link: Link, number: int) -> LogPlan | None:
+    """Find the log of an input by the key of a link; None if the input is not in it."""
+    if number not in link.inputs:
         return None
-    return next(each.log for each in group.inputs if each.side != side)
+    return next(log for log in part.logs if log.key == link.key(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +168,12 @@ def promising_partners(plan: Plan, log: LogPlan) -> tuple[PromisingPartner, ...]
     """List the partners of a log's rows, if all of them make promises by its key, and nobody wants rows retained."""
     partners = []
     for group, side in plan.uses(log.id):
-        partner = _partner(group, side)
-        index = index_for(plan, partner) if partner is not None else None
-        if partner is None or index is None or retention(plan.stream(log.stream)) is not None:
+        (partner, *others) = _partners(group, side, log.id)
+        index = index_for(plan, partner.log) if partner.log is not None else None
+        # what several partners promise ends rows when they are looked at again, not at the door
+        if others or partner.log is None or index is None or retention(plan.stream(log.stream)) is not None:
             return ()
-        partners.append(PromisingPartner(partner.stream, index.id, _farthest(group, side)))
+        partners.append(PromisingPartner(partner.log.stream, index.id, _farthest(group, side)))
     return tuple(partners)
 
 
@@ -154,10 +188,11 @@ def promises_before(plan: Plan, log: str, ledger: Ledger) -> float:
     """Say about how many promises of its partners have taken effect for the rows of a log."""
     total = 0.0
     for group, side in plan.uses(log):
-        partner, watermark = _partner(group, side), partner_watermark(group, side, ledger)
-        index = index_for(plan, partner) if partner is not None else None
-        if index is not None and watermark is not None and index.id in ledger.promises:
-            total += ledger.promises[index.id].before(watermark)
+        for partner in _partners(group, side, log):
+            watermark = ledger.groups[group.id].watermarks[partner.number]
+            index = index_for(plan, partner.log) if partner.log is not None else None
+            if index is not None and watermark is not None and index.id in ledger.promises:
+                total += ledger.promises[index.id].before(watermark)
     return total
 
 
