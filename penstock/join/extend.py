@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from penstock.join.probe import MOST_PAIRS
+from penstock.join.probe import MOST_PAIRS, gallop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,60 +98,23 @@ def within(times: Sequence[Ints], limits: Sequence[Sequence[int]]) -> NDArray[np
     return kept
 
 
-@njit(cache=True, nogil=True)
-def _bound(h: Any, t: Any, low: Any, high: Any, key: Any, time: Any) -> Any:
-    """Find the first row in ``[low, high)`` that does not sort before (key, time)."""
-    while low < high:
-        middle = (low + high) // 2
-        if h[middle] < key or (h[middle] == key and t[middle] < time):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+_LONG_AGO = -(1 << 62)
 
 
 @njit(cache=True, nogil=True)
 def _runs_in(h: Any, since: Any, until: Any, state_h: Any, state_t: Any) -> Any:
     """For each partial: where its run begins and how long it is; neighbours of one hash share a search for it."""
-    size = state_h.size
     first = np.empty(h.size, np.int64)
     count = np.empty(h.size, np.int64)
-    begin, end = 0, 0
+    begin = 0
     for i in range(h.size):
         if i == 0 or h[i] != h[i - 1]:
-            # hashes mostly ascend: look ahead from the last run in steps that double, else from the beginning
-            low = end if i > 0 and h[i] > h[i - 1] else 0
-            step, high = 1, low
-            while high < size and state_h[high] < h[i]:
-                low = high + 1
-                high += step
-                step *= 2
-            high = min(high, size)
-            while low < high:
-                middle = (low + high) // 2
-                if state_h[middle] < h[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            begin = low
-            step, high = 1, begin
-            low = begin
-            while high < size and state_h[high] <= h[i]:
-                low = high + 1
-                high += step
-                step *= 2
-            high = min(high, size)
-            while low < high:
-                middle = (low + high) // 2
-                if state_h[middle] <= h[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            end = low
-        # since <= t < until, within the rows of this hash
-        start = _bound(state_h, state_t, begin, end, h[i], since[i])
-        first[i] = start
-        count[i] = max(0, _bound(state_h, state_t, start, end, h[i], until[i]) - start)
+            # hashes mostly ascend: then the run is farther on
+            low = begin if i > 0 and h[i] > h[i - 1] else 0
+            begin = gallop(state_h, state_t, low, h[i], _LONG_AGO)
+        # since <= t < until, among the rows of this hash
+        first[i] = gallop(state_h, state_t, begin, h[i], since[i])
+        count[i] = gallop(state_h, state_t, first[i], h[i], until[i]) - first[i]
     return first, count
 
 
