@@ -30,8 +30,8 @@ from penstock.engine.spark.class_archive import LONGEST_MAKING, ROOM_BYTES, SWIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ARCHIVES_KEPT = 2
-"""Archives that stay in the cache: an older one is of another Java or Spark."""
+ARCHIVES_KEPT = 6
+"""Archives that stay in the cache, those used last: every Python environment has jars of its own."""
 
 _SCRIPT = """\
 CREATE STREAM A (k BIGINT, v DOUBLE, s STRING, ts TIMESTAMP) WITH (format = 'parquet', path = '{home}/a', time = 'ts');
@@ -107,7 +107,7 @@ def _rehearse(archive: Archive, file: Path) -> str:
 
 
 def _clear_old(archive: Archive) -> None:
-    """Leave the newest archives, and nothing that was left half done."""
+    """Leave the archives used last, and nothing that was left half done."""
     folder = archive.file.parent
     files = sorted(folder.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
     for each in (*files[ARCHIVES_KEPT:], *folder.glob("spark-*.part*")):

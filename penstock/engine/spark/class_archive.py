@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,6 +165,8 @@ def with_archive(options: str) -> str:
     archive = find_archive()
     if archive is None or not archive.exists or re.search("SharedArchive|ArchiveClasses|AOT", options):
         return options
+    with suppress(OSError):
+        os.utime(archive.file)  # those used last are kept
     return f"{options} {archive.options}"
 
 

@@ -213,7 +213,7 @@ def test_a_cache_that_cannot_be_written_is_no_trouble(monkeypatch, tmp_path):
 
 def test_archives_of_other_javas_do_not_pile_up(machine, monkeypatch):
     rehearsal(monkeypatch, done)
-    for number in range(5):
+    for number in range(archive_maker.ARCHIVES_KEPT + 3):
         machine(f"17.0.{number}")
         archive = find_archive()
         archive_maker.make_archive(archive)
@@ -239,3 +239,11 @@ def test_a_jvm_that_cannot_use_the_file_goes_on_without_a_word(tmp_path):
         )
         assert told.stdout == ""
         assert "version" in told.stderr.splitlines()[0]
+
+
+@pytest.mark.usefixtures("machine")
+def test_an_archive_that_is_used_is_among_those_used_last():
+    archive = made()
+    os.utime(archive.file, (1, 1))
+    with_archive("-Xmx1g")
+    assert archive.file.stat().st_mtime > time.time() - 60
