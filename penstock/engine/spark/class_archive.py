@@ -7,8 +7,8 @@ them in memory; such a file fits one Java and one set of jars, and is made once 
     later runs    archive ──▶ JVM maps it
 
 It is a convenience and nothing else: a JVM that finds that the file does not fit goes on without it, silently; where it
-cannot be made, that is noted beside it and not tried again.  The file gets its name when it is whole, so two that make
-it at once do no harm.  ``PENSTOCK_CLASS_ARCHIVE=off`` does without.
+cannot be made, that is noted beside it and not tried again that day.  The file gets its name when it is whole, so two
+that make it at once do no harm.  ``PENSTOCK_CLASS_ARCHIVE=off`` does without.
 
 In:  the Java that Spark will start, Spark's jars, the user's cache directory.  Out: options for the JVM.
 """
@@ -39,6 +39,9 @@ AOT_JAVA = 25
 
 LONGEST_MAKING = 900.0
 """Seconds after which whoever has begun to make an archive is taken for gone."""
+
+NEXT_TRY = 86_400.0
+"""Seconds after which an archive that could not be made is tried again."""
 
 ROOM_BYTES = 1 << 30
 """Free space below which no archive is made."""
@@ -72,15 +75,12 @@ class Archive:
     @property
     def is_wanted(self) -> bool:
         """Say whether it is missing, nobody makes it, and nobody has failed to."""
-        return not (self.exists or self.failure.exists() or self.is_being_made)
+        return not (self.exists or _is_younger(self.failure, NEXT_TRY) or self.is_being_made)
 
     @property
     def is_being_made(self) -> bool:
         """Say whether somebody has begun to make it, and not too long ago."""
-        try:
-            return time.time() - self.lock.stat().st_mtime < LONGEST_MAKING
-        except OSError:
-            return False
+        return _is_younger(self.lock, LONGEST_MAKING)
 
     @property
     def options(self) -> str:
@@ -94,6 +94,14 @@ class Archive:
         if self.java >= AOT_JAVA:
             return f"-XX:AOTCacheOutput={file} -Xlog:aot*=off,cds*=off,class+path=off"
         return f"-XX:ArchiveClassesAtExit={file} -Xlog:cds*=off,class+path=off"
+
+
+def _is_younger(file: Path, seconds: float) -> bool:
+    """Say whether there is a file that was written no longer ago."""
+    try:
+        return time.time() - file.stat().st_mtime < seconds
+    except OSError:
+        return False
 
 
 def archive_folder() -> Path:
@@ -182,7 +190,9 @@ def make_in_background() -> None:
     archive = find_archive()
     if archive is None or not archive.is_wanted:
         return
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LOG4J_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LOG4J_", "PYSPARK_"))
+    }
     try:
         maker = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-m", MAKER],

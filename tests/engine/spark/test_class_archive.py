@@ -114,6 +114,8 @@ def test_it_is_wanted_until_somebody_makes_it_or_has_failed_to():
     assert archive.is_wanted
     archive.failure.write_text("no room")
     assert not archive.is_wanted
+    os.utime(archive.failure, (long_ago - class_archive.NEXT_TRY,) * 2)
+    assert archive.is_wanted
 
 
 @pytest.mark.usefixtures("machine")
