@@ -7,6 +7,7 @@ In:  a plan and a `Status`.  Out: Rich renderables, or one line of plain text.
 
 from __future__ import annotations
 
+import math
 import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from penstock.engine.costs.status import GroupStatus, SliceStatus, Status
+    from penstock.engine.costs.status import GroupStatus, QueryStatus, SliceStatus, Status
     from penstock.plan.build import Plan
 
 MOST_READER_NAMES = 2
@@ -52,7 +53,50 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
     if len(queries.columns) <= MOST_COLUMNS_BESIDE:
         both = Table.grid(padding=(0, 3))
         both.add_row(slices, queries)
-    return Group(stream_table(status, rates), both, *savings(status), *_changes(status), *_failures(status))
+    buffers = buffer_table(status)
+    more = [buffers] if buffers else []
+    return Group(
+        stream_table(status, rates),
+        both,
+        *more,
+        *savings(status),
+        *_changes(status),
+        *_missed(status),
+        *_failures(status),
+    )
+
+
+def buffer_table(status: Status) -> Table | None:
+    """Show what streams are like that are joined without a window, and how many rows of each are kept."""
+    shown = [(query.name, each) for query in status.queries for each in query.buffers]
+    if not shown:
+        return None
+    table = _table("no window")
+    table.add_column("stream")
+    for title in ("rows kept", "model asks for", "scrambling", "multiplicity", "rows/s", "ahead by"):
+        table.add_column(title, justify="right")
+    for name, each in shown:
+        counts = (each.rows, each.needed, each.scrambling, each.multiplicity, round(each.rate), each.lag)
+        table.add_row(name, each.stream, *(f"{count:,}" for count in counts))
+    return table
+
+
+def _missed(status: Status) -> list[Text]:
+    """Say of which queries results were missed, when, and whose rows came later than was known."""
+    lines = []
+    for query in status.queries:
+        for miss in query.misses[-1:]:
+            whose = ", ".join(
+                f"{name} is out of order by {rows:,} rows"
+                for name, rows in zip(miss.streams, miss.scrambling, strict=True)
+            )
+            lines.append(
+                Text(
+                    f"query {query.name} has missed about {query.missed:,.0f} results, last {miss.results:,.0f} at "
+                    f"{miss.at}{': ' if whose else ''}{whose}"
+                )
+            )
+    return lines
 
 
 def _failures(status: Status) -> list[Text]:
@@ -128,10 +172,12 @@ def query_table(plan: Plan, status: Status) -> Table:
     ordered = any(query.ordered for query in plan.queries)
     late = any(query.complete_from is not None for query in status.queries)
     astray = any(query.disordered for query in status.queries)
+    estimated = any(query.accuracy is not None for query in status.queries)
     table = _table("query")
     table.add_column("window")
     waits = ("output", "held", "order") if ordered else ()
-    for title in ("results", *(["out of order"] if astray else []), *waits, "rows behind"):
+    more = [*(["accuracy"] if estimated else []), *(["out of order"] if astray else [])]
+    for title in ("results", *more, *waits, "rows behind"):
         table.add_column(title, justify="left" if title == "order" else "right")
     if late:
         table.add_column("complete from")
@@ -140,14 +186,31 @@ def query_table(plan: Plan, status: Status) -> Table:
         if query.failed is None:
             group, _, _ = plan.find(query.name)
             window = show_window(group, query.name).removeprefix("WINDOW ")
-        counts = [f"{query.results:,}", *([f"{query.disordered:,}"] if astray else [])]
+        counts = [f"{query.results:,}", *([show_accuracy(query.accuracy)] if estimated else [])]
+        counts += [f"{query.disordered:,}"] if astray else []
         counts += [f"{query.output:,}", f"{query.held:,}", query.order] if ordered else []
         counts.append(f"{query.lag_rows:,}")
-        since = (
-            [] if not late else [show_time(query.complete_from) if query.complete_from else "the beginning"]
-        )
+        since = [_show_since(query)] if late else []
         table.add_row(query.name, window, *counts, *since)
     return table
+
+
+def _show_since(query: QueryStatus) -> str:
+    """Write from when on a query is complete: an event time, or a row, where it has no window."""
+    if not query.complete_from:
+        return "the beginning"
+    return show_time(query.complete_from) if query.accuracy is None else f"row {query.complete_from:,}"
+
+
+def show_accuracy(accuracy: float | None) -> str:
+    """Write a share of results; one that is not all of them is never written as all.
+
+    >>> show_accuracy(1.0), show_accuracy(0.99999), show_accuracy(None)
+    ('100 %', '99.99 %', '')
+    """
+    if accuracy is None:
+        return ""
+    return "100 %" if accuracy >= 1 else f"{math.floor(10_000 * accuracy) / 100:.2f} %"
 
 
 def savings(status: Status) -> list[Text]:
@@ -198,6 +261,8 @@ def progress_line(status: Status, rates: Mapping[str, float]) -> str:
     held, alone = held_rows(status)
     slowest = max((each.response.p99 for each in status.queries if each.response), default=None)
     response = "" if slowest is None else f"  response {show_seconds(slowest)}"
+    worst = min((each.accuracy for each in status.queries if each.accuracy is not None), default=None)
+    response += "" if worst is None else f"  accuracy {show_accuracy(worst)}"
     return (
         f"rows in {rows:,} ({sum(rates.values()):,.0f}/s)  results {results:,}  "
         f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}{_waiting(status)}{response}"

@@ -187,8 +187,10 @@ class Engine:
         name: str,
         source: DataFrame,
         *,
-        time: str,
+        time: str | None = None,
         lateness: str = "0 seconds",
+        scrambling: int | None = None,
+        multiplicity: int | None = None,
         punctuation: str | None = None,
         punctuates: str | None = None,
         unique: str | None = None,
@@ -197,6 +199,10 @@ class Engine:
     ) -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it.
 
+        It needs no `time` where all queries that read it have no window.  For those, `scrambling` says how many rows of
+        it a row may come after one that is not smaller, and `multiplicity` how many rows may have one value of what
+        they are joined on; what is not said is measured.
+
         Rows may be promises, not data: those for which `punctuation` holds (Spark SQL over the columns) say that no
         row comes after them with their values of the columns that `punctuates` names, as in ``"item_id"``,
         ``"item_id IN items"`` or ``"item_id BETWEEN lo AND hi"``.  With `unique` every row is the last with its value
@@ -204,6 +210,8 @@ class Engine:
         `promises` of them are remembered.
         """
         given = {
+            "scrambling": scrambling,
+            "multiplicity": multiplicity,
             "punctuation": punctuation,
             "punctuates": punctuates,
             "unique": unique,
@@ -554,9 +562,11 @@ class Engine:
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
         wanted = {stream.name for stream in plan.streams}
-        for ingester in [each for each in self._ingesters if each.stream.name not in wanted]:
-            ingester.stop()
-            self._ingesters.remove(ingester)
+        for ingester in list(self._ingesters):
+            name = ingester.stream.name
+            if name not in wanted or ingester.lacks_order(sources[name]):
+                ingester.stop()
+                self._ingesters.remove(ingester)
         reading = {each.stream.name for each in self._ingesters}
         for stream in plan.streams:
             if stream.name not in reading:
@@ -584,7 +594,8 @@ class Engine:
             self._jobs.results.check(group, results, streams)
             empty |= results
         sources = {
-            stream.name: self._workload.sources.get(stream.name) or open_source(self.spark, stream)
+            stream.name: self._workload.sources.get(stream.name)
+            or open_source(self.spark, stream, in_order=plan.is_read_in_order(stream.name))
             for stream in plan.streams
         }
         return sources, empty

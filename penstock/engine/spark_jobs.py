@@ -25,7 +25,7 @@ from penstock.engine.ingest.batch_culprits import blame_for_batch
 from penstock.engine.ingest.batch_task import BatchPart, reason_name, run_ingest, set_aside
 from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
-from penstock.engine.ingest.sources import ingest_columns_of, with_ingest_columns
+from penstock.engine.ingest.sources import in_arrival_order, ingest_columns_of, with_ingest_columns
 from penstock.engine.out.answer_sql import answer_columns, answers_schema, folded, instant_type
 from penstock.engine.out.answer_task import NOTE, PaneReport
 from penstock.engine.out.answers import AnswerJob, AnswerReport, deliver_answers, noted
@@ -176,13 +176,24 @@ class SparkJobs:
     def ingest(self, batch: DataFrame, stream: Stream, task: BatchTask) -> list[BatchPart]:
         """Write a batch's segments: one per task and log, or several.
 
-        On the way the columns have numbers for names: pyspark takes a dot in a name for the field of a struct.
+        Where joins without a window read the stream, one task gets all rows, in the order of arrival.
         """
         self._run_in("ingest")
+        rows = self._in_order(batch, stream, task) if task.arrival else self._as_they_are(batch, stream, task)
+        return run_work(rows.mapInArrow(do_work, SUMMARY), partial(_ingest, task), BatchPart)
+
+    def _as_they_are(self, batch: DataFrame, stream: Stream, task: BatchTask) -> DataFrame:
+        """Give what tasks read of a batch, in as many parts as it has, or as there are cores."""
         rows = ingest_columns_of(batch, stream, task.computed_for, task.columns())
-        numbered_columns = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
-        jobs = numbered_columns.coalesce(self.parallelism).mapInArrow(do_work, SUMMARY)
-        return run_work(jobs, partial(_ingest, task), BatchPart)
+        return _numbered_columns(rows, len(rows.columns)).coalesce(self.parallelism)
+
+    def _in_order(self, batch: DataFrame, stream: Stream, task: BatchTask) -> DataFrame:
+        """Give what a task reads of a batch, all in one part and in the order of arrival."""
+        ordered, names = in_arrival_order(batch)
+        columns = task.columns()
+        rows = ingest_columns_of(ordered, stream, task.computed_for, [*columns, *names])
+        whole = rows.repartition(1).sortWithinPartitions(*map(always_quoted, names))
+        return _numbered_columns(whole, len(columns))
 
     def keep_aside(self, batch: DataFrame, stream: Stream, watermark: int | None, folder: str) -> None:
         """Write the late rows of a batch, whole, to the dead-letter output; writing again replaces them."""
@@ -403,6 +414,12 @@ class SparkJobs:
 def _bare(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """Leave out the statistics, which tasks do not read."""
     return tuple(replace(each, patterns=()) for each in segments)
+
+
+def _numbered_columns(rows: DataFrame, count: int) -> DataFrame:
+    """Take the first columns, with numbers for names: pyspark takes a dot in a name for the field of a struct."""
+    numbers = [f"c{number}" for number in range(len(rows.columns))]
+    return rows.toDF(*numbers).select(*numbers[:count])
 
 
 # --- in the tasks -------------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ from penstock.engine.readings.plans import stopped_queries
 from penstock.engine.spark.session import embedded_session
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
+from penstock.sql.arrival import check_arrival
 from penstock.sql.bind import bind_query
+from penstock.sql.oblivious import WAYS_OUT, why_this_one
 from penstock.sql.options import budget_of, check_duration
-from penstock.sql.promises import carriers_of, settled_promises
+from penstock.sql.promises import PROMISE_OPTIONS, carriers_of, settled_promises
 from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.script import (
     AlterQuery,
@@ -33,7 +35,7 @@ from penstock.sql.script import (
 from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -63,11 +65,11 @@ class Workload:
         self,
         name: str,
         source: DataFrame,
-        time: str,
+        time: str | None,
         lateness: str,
-        promises: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
-        """Declare a stream that is a streaming DataFrame; `promises` are its options about promises."""
+        """Declare a stream that is a streaming DataFrame; `options` are about its promises and its order."""
         if not source.isStreaming:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
@@ -82,23 +84,14 @@ class Workload:
                     f"column {column.name} of stream {name} is {column.type}, which cannot be stored. {refusal} where "
                     "the rows are made, or leave the column out"
                 )
-        time_column = find_name(time, names)
-        if time_column is None:
+        given, late = options or {}, check_duration("lateness", lateness)
+        check_arrival(given.items())
+        if time is None and (late or set(given) & PROMISE_OPTIONS):
             raise InputError(
-                f"time column {time} of stream {name} does not exist: {did_you_mean(time, names)}"
+                f"stream {name} has no event time, by which lateness and promises go: name its time column"
             )
-        kind = columns[names.index(time_column)].type
-        if kind not in TIME_TYPES:
-            raise InputError(
-                f"time column {time_column} of stream {name} is {kind}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
-            )
-        stream = Stream(
-            name,
-            columns,
-            time_column,
-            check_duration("lateness", lateness),
-            options=tuple((promises or {}).items()),
-        )
+        time_column = "" if time is None else _time_column(name, time, columns)
+        stream = Stream(name, columns, time_column, late, options=tuple(given.items()))
         self.streams[name] = settled_promises(stream, self.streams)
         self.sources[name] = source
 
@@ -148,7 +141,10 @@ class Workload:
         """Register a bound query under a name that is free."""
         if find_name(query.name, self.queries):
             raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
-        self.queries[query.name] = replace(self.typed(query), sink=settled(query.sink))
+        typed = self.typed(query)
+        if why := why_this_one(typed, [self.streams[name] for name in typed.streams]):
+            raise InputError(f"query {query.name} needs a window, {WAYS_OUT}: {why}")
+        self.queries[query.name] = replace(typed, sink=settled(query.sink))
 
     def _registered(self, name: str) -> str:
         """Find a registered query, whatever the case of its name."""
@@ -248,6 +244,20 @@ class Workload:
         """Say whether a query is registered as it was."""
         now = self.queries.get(query.name)
         return now is not None and meaning(now) == meaning(query)
+
+
+def _time_column(stream: str, name: str, columns: Sequence[Column]) -> str:
+    """Find the time column of a stream, and check its type."""
+    names = [each.name for each in columns]
+    found = find_name(name, names)
+    if found is None:
+        raise InputError(f"time column {name} of stream {stream} does not exist: {did_you_mean(name, names)}")
+    kind = columns[names.index(found)].type
+    if kind not in TIME_TYPES:
+        raise InputError(
+            f"time column {found} of stream {stream} is {kind}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"
+        )
+    return found
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:

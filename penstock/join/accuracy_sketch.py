@@ -38,6 +38,13 @@ ROWS_HELD = 1024
 """Rows of sampled values that are remembered."""
 
 
+def is_sampled(values: Ints, halvings: int) -> np.ndarray:
+    """Say which values are in the sample after so many halvings."""
+    if not halvings:
+        return np.ones(values.size, bool)
+    return mix(values) >> np.uint64(64 - halvings) == 0
+
+
 @dataclass(frozen=True, slots=True)
 class SampledRows:
     """Rows of sampled values: their value, stream and position, sorted by value."""
@@ -98,7 +105,30 @@ class AccuracySketch:
         `after` is what buffers have let go of once the batch is joined: with it more values can be sampled.
         """
         taken = self.taken or (0,) * self.streams
-        new = self._sampled(batch, taken)
+        counted = replace(
+            self, taken=tuple(count + len(rows) for count, rows in zip(taken, batch, strict=True))
+        )
+        return counted.plus(self._sampled(batch, taken), gone, after or gone)
+
+    def then_sampled(
+        self, rows: SampledRows, halvings: int, gone: Sequence[int], after: Sequence[int] | None = None
+    ) -> AccuracySketch:
+        """Add the same, where rows of sampled values were picked out already: with so many halvings, or fewer.
+
+        >>> rows = SampledRows((5, 5), (0, 1), (1, 1))
+        >>> AccuracySketch(2).then_sampled(rows, 0, gone=(0, 0)).found
+        1.0
+        """
+        sketch = self
+        if halvings > self.halvings:
+            sketch = replace(self, halvings=halvings)
+            sketch = sketch.without(~sketch.is_sampled(self.held.arrays()[0]), closing=False)
+        value, stream, position = rows.arrays()
+        chosen = sketch.is_sampled(value)
+        return sketch.plus((value[chosen], stream[chosen], position[chosen]), gone, after or gone)
+
+    def plus(self, new: tuple[Ints, Ints, Ints], gone: Sequence[int], after: Sequence[int]) -> AccuracySketch:
+        """Add rows of sampled values that came together."""
         old = self.held.arrays()
         late = 0
         if self.closed_to is not None:
@@ -113,14 +143,13 @@ class AccuracySketch:
         order = np.argsort(whole[0], kind="stable")
         grown = replace(
             self,
-            taken=tuple(count + len(rows) for count, rows in zip(taken, batch, strict=True)),
             held=SampledRows(*(tuple(each[order].tolist()) for each in whole)),
             open_missed=tuple(sorted(missed.items())),
             found=self.found + float(found.sum()) / self.share,
             missed=self.missed + float((exist - found).sum()) / self.share,
             unjudged=self.unjudged + late / self.share,
         )
-        return grown.bounded(np.array(gone if after is None else after))
+        return grown.bounded(np.array(after))
 
     def _sampled(self, batch: Sequence[Ints], taken: Sequence[int]) -> tuple[Ints, Ints, Ints]:
         """Pick the rows of sampled values out of a batch."""
@@ -134,9 +163,7 @@ class AccuracySketch:
 
     def is_sampled(self, values: Ints) -> np.ndarray:
         """Say which values are in the sample: those whose hash begins with enough zeros."""
-        if not self.halvings:
-            return np.ones(values.size, bool)
-        return mix(values) >> np.uint64(64 - self.halvings) == 0
+        return is_sampled(values, self.halvings)
 
     def _results(
         self, values: Ints, old: tuple[Ints, Ints, Ints], new: tuple[Ints, Ints, Ints], gone: Ints

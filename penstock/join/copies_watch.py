@@ -65,7 +65,11 @@ class Copies:
 
     def then(self, values: Ints, above: int | None = None) -> Copies:
         """Add rows that arrived next, of which no earlier piece will be asked for; close values up to one, if given."""
-        both = self.merged(Copies.of(values))
+        return self.plus(Copies.of(values), above)
+
+    def plus(self, later: Copies, above: int | None = None) -> Copies:
+        """Add what was counted of rows that arrived next, in the same way."""
+        both = self.merged(later)
         done = 0 if above is None else bisect_right(both.values, above)
         return both.closed(ends=(0, min(OPEN_VALUES, len(both.values) - done)))
 

@@ -80,21 +80,27 @@ class Order:
     tail: Steps = Steps()
 
     @classmethod
-    def of(cls, values: Ints) -> Order:
-        """Look at rows in the order of arrival."""
+    def of(cls, values: Ints, positions: Ints | None = None, rows: int | None = None) -> Order:
+        """Look at rows in the order of arrival, at the given positions among so many if some rows have no value.
+
+        >>> order = Order.of(np.array([4, 2]), np.array([2, 5]), rows=6)
+        >>> order.rows, order.scrambling
+        (6, 3)
+        """
+        rows = int(values.size) if rows is None else rows
         if not values.size:
-            return cls()
-        front, positions = np.maximum.accumulate(values), np.arange(values.size)
+            return cls(rows)
+        at = np.arange(1, values.size + 1) if positions is None else positions
+        front = np.maximum.accumulate(values)
         steps = np.flatnonzero(np.append(True, front[1:] > front[:-1]))
         farthest = steps[np.searchsorted(front[steps], values)]
         low = np.minimum.accumulate(values[::-1])[::-1]
         ends = np.flatnonzero(np.append(low[:-1] < low[1:], True))
-        rows = int(values.size)
         return cls(
             rows,
-            int((positions - farthest).max()),
-            _steps(*_thin_front(steps + 1, steps + 1, front[steps], rows, PRECISION)),
-            _steps(*_thin_tail(ends + 1, ends + 1, low[ends], PRECISION)),
+            int((at - at[farthest]).max()),
+            _steps(*_thin_front(at[steps], at[steps], front[steps], rows, PRECISION)),
+            _steps(*_thin_tail(at[ends], at[ends], low[ends], PRECISION)),
         )
 
     def then(self, values: Ints) -> Order:
@@ -111,7 +117,8 @@ class Order:
             return later if not self.rows else self
         rows = self.rows + later.rows
         mine, its = self.front.arrays(), later.front.arrays()
-        front = _appended(mine, _moved(its, self.rows), its[2] > mine[2][-1])
+        higher = its[2] > mine[2][-1] if mine[2].size else np.ones(its[2].size, bool)
+        front = _appended(mine, _moved(its, self.rows), higher)
         tail, ends = self.tail.arrays(), _moved(later.tail.arrays(), self.rows)
         lower = tail[2] < ends[2][0] if ends[2].size else np.ones(tail[2].size, bool)
         kept = _appended(_chosen(tail, lower), ends, np.ones(ends[2].size, bool))
@@ -150,10 +157,13 @@ class Order:
         return self.front.first[place] - 1 if place < len(self.front.first) else self.rows
 
 
-def rows_done(orders: Sequence[Order], scrambling: Sequence[int] | None = None) -> tuple[int, ...]:
+def rows_done(
+    orders: Sequence[Order], scrambling: Sequence[int] | None = None, *, rounded: bool = False
+) -> tuple[int, ...]:
     """Say for each stream of a join how many of its first rows no row still to come can meet.
 
-    By the scrambling of each stream as measured, or as it is known.  Where it is right, nothing is missed.
+    By the scrambling of each stream as measured, or as it is known.  Where it is right, nothing is missed.  Where
+    values were `rounded`, a row still to come may be equal to one that it is above.
 
     >>> slow, fast = Order.of(np.array([1, 2, 3])), Order.of(np.arange(1, 10))
     >>> rows_done([slow, fast]), rows_done([slow, fast], [1, 7])
@@ -161,6 +171,7 @@ def rows_done(orders: Sequence[Order], scrambling: Sequence[int] | None = None) 
     """
     known = scrambling if scrambling is not None else [each.scrambling for each in orders]
     fronts = [each.front_at(each.rows - k) for each, k in zip(orders, known, strict=True)]
+    fronts = [None if each is None else each - rounded for each in fronts]
     return tuple(
         min(_passed(order, front) for j, front in enumerate(fronts) if j != i)
         for i, order in enumerate(orders)

@@ -10,7 +10,8 @@ A row at T that some query accepts is of use until the other stream's watermark 
 
 A row goes when no claim on its log keeps it.  Windows claim rows (`WindowClaim`), of time or of rows counted, which are
 looked up in time; so does a stream that retains its rows for queries to come (`RetainClaim`).  Where the partner makes
-promises, a window's claim ends with them (`PromisedClaim`).
+promises, a window's claim ends with them (`PromisedClaim`).  A join without a window claims the last rows that arrived,
+so many as its buffer needs (`BufferClaim`).
 
 In:  what `penstock.engine.readings.needs` reads from the plan and the ledger.  Out: answers, for rows and for segments.
 """
@@ -24,6 +25,7 @@ import numpy as np
 
 from penstock.join.sets import query_sets
 from penstock.log.promises import open_promises
+from penstock.plan.links import POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -204,6 +206,41 @@ class PromisedClaim:
     def oldest_of_use(self, oldest: int) -> int:
         """Give the event time up to which every row is out of reach of all partners to come."""
         return self.window.oldest_of_use(oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class BufferClaim:
+    """A claim of a join without a window: the rows that arrived last, all but the first `gone` of their stream.
+
+    `window` says which rows its queries accept at all.  Where the stream has no event time, the time of a row is its
+    position; else positions are stored beside times (`timed`), and rows that have none are not the join's.
+    """
+
+    window: WindowClaim
+    gone: int
+    timed: bool
+
+    def live(self, rows: SegmentRows) -> Mask:
+        """Say for each row whether it is accepted, and among the last."""
+        if not self.timed:
+            return self.window.live(rows) & (rows.rows.t >= self.gone)
+        if not rows.has(POSITION):
+            return np.zeros(rows.rows.t.size, np.bool_)
+        arrived: Mask = rows.column(POSITION).to_numpy() >= self.gone
+        return self.window.live(rows) & arrived
+
+    def has_ended(self, segment: Segment) -> bool:
+        """Say whether no row of a segment is accepted, or all have left the buffer."""
+        newest = segment.newest if self.timed else segment.max_t
+        return newest is None or newest < self.gone or self.window.has_ended(segment)
+
+    def ends_pattern(self, count: PatternCount) -> bool:
+        """Say whether no row of a pattern is accepted, or all have left the buffer."""
+        return self.window.ends_pattern(count) or (not self.timed and count.max_t < self.gone)
+
+    def oldest_of_use(self, oldest: int) -> int:
+        """Give the event time up to which no row is of use."""
+        return oldest if self.timed else self.gone - 1
 
 
 def by_window(claim: Claim) -> Claim:

@@ -31,6 +31,7 @@ from penstock.log.values import (
     StreamState,
     Watermarks,
 )
+from penstock.log.watch import BatchWatch, GroupWatch
 from penstock.plan.panes import PaneSet
 from penstock.plan.prices import Prices
 from penstock.sql.query import Stream
@@ -92,6 +93,8 @@ class BatchIngested:
     """By index: the promises that it makes."""
     gone: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By log: the newest event time of rows that are not kept for their window, and how many they are."""
+    watched: Mapping[str, BatchWatch] = field(default_factory=dict)
+    """By log: what its order was like, where joins have no window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,8 @@ class PlanServed:
     """The pane sets that aggregate queries share from here on."""
     promises: tuple[str, ...] = ()
     """The indexes of promises that are kept from here on."""
+    watched: tuple[str, ...] = ()
+    """The logs whose order is watched from here on, because joins have no window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +220,19 @@ class Answered:
     output: Output
     promises_seen: Mapping[str, float] = field(default_factory=dict)
     """By pane set: how many promises its groups were held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Joins without a window know how far their streams are in order, and which rows meet nobody any more."""
+
+    KIND: ClassVar = "watch"
+    BY: ClassVar = "join, where there is no window"
+
+    groups: Mapping[str, GroupWatch]
+    """By group."""
+    settled: Mapping[str, int]
+    """By log: what is known of batches before this is put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +403,7 @@ Commit = (
     | Released
     | Answered
     | Propagated
+    | Watched
     | OrderSwitched
     | Rewritten
     | PromisesMerged

@@ -34,6 +34,7 @@ from penstock.log.commits import (
     Rewritten,
     Sealed,
     UnitJoined,
+    Watched,
 )
 from penstock.log.hold import Held, Hold
 from penstock.log.panes import PaneFile, PaneState
@@ -52,6 +53,7 @@ from penstock.log.values import (
     StreamState,
     Watermarks,
 )
+from penstock.log.watch import GroupWatch, LogWatch
 from penstock.plan.order_policy import trigger
 from penstock.plan.prices import Prices
 from penstock.sql.query import Stream
@@ -122,6 +124,10 @@ class Ledger:
     """What was measured by `penstock calibrate`; None before."""
     declared: Mapping[str, Stream] = field(default_factory=dict)
     """How each stream that was ever read is declared, without secrets; also those that no query reads any more."""
+    watches: Mapping[str, LogWatch] = field(default_factory=dict)
+    """For each log that joins without a window read, what its order was like."""
+    buffers: Mapping[str, GroupWatch] = field(default_factory=dict)
+    """For each join without a window, what it has let go of, and what that has cost."""
     origins: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """Where the last batch of each stream came from (`penstock.log.origin`); not known of earlier versions' batches."""
 
@@ -240,6 +246,8 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         promises_seen={log: each for log, each in ledger.promises_seen.items() if log in commit.logs},
         gone={log: each for log, each in ledger.gone.items() if log in commit.logs},
         propagated={index: each for index, each in ledger.propagated.items() if index in commit.promises},
+        watches={log: each for log, each in ledger.watches.items() if log in commit.watched},
+        buffers={group: each for group, each in ledger.buffers.items() if group in commit.groups},
     )
 
 
@@ -453,8 +461,12 @@ def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
     promises = dict(ledger.promises)
     for index, made in commit.promises.items():
         promises[index] = promises.get(index, PromiseFiles()).plus(made)
+    watches = dict(ledger.watches)
+    for log, seen in commit.watched.items():
+        watches[log] = watches.get(log, LogWatch()).then(seen)
     return replace(
         ledger,
+        watches=watches,
         streams=streams,
         logs=logs,
         traffic=traffic,
@@ -463,6 +475,15 @@ def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
         gone=gone,
         promises=promises,
     )
+
+
+@_fold.register
+def _watched(commit: Watched, ledger: Ledger) -> Ledger:
+    """Take note of what joins without a window have let go of, and put together what they have all looked at."""
+    watches = dict(ledger.watches)
+    for log, until in commit.settled.items():
+        watches[log] = watches[log].settled(until)
+    return replace(ledger, watches=watches, buffers={**ledger.buffers, **commit.groups})
 
 
 @_fold.register

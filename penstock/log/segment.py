@@ -7,6 +7,8 @@ a probe touches the pages it lands on and no others.  Columns:
     penstock.t   int64    event time, microseconds
     penstock.p   int32    number in the table of patterns (absent where the stream has no predicates)
     penstock.k0… any      the key itself, where the hash does not hold all of it
+    penstock.position     int64, the position in the order of arrival, where joins without a window read a stream that
+                          has event times
     the stored columns    under their own names
 
 The table of patterns, and the time column (which is `penstock.t` under another type and so is not stored twice),
@@ -30,6 +32,7 @@ from penstock.join.probe import Rows
 from penstock.join.sets import from_words, to_words
 from penstock.join.sorting import sort_rows
 from penstock.log.checksum import map_whole, summed_writer
+from penstock.plan.links import POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,6 +117,8 @@ class Segment:
     ends: tuple[tuple[str, int], ...] = ()
     """By partner: the event time after which, once its watermark has passed it, no row of this segment is of use; only
     where that was known when it was written."""
+    newest: int | None = None
+    """The last position in the order of arrival of its rows, where they have any beside their event times."""
 
     def rows_between(self, first: int, last: int) -> int:
         """Say about how many rows have a time from first to last: as many as these times are of all its times."""
@@ -213,7 +218,15 @@ def write_ordered(
         patterns=_count_patterns(t, pattern, content.table),
         layout=layout,
         checksum=sink.checksum,
+        newest=_newest(content, order),
     )
+
+
+def _newest(content: SegmentColumns, order: Ints) -> int | None:
+    """Give the last position of some rows in the order of arrival."""
+    if POSITION not in content.columns:
+        return None
+    return int(content.columns[POSITION].to_numpy()[order].max())
 
 
 def _record_batch(content: SegmentColumns, order: Ints) -> pa.RecordBatch:

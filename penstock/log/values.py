@@ -63,6 +63,8 @@ class StreamState:
     """Rows that were joined when they came and not kept, because all their partners were there."""
     purged: int = 0
     """Rows that were let go before their window ended, because of a promise that came after them."""
+    arrivals: int = 0
+    """Positions that were given to its rows in the order of arrival, where joins have no window."""
 
     @property
     def timely(self) -> int:

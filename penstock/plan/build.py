@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.group import Group, Input, Member, group_id, plan_group
-from penstock.plan.links import columns_of_input, is_link_column, links_of
+from penstock.plan.links import POSITION, columns_of_input, is_link_column, links_of
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
@@ -120,6 +120,15 @@ class Plan:
         """List the streams that windows counting rows read: the event times of their rows are kept."""
         names = (log.stream for group in self.groups if group.signature.counted for log in group.logs)
         return tuple(dict.fromkeys(names))
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """List the logs whose order is watched: one of each stream of a join without a window."""
+        return tuple(dict.fromkeys(log.id for group in self.groups if group.oblivious for log in group.logs))
+
+    def is_read_in_order(self, stream: str) -> bool:
+        """Say whether joins without a window read a stream, so that the order of arrival matters."""
+        return any(log.id in self.watched for log in self.logs_of(stream))
 
     def logs_of(self, stream: str) -> tuple[LogPlan, ...]:
         """List the logs that ingest of a stream writes."""
@@ -253,6 +262,8 @@ def _plan_logs(
                     links.setdefault(key, set()).update(
                         columns_of_input(number, links_of(signature, streams))
                     )
+                if signature.oblivious and not streams[key[0].lower()].timeless:
+                    links.setdefault(key, set()).add(POSITION)
     return {
         (stream, key, owner, counted): plan_log(
             streams[stream.lower()],

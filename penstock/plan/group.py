@@ -16,7 +16,7 @@ from zlib import crc32
 
 from penstock.errors import InputError
 from penstock.plan.chain import Chain
-from penstock.plan.links import columns_of_input
+from penstock.plan.links import POSITION, columns_of_input
 from penstock.plan.share import WHOLE, Share
 from penstock.plan.stored import LONGEST_NAME_BYTES
 from penstock.sql.query import SIDES
@@ -40,7 +40,8 @@ class Member:
     masks: tuple[int, ...]
     """The bits of each of the group's inputs, in their order."""
     links: tuple[frozenset[str], ...] = ()
-    """For each input, the columns by which its rows lead on to others, where more than two streams are joined."""
+    """For each input, the columns by which its rows lead on to others, where more than two streams are joined, and that
+    of their positions, where there is no window."""
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates this query has on one side."""
@@ -177,6 +178,11 @@ class Group:
         return len(self.inputs) == len(SIDES)
 
     @property
+    def oblivious(self) -> bool:
+        """Say whether there is no window, so that buffers say how long rows are kept."""
+        return self.signature.oblivious
+
+    @property
     def selective(self) -> bool:
         """Say whether some pair of the chain is not for all readers of its level, or is in a gap that nobody reads."""
         choosy = any(any(each.masks) or each.query.comparisons for each in self.members)
@@ -263,6 +269,7 @@ def group_id(signature: Signature, label: str = "") -> str:
     text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
     text += f"|{signature.rows}" if signature.counted else ""
     text += f"|{signature.streams}|{signature.edges}" if signature.streams else ""
+    text += "|no window" if signature.oblivious else ""
     names = "_".join(signature.streams) or f"{signature.left}_{signature.right}"
     slug = re.sub(r"[^a-z0-9]+", "_", names.lower()).strip("_")
     slug = slug[: LONGEST_NAME_BYTES - 9]
@@ -277,14 +284,14 @@ def plan_group(
     links: tuple[Link, ...] = (),
 ) -> Group:
     """Build the chain of a group, cut at every window or only at some, and give each query its levels and masks."""
-    read = tuple(columns_of_input(number, links) for number in range(len(inputs))) if links else ()
+    read = tuple(_read_beside(signature, number, each, links) for number, each in enumerate(inputs))
     chain = Chain.from_windows({query.name: query.window for query in share.queries}, cuts)
     members = tuple(
         Member(
             query,
             chain.levels(query.window),
             tuple(each.log.mask({*each.part.all_of, *query.predicates(each.side)}) for each in inputs),
-            read,
+            read if any(read) else (),
         )
         for query in share.queries
     )
@@ -297,6 +304,12 @@ def plan_group(
         filter_last=share.filter_last,
         links=links,
     )
+
+
+def _read_beside(signature: Signature, number: int, own: Input, links: tuple[Link, ...]) -> frozenset[str]:
+    """Name what is read of an input's logs beside columns of its stream: other keys, and positions."""
+    position = {POSITION} & set(own.log.columns) if signature.oblivious else set()
+    return columns_of_input(number, links) | position
 
 
 def subgroup(group: Group, names: Iterable[str]) -> Group:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 LINK = f"{RESERVED}x"
 """How the names of the columns begin that hold a row's other keys."""
 
+POSITION = f"{RESERVED}position"
+"""The column that holds a row's position in the order of arrival, beside its event time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -142,5 +145,5 @@ def columns_of_input(number: int, links: Iterable[Link]) -> frozenset[str]:
 
 
 def is_link_column(name: str) -> bool:
-    """Say whether a stored column is one of a row's other keys."""
-    return name.startswith(LINK)
+    """Say whether a stored column is none of the stream's: one of a row's other keys, or its position."""
+    return name.startswith(LINK) or name == POSITION

@@ -201,6 +201,8 @@ def _reader(group: Group, name: str, piece: Slice) -> str:
 def show_window(group: Group, name: str) -> str:
     """Print a query's window per side."""
     query = next(member.query for member in group.members if member.query.name == name)
+    if query.oblivious:
+        return "no window"
     if query.graph is not None:
         return _show_limits(query.graph, query.rows)
     lo, hi = query.window.lo, query.window.hi

@@ -23,6 +23,7 @@ from penstock.sql.connections import refuse_unconnected
 from penstock.sql.emission import make_aggregation, refuse_emission
 from penstock.sql.graph import LEAST_INPUTS, JoinGraph, JoinInput
 from penstock.sql.limits import limits_of
+from penstock.sql.oblivious import WAYS_OUT, why_a_window
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
 from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
@@ -93,10 +94,16 @@ def bind_tokens(
         raise source.error(f"query {name} is empty: it needs a SELECT", span_of_tokens(tokens))
     select = read_select(source, rest, name)
     scope = make_scope(source, select.joined, streams, span_of_tokens(rest), zone)
-    refuse_two_clocks(scope, select.joined)
     conditions = classify(scope, resolved_conditions(scope, select.joined, select.where))
     refuse_unconnected(scope, select.joined, conditions)
     stated = _windows(scope, clauses)
+    oblivious = stated is None and not conditions.bounds
+    if oblivious:
+        _refuse_no_window(scope, conditions, name)
+        _refuse_time_asked(scope, name, dict(options), aggregates=select.aggregates)
+    else:
+        _refuse_timeless(scope, name)
+        refuse_two_clocks(scope, select.joined)
     aggregation = None
     if select.aggregates:
         outputs, trees, aggregation = make_aggregation(
@@ -105,7 +112,6 @@ def bind_tokens(
     else:
         refuse_emission(scope, clauses.every, dict(options), name)
         outputs, trees = make_outputs(scope, select.items)
-    _refuse_no_window(scope, stated, conditions, name)
     specs = [each.spec for each in stated] if stated else [_UNBOUNDED] * len(scope.inputs)
     rows = tuple(each.kind == "rows" for each in specs)
     if any(rows):  # a difference in rows says nothing of time: bounds on time are asked of each result
@@ -126,6 +132,7 @@ def bind_tokens(
         options=options,
         text=source.slice(tokens),
         aggregation=aggregation,
+        oblivious=oblivious,
     )
     bound = _of_two if len(inputs) < LEAST_INPUTS else _of_many
     return bound(scope, query, inputs, specs, conditions)
@@ -225,11 +232,37 @@ def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, ...] | None:
     return tuple(clause for _, clause in by_number)
 
 
-def _refuse_no_window(
-    scope: Scope, stated: tuple[Clause, ...] | None, conditions: Conditions, query: str
-) -> None:
-    if stated is None and not conditions.bounds:
-        raise scope.source.error(f"{query} needs a window: {_WINDOW_FORMS}", scope.span)
+def _refuse_no_window(scope: Scope, conditions: Conditions, query: str) -> None:
+    """Refuse a query without a window where no ordered attribute says how long to remember."""
+    streams = [each.stream for each in sorted(scope.inputs, key=lambda each: each.number)]
+    if why := why_a_window(streams, conditions.sorted_edges()):
+        message = f"{query} needs a window: {_WINDOW_FORMS}; {WAYS_OUT}. Without one, rows are kept as long as their "
+        raise scope.source.error(f"{message}order asks for, but {why}", scope.span)
+
+
+def _refuse_time_asked(scope: Scope, query: str, options: Mapping[str, str], *, aggregates: bool) -> None:
+    """Refuse what goes by event time in a query whose rows are known by their order of arrival."""
+    asked = [f"{name} = '{options[name]}'" for name in ("order", "idle_after") if name in options]
+    if asked and asked != ["order = 'none'"]:
+        what = f"{asked[0]} goes by event time: leave it out"
+    elif aggregates:
+        what = "aggregates answer when time has passed: select the rows themselves"
+    else:
+        return
+    raise scope.source.error(
+        f"{query} has no window, and {what}, or give it one: {_WINDOW_FORMS}", scope.span
+    )
+
+
+def _refuse_timeless(scope: Scope, query: str) -> None:
+    """Refuse a window over a stream that has no event time."""
+    for each in scope.inputs:
+        if each.stream.timeless:
+            raise scope.source.error(
+                f"{query} has a window, and stream {each.stream.name} has no event time: declare it WITH "
+                "(time = '<column>'), or leave windows and conditions on time out",
+                scope.span,
+            )
 
 
 def _window(scope: Scope, specs: Sequence[WindowSpec], conditions: Conditions, query: str) -> Range:

@@ -210,6 +210,11 @@ def _other(stream: Stream, streams: Mapping[str, Stream]) -> Stream:
             f"stream {about.name} carries promises itself, those of {carried(about)}: name a stream that has rows",
             "punctuation_of",
         )
+    if about.timeless:
+        raise PromiseError(
+            f"stream {about.name} has no event time, by which promises take effect: give it one, (time = '<column>')",
+            "punctuation_of",
+        )
     if (about.time_type == "timestamp") != (stream.time_type == "timestamp"):
         raise PromiseError(
             f"the time of {stream.name} is {stream.time_type} and that of {about.name} is {about.time_type}, which "

@@ -74,7 +74,8 @@ class Column:
 class Stream:
     """A source of rows with an event time.
 
-    `format` is empty for a stream given as a DataFrame from Python; `options` go to the Spark
+    `time` is empty where only joins without a window read it: then rows are known by their position in the order of
+    arrival.  `format` is empty for a stream given as a DataFrame from Python; `options` go to the Spark
     source untouched.  `lateness` is in microseconds.
     """
 
@@ -87,7 +88,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         """Refuse a stream whose time column or lateness cannot be right."""
-        if self.column(self.time) is None:
+        if self.time and self.column(self.time) is None:
             raise InputError(f"time column {self.time} of stream {self.name} is not one of its columns")
         if self.lateness < 0:
             raise InputError(f"lateness of stream {self.name} is negative: it must be 0 or more")
@@ -97,8 +98,13 @@ class Stream:
         return next((each for each in self.columns if each.name.lower() == name.lower()), None)
 
     @property
+    def timeless(self) -> bool:
+        """Say whether it has no event time: the time of a row is then its position in the order of arrival."""
+        return not self.time
+
+    @property
     def time_type(self) -> str:
-        """Give the type of its event times."""
+        """Give the type of its event times; empty if it has none."""
         column = self.column(self.time)
         return column.type if column else ""
 
@@ -276,6 +282,8 @@ class Signature:
     """All streams, where there are more than two."""
     edges: tuple[Edge, ...] = ()
     """The equalities, where there are more than two streams."""
+    oblivious: bool = False
+    """Whether there is no window: how long rows are kept follows from the order of the attribute they are joined on."""
 
     @property
     def counted(self) -> bool:
@@ -319,6 +327,14 @@ class Query:
     """Set where the query joins more than two streams.  `left` and `right` are then its first two inputs, keys,
     predicates and columns are the graph's, and `window` is about the spread of a result: its newest time less its
     oldest."""
+    oblivious: bool = False
+    """Whether it has no window: all its streams are joined on one ordered attribute, which decides how long to
+    remember."""
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """List the equalities, each between two inputs."""
+        return tuple(Edge(0, 1, key) for key in self.keys) if self.graph is None else self.graph.edges
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -358,8 +374,10 @@ class Query:
     def signature(self) -> Signature:
         """Say what this query can share with others."""
         if self.graph is None:
-            return Signature(self.left, self.right, self.keys, self.rows)
-        return Signature(self.left, self.right, (), self.rows, self.streams, self.graph.edges)
+            return Signature(self.left, self.right, self.keys, self.rows, oblivious=self.oblivious)
+        return Signature(
+            self.left, self.right, (), self.rows, self.streams, self.graph.edges, oblivious=self.oblivious
+        )
 
     def with_keys(self, change: Callable[[Key, int, int], Key]) -> Query:
         """Give the same query with other keys; each is given with the numbers of the inputs it is between."""

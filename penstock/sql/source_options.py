@@ -57,6 +57,9 @@ FREE_OPTIONS = frozenset(
         "startingtimestamp",
         "startingoffsetsbytimestamp",
         "startingoffsetsbytimestampstrategy",
+        # what is said of the order of arrival
+        "scrambling",
+        "multiplicity",
         # what is done about trouble, and with files that were read
         "failondataloss",
         "fetchoffset.numretries",

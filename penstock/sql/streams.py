@@ -1,12 +1,13 @@
 """``CREATE STREAM name (column TYPE, …) WITH (…)`` to a `Stream`.
 
-Three options are ours: ``format``, ``time`` and ``lateness``; ``retain`` and those about promises
-(`penstock.sql.promises`) are ours too, and kept among the options in lower case.  All others go to Spark's source with
-their case kept.
+Three options are ours: ``format``, ``time`` and ``lateness``; ``retain``, those about promises
+(`penstock.sql.promises`) and those about the order of arrival (`penstock.sql.arrival`) are ours too, and kept among the
+options in lower case.  All others go to Spark's source with their case kept.
 
 In:  a `Reader` standing after CREATE STREAM.
 Out: a `Stream`.
-True: its time column exists and has a time type; a file source has a path; what it promises fits its columns.
+True: its time column, if it has one, exists and has a time type; a file source has a path; what it promises fits its
+columns.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
+from penstock.sql.arrival import ARRIVAL_OPTIONS, ArrivalError, check_arrival
 from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.punctuates import PromiseError
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OWN_OPTIONS = ("format", "time", "lateness")
-_KEPT_OPTIONS = frozenset({"retain", *PROMISE_OPTIONS})
+_KEPT_OPTIONS = frozenset({"retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
 """Options that are ours and kept among those of the source."""
+_TIMED_OPTIONS = frozenset({"lateness", "retain", *PROMISE_OPTIONS})
+"""Options that go by event time."""
 _EASILY_MISSPELT = ("lateness", *sorted(_KEPT_OPTIONS))
 _SLIP_RATIO = 0.85
 """How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
@@ -51,19 +55,32 @@ def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
     stream = Stream(
         name=name,
         columns=columns,
-        time=_time(reader, name, columns, ours.get("time"), name_span),
+        time=_time(reader, name, columns, ours["time"]) if "time" in ours else "",
         lateness=_duration(reader, ours["lateness"]) if "lateness" in ours else 0,
         format=_format(reader, name, options, name_span),
         options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OWN_OPTIONS),
     )
+    if stream.timeless:
+        _refuse_timed_options(reader, name, options)
     return _settled(reader, stream, streams, options)
 
 
+def _refuse_timed_options(reader: Reader, name: str, options: list[Option]) -> None:
+    """Refuse options that go by event time where there is none."""
+    for each in options:
+        if each.key.lower() in _TIMED_OPTIONS:
+            message = (
+                f"option {each.key} goes by event time, and stream {name} has none: WITH (time = '<column>')"
+            )
+            raise reader.error(message, each.key_span)
+
+
 def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]) -> Stream:
-    """Check what a stream promises, and point at the option that is wrong."""
+    """Check what a stream promises and says of its order, and point at the option that is wrong."""
     try:
+        check_arrival(stream.options)
         return settled_promises(stream, streams)
-    except PromiseError as error:
+    except (PromiseError, ArrivalError) as error:
         wrong = next(each for each in options if each.key.lower() == error.option)
         raise reader.error(str(error), wrong.value_span) from None
 
@@ -154,10 +171,8 @@ def _format(reader: Reader, name: str, options: list[Option], span: Span) -> str
     return source
 
 
-def _time(reader: Reader, name: str, columns: tuple[Column, ...], option: Option | None, span: Span) -> str:
+def _time(reader: Reader, name: str, columns: tuple[Column, ...], option: Option) -> str:
     """Find the event-time column, and give its name as declared."""
-    if option is None:
-        raise reader.error(f"stream {name} needs its event time: WITH (time = '<column>')", span)
     column = next((each for each in columns if each.name.lower() == option.value.lower()), None)
     if column is None:
         hint = did_you_mean(option.value, [each.name for each in columns])

@@ -82,7 +82,8 @@ class LoopJobs:
 
     def time_type(self, stream: Stream) -> pa.DataType | None:
         """Give the Arrow type of a stream's time column; None for a date, which is not in microseconds."""
-        return None if stream.time_type == "date" else self.arrow_types(stream)[stream.time]
+        untimed = stream.timeless or stream.time_type == "date"
+        return None if untimed else self.arrow_types(stream)[stream.time]
 
     def result_types(self, *_: object) -> str:
         """Say nothing: types that a file does not tell by itself are not understood here."""
@@ -93,7 +94,8 @@ class LoopJobs:
     def ingest(self, batch: pa.Table, stream: Stream, task: BatchTask) -> list[BatchPart]:
         """Write a batch's segments: its rows are dealt out to the tasks."""
         rows = self.with_ingest_columns(batch, stream, task).select(task.columns())
-        dealt = [rows.take(np.arange(number, rows.num_rows, self.tasks)) for number in range(self.tasks)]
+        tasks = 1 if task.arrival else self.tasks  # the order of arrival is counted by one
+        dealt = [rows.take(np.arange(number, rows.num_rows, tasks)) for number in range(tasks)]
         return [part for each in dealt for part in run_ingest(task, each.combine_chunks().to_batches())]
 
     def with_ingest_columns(self, batch: pa.Table, stream: Stream, task: BatchTask) -> pa.Table:

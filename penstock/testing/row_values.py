@@ -47,6 +47,8 @@ def arrow_types(stream: Stream, settings: SparkSettings) -> dict[str, pa.DataTyp
 
 def row_times(batch: pa.Table, stream: Stream) -> pa.Array:
     """Give the event time of each row in microseconds; null if it has none, or one too far from 1970."""
+    if stream.timeless:
+        return pa.array(np.zeros(batch.num_rows, np.int64))
     column = batch.column(stream.time).combine_chunks()
     if stream.time_type == "date":
         micros = pc.multiply(column.cast(pa.int32()).cast(pa.int64()), DAY)

@@ -55,7 +55,7 @@ QUERIES = [
     ("SELECT * FROM A >>[RANGE 5 min, B WHERE A.k = B.k WINDOW 1 s", "this [ is never closed"),
     ("SELECT * FROM A [NOW] >>[NOW], B WHERE A.k = B.k WINDOW 1 s", "this stream has two windows"),
     ("SELECT * FROM A x, B y >>[NOW] WHERE x.k = y.k", "y has a window and x has none: write one after x too"),
-    (">>SELECT * FROM A, B WHERE A.k = B.k", "q3 needs a window: WINDOW 1 min at its end, [RANGE 1 min] after each"),
+    (">>SELECT * FROM A, B WHERE A.k = B.k AND A.v = B.w", "q3 needs a window: WINDOW 1 min at its end, [RANGE 1 min] after each"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts - INTERVAL 1 MINUTE WINDOW 10 s", "window of q3 is empty"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts + INTERVAL 1 MONTH", "no fixed length"),
     # streams and columns
@@ -138,7 +138,6 @@ SCRIPTS = [
     ("SHOW QUERIES >>q1", "the statement should have ended"),
     (f"{STREAM[:-1]}>>)", "stream S needs WITH"),
     ("CREATE STREAM >>S (k BIGINT, ts TIMESTAMP) WITH (time = 'ts')", "stream S needs a format"),
-    ("CREATE STREAM >>S (k BIGINT, ts TIMESTAMP) WITH (format = 'rate')", "stream S needs its event time"),
     (f"{STREAM} WITH (format = >>'parquet', time = 'ts')", "reads parquet files and needs a path"),
     (f"{STREAM} WITH (format = 'rate', time = >>'tss')", "time column tss is not a column of S: did you mean ts?"),
     (f"{STREAM} WITH (format = 'rate', time = >>'k')", "time column k of S is bigint: it must be TIMESTAMP"),

@@ -20,8 +20,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
+from penstock.engine.readings.buffers import buffer_of
 from penstock.engine.readings.needs import in_time, partner_watermark
 from penstock.log.values import Cursor, GroupState, QueryState
+from penstock.plan.links import POSITION
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, Sink
 
@@ -185,10 +187,21 @@ def after_departures(log: str, ledger: Ledger) -> int | None:
 def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
     """Say from which event time on a query that is there already has kept all rows it accepts."""
     own = ledger.query(witness.query.name).floors[group.index(side)]
+    if group.oblivious:
+        return _later([own, _buffered_since(group, side, ledger)])
     watermark = partner_watermark(group, side, ledger)
     (far,) = in_time(group, side, ledger, [witness.reach(side)])
     let_go = None if watermark is None or far >= FOREVER else watermark - far + 1
     return _later([own, let_go])
+
+
+def _buffered_since(group: Group, side: Side, ledger: Ledger) -> int | None:
+    """Say from which event time on a join without a window has kept all rows: positions alone tell that."""
+    gone = buffer_of(group, ledger).gone[group.index(side)]
+    log = group.log(side)
+    if not gone:
+        return None
+    return after_all(log.stream, ledger) if POSITION in log.columns else gone
 
 
 def predecessors(group: Group, before: Plan | None) -> list[Group]:

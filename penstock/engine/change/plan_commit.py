@@ -103,6 +103,7 @@ def plan_commit(
         writes={group.id: _written(group, plan, ledger) for group in plan.groups},
         adopted=before is None,
         promises=tuple(remembered(plan)),
+        watched=plan.watched,
     )
 
 

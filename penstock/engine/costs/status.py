@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
 from penstock.engine.readings.needs import claim, in_time
 from penstock.engine.readings.plans import current_plan
 from penstock.engine.readings.waiting import lag_rows, mode_of
 from penstock.engine.units.many_plan import probe_orders
 from penstock.errors import InputError
 from penstock.log.census import rows_per_slice
+from penstock.plan.links import POSITION
 from penstock.plan.order_policy import SYNC
 from penstock.plan.promises import indexes_about
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.log.recent import Delays, Fanout
     from penstock.log.segment import Segment
     from penstock.log.values import Layout, PlanChange
+    from penstock.log.watch import Miss
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.plan.probe_order import Step
@@ -125,6 +128,15 @@ class QueryStatus:
     """Entries of groups and panes that are kept for its answers, and for those that share them."""
     answers_waiting: int = 0
     """Of those, entries that nobody has been answered for yet."""
+    accuracy: float | None = None
+    """Where it has no window: the share of results that it has found, of those that there are, as it is estimated."""
+    missed: float = 0.0
+    """Where it has no window: about how many results it has missed; they may be off by `missed_error`."""
+    missed_error: float = 0.0
+    misses: tuple[Miss, ...] = ()
+    """When results were missed, and whose rows came later than was known."""
+    buffers: tuple[BufferFigures, ...] = ()
+    """Where it has no window: what its streams are like, and how many rows of each are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +236,23 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         order=_order(plan, ledger, query),
         disordered=hold.disordered,
         **_panes(ledger, query),
+        **_accuracy(plan, ledger, query),
     )
+
+
+def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
+    """Look at what a query without a window has found and missed, and at what its streams are like."""
+    if not query.oblivious:
+        return {}
+    groups = [group for group, _, _ in plan.groups_of(query.name)]
+    buffers = [buffer_of(group, ledger) for group in groups]
+    return {
+        "accuracy": min(each.sketch.accuracy for each in buffers),
+        "missed": sum(each.sketch.missed for each in buffers),
+        "missed_error": sum(each.sketch.error for each in buffers),
+        "misses": tuple(miss for each in buffers for miss in each.misses),
+        "buffers": figures(plan, groups[0], ledger),
+    }
 
 
 def _panes(ledger: Ledger, query: Query) -> dict[str, Any]:
@@ -375,11 +403,20 @@ def held_rows(group: Group, ledger: Ledger) -> int:
 def _held(group: Group, side: Side, ledger: Ledger) -> int:
     """Count one side's rows of use, also where no slice is on that side and rows only wait for partners behind."""
     log = group.log(side).id
+    if group.oblivious and POSITION in group.log(side).columns:
+        return _held_by_position(group, side, ledger)
     traffic = ledger.traffic.get(log)
     return sum(
         int(rows_per_slice(segments, claim(group, side, ledger, layout), [_FAR], traffic).sum())
         for layout, segments in by_layout(ledger, log)
     )
+
+
+def _held_by_position(group: Group, side: Side, ledger: Ledger) -> int:
+    """Count the rows that a join without a window keeps of a stream whose times are not positions; at the most."""
+    gone, log = buffer_of(group, ledger).gone[group.index(side)], group.log(side)
+    kept = [each for each in ledger.segments(log.id) if each.newest is not None and each.newest >= gone]
+    return sum(min(each.rows, (each.newest or 0) - gone + 1) for each in kept)
 
 
 def _held_by_windows(group: Group, side: Side, ledger: Ledger) -> int:

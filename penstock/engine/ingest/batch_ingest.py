@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.ingest.promise_columns import promise_task
 from penstock.engine.ingest.promise_rows import Door
+from penstock.engine.ingest.watching import Arrival, put_together
 from penstock.engine.readings.needs import ingest_masks, promising_partners
 from penstock.log.commits import BatchIngested
 from penstock.log.folder_names import folder_of
@@ -51,6 +52,8 @@ class BatchIngest(Generic[Batch]):
         self._time_type = jobs.time_type(stream)
         self._logs: tuple[LogTask, ...] = ()
         self._counted = False
+        self._readers: dict[str, list[str]] = {}
+        """By log that is watched: the joins without a window that read it."""
         self._promises: PromiseTask | None = None
         self._partners: dict[str, tuple[PromisingPartner, ...]] = {}
         self.follow(plan)
@@ -64,6 +67,11 @@ class BatchIngest(Generic[Batch]):
             for log in plan.logs_of(self.stream.name)
         )
         self._counted = self.stream.name in plan.counted
+        self._readers = {
+            log.id: [group.id for group, _ in plan.uses(log.id) if group.oblivious]
+            for log in plan.logs_of(self.stream.name)
+            if log.id in plan.watched
+        }
 
     def ingest(self, rows: Batch, batch_id: int, origin: dict[str, Any] | None, arrived: float) -> None:
         """Write a batch's segments and commit it, unless the journal has it already."""
@@ -93,6 +101,11 @@ class BatchIngest(Generic[Batch]):
                 times=tuple(each for part in parts for each in part.times),
                 promises=made,
                 gone=_departures(parts),
+                watched={
+                    log: put_together((part.watched[log] for part in parts if log in part.watched), arrived)
+                    for log in self._readers
+                    if any(log in part.watched for part in parts)
+                },
             )
         )
         self._let_go(
@@ -163,7 +176,17 @@ class BatchIngest(Generic[Batch]):
             roll=roll_folder(self.stream.name) if self._counted else "",
             horizon=self.store.ledger.roll(self.stream.name).horizon if self._counted else None,
             promises=self._known_promises(),
+            arrival=self._arrival(before) if self._readers else None,
         )
+
+    def _arrival(self, before: StreamState) -> Arrival:
+        """Say at which position the batch begins, and how many values are sampled by now."""
+        buffers = self.store.ledger.buffers
+        sketches = {
+            log: [buffers[group].sketch.halvings for group in groups if group in buffers]
+            for log, groups in self._readers.items()
+        }
+        return Arrival(before.arrivals, {log: min(each, default=0) for log, each in sketches.items()})
 
     def _known_promises(self) -> PromiseTask | None:
         """Give what is asked about promises, with those that are known by now."""
@@ -212,6 +235,7 @@ def _advanced(before: StreamState, batch_id: int, parts: Sequence[BatchPart], la
         broken=total("broken"),
         dropped=total("dropped"),
         discarded=total("discarded"),
+        arrivals=total("arrivals"),
     )
 
 

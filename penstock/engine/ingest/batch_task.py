@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.promise_rows import NO_TIME, Door, PartPromises, at_the_doors
+from penstock.engine.ingest.watching import Arrival, values_of, watch_log, with_positions
 from penstock.join.key_hash import digests, mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
@@ -33,7 +34,8 @@ from penstock.log.promises import PromiseFiles
 from penstock.log.recent import MOST_PATTERNS
 from penstock.log.row_times import write_times
 from penstock.log.segment import KEY, Segment, SegmentColumns, write_segment
-from penstock.plan.links import is_link_column, link_columns
+from penstock.log.watch import BatchWatch
+from penstock.plan.links import POSITION, is_link_column, link_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,6 +77,8 @@ class BatchTask:
     """The event time below which windows that count rows have joined everything."""
     promises: PromiseTask | None = None
     """Set where the stream makes promises, or others make some about it."""
+    arrival: Arrival | None = None
+    """Set where joins without a window read the stream: one task then has all rows, in the order of arrival."""
 
     @property
     def computed_for(self) -> tuple[LogPlan, ...]:
@@ -127,19 +131,29 @@ class BatchPart:
     """By index: keys and times of its rows, to be held against promises that other tasks find."""
     gone: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By log: the newest event time of rows that are not kept for their window, and how many they are."""
+    arrivals: int = 0
+    """Positions that were given to rows in the order of arrival."""
+    watched: dict[str, BatchWatch] = field(default_factory=dict)
+    """By log that a join without a window reads: what its order is like."""
 
 
 def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[BatchPart]:
     """Write the segments of one task's rows, a stretch of bounded bytes after the other, and report on each."""
     chunks = (each.rename_columns(task.columns()) for each in batches if each.num_rows)
     for stretch in gathered(chunks):
-        yield _ingest(task, pa.Table.from_batches(stretch).combine_chunks())
+        table = pa.Table.from_batches(stretch).combine_chunks()
+        yield _ingest(task, table)
+        if task.arrival:
+            task = replace(task, arrival=task.arrival.moved(table.num_rows))
 
 
 def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
     """Sort out the rows that can join from those that cannot, and write the former to every log."""
+    if task.arrival:
+        table = with_positions(task.arrival, table, timeless=not task.time_column)
     found = _sorted_out(task, table)
     t, timely, part = found.t, found.timely, found.part()
+    part.arrivals = table.num_rows if task.arrival else 0
     if found.promises:
         part.promises = found.promises.write(timely, task.batch)
         part.own_rows = found.promises.write_rows(timely, task.batch)
@@ -255,6 +269,11 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
             patterns, pattern[batch.timely], len(log.predicates)
         )
     kept = keyed & wanted
+    if task.arrival and log.id in task.arrival.halvings:
+        values = values_of(batch.table, number, log)
+        part.watched[log.id] = watch_log(
+            task.arrival, task.batch, log, values, timely=batch.timely, stored=kept
+        )
     if number == 0:
         # of a row that nobody wants it is not known whether it has a key, if evaluating that may fail
         asked = batch.timely if log.wanted else keyed
@@ -342,7 +361,8 @@ def _stored_columns(
     """Collect the columns to store: the key where it is needed, and what the queries read."""
     stored = {f"{KEY}{number}": _whole(rows, name) for number, name in enumerate(keys)}
     derived = _time_columns(log, task)
-    own = (name for name in log.columns if name not in derived and not is_link_column(name))
+    own = [name for name in log.columns if name not in derived and not is_link_column(name)]
+    own += {POSITION} & set(log.columns)
     return stored | {name: _whole(rows, name) for name in own} | _link_columns(rows, log, task)
 
 

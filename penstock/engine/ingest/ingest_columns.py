@@ -58,8 +58,10 @@ def time_expression(stream: Stream) -> str:
     """Turn the time column into microseconds since the epoch; null if it is too far from it.
 
     A timestamp without a time zone counts from the epoch's wall-clock reading, so that daylight saving never
-    stretches a window.
+    stretches a window.  Where there is no event time, the time is counted when rows are in order (`watching`).
     """
+    if stream.timeless:
+        return "0L"
     name = always_quoted(stream.time)
     if stream.time_type == "date":
         days, farthest = f"unix_date({name})", FARTHEST // DAY

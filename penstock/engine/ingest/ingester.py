@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.ingest.checkpoints import checked_origin, checkpoint_of, mend_checkpoint
-from penstock.engine.ingest.sources import source_path
+from penstock.engine.ingest.sources import FILE_ORDER, source_path
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import PenstockError, RunError
@@ -101,6 +101,10 @@ class Ingester:
         self.batches.follow(plan)
         joined = [set(group.streams) for group in plan.groups if self.stream.name in group.streams]
         self._partners = {name for streams in joined for name in streams - {self.stream.name}}
+
+    def lacks_order(self, source: DataFrame) -> bool:
+        """Say whether rows of another source of the stream tell in which order they arrived, and these do not."""
+        return bool(FILE_ORDER.keys() & (set(source.columns) - set(self._source.columns)))
 
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""

@@ -19,7 +19,9 @@ from penstock.engine.spark.schemas import empty_rows, schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 from penstock.log.locations import absolute, source_pattern
+from penstock.sql.arrival import ARRIVAL_OPTIONS
 from penstock.sql.promises import PROMISE_OPTIONS, promises_of
+from penstock.sql.query import RESERVED
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS
 from penstock.sql.tree import always_quoted
@@ -27,19 +29,43 @@ from penstock.sql.tree import always_quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
 
-def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
-    """Open a declared stream's Spark source; a wrong option is the user's to mend."""
+FILE_ORDER = {
+    f"{RESERVED}file_time": "_metadata.file_modification_time",
+    f"{RESERVED}file_name": "_metadata.file_path",
+    f"{RESERVED}file_place": "_metadata.file_block_start",
+}
+"""Columns that say in which order files, and parts of them, have arrived."""
+
+ROW_ORDER = f"{RESERVED}row"
+"""A number that grows with the rows of each part of a batch."""
+
+
+def in_arrival_order(batch: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Give a batch with columns that order its rows as they arrived, and their names.
+
+    In a file rows are in order, and files are by their date, then by their name.  Of other sources, rows are in the
+    order in which Spark hands over the parts of a batch.
+    """
+    files = [name for name in FILE_ORDER if name in batch.columns]
+    return batch.withColumn(ROW_ORDER, F.monotonically_increasing_id()), [*files, ROW_ORDER]
+
+
+def open_source(spark: SparkSession, stream: Stream, *, in_order: bool = False) -> DataFrame:
+    """Open a declared stream's Spark source; a wrong option is the user's to mend.
+
+    If it is to be read `in_order`, rows of files say which file they are from.
+    """
     _refuse_incomplete(stream)
     path = source_path(stream)
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
-        if name.lower() not in {"path", "retain", *PROMISE_OPTIONS}:
+        if name.lower() not in {"path", "retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS}:
             reader = reader.option(name, value)
     corrupt = keeps_text(spark, stream)
     if corrupt:
@@ -51,7 +77,10 @@ def open_source(spark: SparkSession, stream: Stream) -> DataFrame:
     except Exception as error:
         said = scrubbed(short_message(error), stream.options)
         raise InputError(f"stream {stream.name}: {said}") from error
-    return _with_declared_columns(source, stream, [CORRUPT] if corrupt else [])
+    more = [F.col(always_quoted(CORRUPT))] if corrupt else []
+    if in_order and stream.format.lower() in FILE_FORMATS:
+        more += [F.col(place).alias(name) for name, place in FILE_ORDER.items()]
+    return _with_declared_columns(source, stream, more)
 
 
 def _refuse_incomplete(stream: Stream) -> None:
@@ -75,7 +104,7 @@ def source_path(stream: Stream) -> str:
     return absolute(path) if path else ""
 
 
-def _with_declared_columns(source: DataFrame, stream: Stream, more: Iterable[str]) -> DataFrame:
+def _with_declared_columns(source: DataFrame, stream: Stream, more: Iterable[Column]) -> DataFrame:
     """Take the declared columns from a source that has a schema of its own, cast to the declared types; and more."""
     have = {name.lower() for name in source.columns}
     missing = [column.name for column in stream.columns if column.name.lower() not in have]
@@ -86,7 +115,7 @@ def _with_declared_columns(source: DataFrame, stream: Stream, more: Iterable[str
         )
     return source.select(
         *(F.col(always_quoted(each.name)).cast(each.type).alias(each.name) for each in stream.columns),
-        *map(always_quoted, more),
+        *more,
     )
 
 

@@ -6,13 +6,15 @@ segments of one layout: a query has no claim on rows that lack what it reads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.log.claims import PromisedClaim, RetainClaim, WindowClaim
+from penstock.engine.readings.buffers import buffer_of
+from penstock.log.claims import BufferClaim, PromisedClaim, RetainClaim, WindowClaim
 from penstock.log.relayout import Common
 from penstock.log.values import Layout
 from penstock.plan.group import reach
+from penstock.plan.links import POSITION
 from penstock.plan.order_policy import trigger
 from penstock.plan.promises import index_for
 from penstock.plan.stored import retention
@@ -42,6 +44,14 @@ def claim(
     """
     masks = group.masks_under(side, layout.columns, layout.predicates)
     reaches = in_time(group, side, ledger, group.reaches(side, partner.number if partner else None))
+    watermark = (
+        ledger.groups[group.id].watermarks[partner.number]
+        if partner
+        else partner_watermark(group, side, ledger)
+    )
+    if group.oblivious and POSITION not in group.log(side).columns:
+        # times are positions: what has left the buffer is as if a watermark had passed it
+        reaches, watermark = [0] * len(masks), buffer_of(group, ledger).gone[group.index(side)] - 1
     mine = [
         (0 if group.filter_last else mask, far)
         for mask, far in zip(masks, reaches, strict=True)
@@ -50,11 +60,16 @@ def claim(
     return WindowClaim(
         tuple(mask for mask, _ in mine),
         tuple(far for _, far in mine),
-        ledger.groups[group.id].watermarks[partner.number]
-        if partner
-        else partner_watermark(group, side, ledger),
+        watermark,
         group.excluded_under(side, layout.predicates),
     )
+
+
+def buffer_claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> BufferClaim:
+    """Give the claim of a join without a window on one of its logs: the rows that arrived last."""
+    accepted = replace(claim(group, side, ledger, layout), watermark=None)
+    gone = buffer_of(group, ledger).gone[group.index(side)]
+    return BufferClaim(accepted, gone, POSITION in group.log(side).columns)
 
 
 def partner_watermark(group: Group, side: Side, ledger: Ledger) -> int | None:
@@ -102,7 +117,9 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | 
     """
     shape = ledger.layouts[log][layout]
     claims: list[Claim] = [
-        _promised(plan, each, ledger, claim(group, side, ledger, shape, each), files)
+        buffer_claim(group, side, ledger, shape)
+        if group.oblivious
+        else _promised(plan, each, ledger, claim(group, side, ledger, shape, each), files)
         for group, side in plan.uses(log)
         for each in _partners(group, side, log)
     ]

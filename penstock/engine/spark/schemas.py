@@ -35,7 +35,7 @@ def empty_rows(spark: SparkSession, stream: Stream) -> DataFrame:
 
 def arrow_time_type(stream: Stream, spark: SparkSession) -> pa.DataType | None:
     """Give the Arrow type Spark uses for a timestamp column; None for a date, which is not in microseconds."""
-    if stream.time_type == "date":
+    if stream.timeless or stream.time_type == "date":
         return None
     return pa.timestamp("us", None if stream.time_type == "timestamp_ntz" else spark.conf.get(ZONE))
 

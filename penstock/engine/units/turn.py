@@ -4,6 +4,7 @@ Each stage reads the ledger and changes nothing but by commits, so a turn may be
 
     seal                where windows count rows: rows the watermarks have passed get their positions  ──▶ commit
     join                new queries get their past; the slices whose turn it is advance by a unit      ──▶ commit
+    watch               where there is no window: which rows meet nobody any more, and what was missed ──▶ commit
     choose what waits   adaptive queries: the input, or the results                                    ──▶ commit
     release             where order was asked for: results that nothing can come before any more       ──▶ commit
     answer              aggregates: instants and groups that are complete, and groups that have changed      ──▶ commit
@@ -32,11 +33,24 @@ from penstock.engine.units.stages import (
     release,
     seal,
 )
+from penstock.engine.units.watching import watch
 
 if TYPE_CHECKING:
     from penstock.engine.units.joining import Joining
 
-STAGES = (seal, join, choose_what_waits, release, answer, propagate, publish, expire, compact, reconsider)
+STAGES = (
+    seal,
+    join,
+    watch,
+    choose_what_waits,
+    release,
+    answer,
+    propagate,
+    publish,
+    expire,
+    compact,
+    reconsider,
+)
 
 
 def take_turn(joining: Joining) -> None:

@@ -1,0 +1,134 @@
+"""What joins without a window know of their streams, by the ledger: order, characteristics, and the rows they need.
+
+A row still to come from S_j is above all but the last k_j rows of S_j.  So of S_i nobody needs the rows before the
+first that is above what S_j had reached k_j rows ago (`penstock.join.order_watch`).  Both are looked at as
+they were when the join had read them, whatever was ingested since.
+
+In:  a group, the plan and the ledger.  Out: how many rows of each stream are of no more use, and what streams are like.
+True: where the scrambling of every stream is what it is said to be, no row that a partner may meet is let go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.join.accuracy_sketch import AccuracySketch
+from penstock.join.order_watch import Order, lag_at_most, rows_done
+from penstock.join.ordered_values import MOST_DIGITS
+from penstock.log.watch import GroupWatch, LogWatch
+from penstock.plan.buffers import buffer_rows
+from penstock.plan.characteristics import Characteristics
+from penstock.sql.arrival import known_multiplicity, known_scrambling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
+
+
+def reached(group: Group, ledger: Ledger) -> tuple[int, ...]:
+    """Say for each input before which batch every slice of a group has joined all."""
+    cursors = ledger.groups[group.id].cursors
+    return tuple(min(each.batches[number] for each in cursors) for number in range(len(group.inputs)))
+
+
+def buffer_of(group: Group, ledger: Ledger) -> GroupWatch:
+    """Give what a join without a window knows; one that has just begun has let go of nothing."""
+    known = ledger.buffers.get(group.id)
+    if known is not None:
+        return known
+    nothing, here = (0,) * len(group.inputs), reached(group, ledger)
+    since = tuple(
+        ledger.watches[log.id].until if log.id in ledger.watches else each
+        for log, each in zip(group.logs, here, strict=True)
+    )
+    return GroupWatch(since, nothing, nothing, AccuracySketch(len(group.inputs)))
+
+
+def watch_at(log: str, until: int, ledger: Ledger) -> LogWatch:
+    """Give what is known of a log's rows before a batch."""
+    return ledger.watches.get(log, LogWatch()).settled(until)
+
+
+def scramblings(plan: Plan, group: Group, orders: Sequence[Order]) -> tuple[int, ...]:
+    """Give the scrambling to reckon with: as it is declared; if more was measured, or it is not, what to expect."""
+    declared = [known_scrambling(plan.stream(log.stream)) for log in group.logs]
+    return tuple(
+        known if known is not None and known >= order.scrambling else order.expected()
+        for known, order in zip(declared, orders, strict=True)
+    )
+
+
+def rows_let_go(group: Group, watches: Sequence[LogWatch], scrambling: Sequence[int]) -> tuple[int, ...]:
+    """Say for each input how many of the first rows that arrived no partner still to come can meet."""
+    done = rows_done([each.order for each in watches], scrambling, rounded=any(map(_is_rounded, group.logs)))
+    return tuple(watch.first + rows if rows else 0 for watch, rows in zip(watches, done, strict=True))
+
+
+def _is_rounded(log: LogPlan) -> bool:
+    """Say whether two values of a log's key may be one when they are watched: decimals of too many digits."""
+    kind = log.key[0].type
+    return kind.startswith("decimal") and int(kind[len("decimal(") :].split(",")[0]) > MOST_DIGITS
+
+
+@dataclass(frozen=True, slots=True)
+class BufferFigures:
+    """One stream of a join without a window: its rows that are kept, and what it is like."""
+
+    stream: str
+    rows: int
+    """Rows that were joined and are kept for partners to come."""
+    needed: int
+    """Rows that the model asks for, with rates as measured and the lags that there may be."""
+    scrambling: int
+    multiplicity: int
+    rate: float
+    lag: int
+    """The most rows that it is ahead of a partner."""
+    is_known: bool
+    """Whether its scrambling was declared, and holds."""
+
+
+def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ...]:
+    """Say what each stream of a join without a window is like, and what is kept of it."""
+    buffer = buffer_of(group, ledger)
+    watches = [watch_at(log.id, until, ledger) for log, until in zip(group.logs, buffer.until, strict=True)]
+    alike = characteristics(plan, group, watches)
+    lags = [
+        [
+            0 if i == j else lag_at_most(own.order, other.order, alike[j].scrambling)
+            for j, other in enumerate(watches)
+        ]
+        for i, own in enumerate(watches)
+    ]
+    needed = buffer_rows(alike, lags)
+    return tuple(
+        BufferFigures(
+            log.stream,
+            max(0, watch.first + watch.order.rows - gone),
+            need,
+            each.scrambling,
+            each.multiplicity,
+            watch.pace.rate,
+            max(lag),
+            each.scrambling == known_scrambling(plan.stream(log.stream)),
+        )
+        for log, watch, gone, need, each, lag in zip(
+            group.logs, watches, buffer.gone, needed, alike, lags, strict=True
+        )
+    )
+
+
+def characteristics(plan: Plan, group: Group, watches: Sequence[LogWatch]) -> list[Characteristics]:
+    """Give what the model takes of each stream: as declared, or as measured where that is more."""
+    scrambling = scramblings(plan, group, [each.order for each in watches])
+    made = []
+    for log, watch, apart in zip(group.logs, watches, scrambling, strict=True):
+        alike = max(watch.copies.multiplicity, known_multiplicity(plan.stream(log.stream)) or 1)
+        rate = watch.pace.rate or float(max(1, watch.order.rows))
+        made.append(Characteristics(max(apart, alike - 1), alike, rate))
+    return made

@@ -1,0 +1,124 @@
+"""Watch the streams of joins without a window: after a unit, say which rows meet nobody any more, and what was missed.
+
+    unit joined up to here ──▶ orders as they are there ──▶ rows let go from now on     ══ commit `watch`
+                           └─▶ its sampled rows, against what had been let go before ──▶ accuracy
+
+Results were missed where a row came later than was known of its stream.  Whoever runs the engine is told.
+
+In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.engine.readings.needs`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from penstock.engine.readings.buffers import buffer_of, reached, rows_let_go, scramblings, watch_at
+from penstock.join.accuracy_sketch import SampledRows
+from penstock.log.commits import Watched
+from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, Miss
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.units.joining import Joining
+    from penstock.log.ledger import Ledger
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+
+_log = logging.getLogger(__name__)
+
+
+def watch(joining: Joining) -> None:
+    """Look at what units of joins without a window have read since the last time."""
+    ledger, plan = joining.ledger, joining.plan
+    oblivious = [group for group in plan.groups if group.oblivious]
+    moved = {
+        group.id: _looked(plan, group, ledger)
+        for group in oblivious
+        if group.id not in ledger.buffers or reached(group, ledger) != ledger.buffers[group.id].until
+    }
+    if not moved:
+        return
+    joining.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
+    for group in oblivious:
+        if group.id in moved:
+            _tell(group, ledger.buffers.get(group.id), moved[group.id])
+
+
+def _looked(plan: Plan, group: Group, ledger: Ledger) -> GroupWatch:
+    """Say what a group lets go of from here on, and what it has missed up to here."""
+    before, until = buffer_of(group, ledger), reached(group, ledger)
+    watches = [watch_at(log.id, each, ledger) for log, each in zip(group.logs, until, strict=True)]
+    apart = scramblings(plan, group, [each.order for each in watches])
+    gone = rows_let_go(group, watches, apart)
+    gone = tuple(map(max, before.gone, gone))
+    rows, halvings = _sampled(group, before, until, ledger)
+    after = replace(
+        before,
+        until=until,
+        gone=gone,
+        scrambling=apart,
+        sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone),
+    )
+    missed = after.sketch.missed - before.sketch.missed
+    return replace(after, misses=_misses(group, before, after, missed)) if missed else after
+
+
+def _sampled(
+    group: Group, before: GroupWatch, until: Sequence[int], ledger: Ledger
+) -> tuple[SampledRows, int]:
+    """Collect the rows of sampled values that were joined since the last time."""
+    values: list[int] = []
+    streams: list[int] = []
+    positions: list[int] = []
+    halvings = 0
+    for number, log in enumerate(group.logs):
+        known = ledger.watches.get(log.id, LogWatch())
+        for sample in known.sampled(before.until[number], until[number]):
+            halvings = max(halvings, sample.halvings)
+            values += sample.values
+            positions += [each + 1 for each in sample.positions]
+            streams += [number] * len(sample.values)
+    return SampledRows(tuple(values), tuple(streams), tuple(positions)), halvings
+
+
+def _misses(group: Group, before: GroupWatch, after: GroupWatch, missed: float) -> tuple[Miss, ...]:
+    """Take note of an occasion on which results were missed: whose rows came later than was known."""
+    wrong = {
+        name: now
+        for name, was, now in zip(group.streams, before.scrambling, after.scrambling, strict=True)
+        if now > was
+    }
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    miss = Miss(at, missed, tuple(wrong), tuple(wrong.values()))
+    return (*before.misses, miss)[-MOST_MISSES:]
+
+
+def _settled(oblivious: Sequence[Group], moved: dict[str, GroupWatch], ledger: Ledger) -> dict[str, int]:
+    """Say for each log up to where every join without a window has looked."""
+    settled: dict[str, int] = {}
+    for group in oblivious:
+        buffer = moved.get(group.id) or ledger.buffers[group.id]
+        for log, until in zip(group.logs, buffer.until, strict=True):
+            settled[log.id] = min(until, settled.get(log.id, until))
+    return {log: until for log, until in settled.items() if log in ledger.watches}
+
+
+def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
+    """Warn of results that were missed."""
+    if not after.misses or (before is not None and after.misses == before.misses):
+        return
+    last = after.misses[-1]
+    whose = ", ".join(
+        f"{name} is out of order by {rows:,} rows"
+        for name, rows in zip(last.streams, last.scrambling, strict=True)
+    )
+    _log.warning(
+        "%s: about %s results were missed, because rows came later than was known (%s); from here on more is kept",
+        group.title,
+        f"{last.results:,.0f}",
+        whose or "values were let go before",
+    )

@@ -1,0 +1,119 @@
+"""What is known of streams that are joined without a window: their order, their copies, and what joins have missed.
+
+Ingest looks at each batch and says what it was like (`BatchWatch`).  These wait with their log until every join that
+reads it has joined the batch, and are then put together (`LogWatch`)::
+
+    batches of a log     0    1    2    3    4    5    6
+                         └ put together ┘    └ pieces ─┘
+    a join's cursor                          ^ at 4: what it knows is the first four and piece 4's predecessors
+
+A join has a number for each of its inputs: so many of the first rows that arrived can meet nobody any more
+(`GroupWatch`).  Positions are counted from 0, so the row at position p is kept while ``p >= gone``.
+
+In:  commits.  Out: values of the ledger.  All are bounded: by O(log rows) and a few thousand numbers each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.join.accuracy_sketch import AccuracySketch
+from penstock.join.copies_watch import Copies, Pace, open_from
+from penstock.join.order_watch import Order
+
+MOST_MISSES = 32
+"""Occasions on which results were missed that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows of sampled values of a batch: their values and positions, and how often the share of values was halved."""
+
+    halvings: int = 0
+    values: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWatch:
+    """What a batch was like for a log: its number, the position of its first row, and what was seen of its values."""
+
+    batch: int
+    first: int
+    order: Order = field(default_factory=Order)
+    copies: Copies = field(default_factory=Copies)
+    sample: Sample = field(default_factory=Sample)
+    arrived: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogWatch:
+    """What a log's rows are like: those of batches before `until` together, the others batch by batch.
+
+    `first` is the position of the first row that was looked at.
+    """
+
+    first: int = 0
+    until: int = 0
+    order: Order = field(default_factory=Order)
+    copies: Copies = field(default_factory=Copies)
+    pace: Pace = field(default_factory=Pace)
+    arrived: float = 0.0
+    pieces: tuple[BatchWatch, ...] = ()
+
+    def then(self, piece: BatchWatch) -> LogWatch:
+        """Add a batch."""
+        begun = bool(self.order.rows or self.pieces)
+        return LogWatch(
+            self.first if begun else piece.first,
+            self.until if begun else piece.batch,
+            self.order,
+            self.copies,
+            self.pace,
+            self.arrived,
+            (*self.pieces, piece),
+        )
+
+    def settled(self, until: int) -> LogWatch:
+        """Put together what came in batches before a number; the others stay as they are."""
+        order, copies, pace, arrived = self.order, self.copies, self.pace, self.arrived
+        for each in self.before(until):
+            order = order.merged(each.order).settled()
+            copies = copies.plus(each.copies, open_from(order))
+            pace = pace.then(each.order.rows, each.arrived - arrived if arrived else 0.0)
+            arrived = each.arrived
+        rest = tuple(each for each in self.pieces if each.batch >= until)
+        return LogWatch(self.first, max(until, self.until), order, copies, pace, arrived, rest)
+
+    def before(self, until: int) -> tuple[BatchWatch, ...]:
+        """Give the pieces of batches before a number."""
+        return tuple(each for each in self.pieces if each.batch < until)
+
+    def sampled(self, since: int, until: int) -> tuple[Sample, ...]:
+        """Give the rows of sampled values in some batches."""
+        return tuple(each.sample for each in self.pieces if since <= each.batch < until)
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An occasion on which results were missed: when, about how many, and whose rows came later than was known."""
+
+    at: str
+    results: float
+    streams: tuple[str, ...] = ()
+    scrambling: tuple[int, ...] = ()
+    """What it turned out to be, stream by stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWatch:
+    """What a join without a window knows: how far it has looked, what it has let go of, and what that has cost."""
+
+    until: tuple[int, ...]
+    """By input: batches before this were looked at."""
+    gone: tuple[int, ...]
+    """By input: how many of the first rows that arrived are of no more use."""
+    scrambling: tuple[int, ...]
+    """By input: the scrambling that this goes by."""
+    sketch: AccuracySketch
+    misses: tuple[Miss, ...] = ()

@@ -1,0 +1,229 @@
+"""Joins without a window: complete with what is known, honest where it is measured, and no larger than they must be.
+
+State is bounded so: of stream S_i a join keeps the rows from the first on that is above what S_j had reached k_j rows
+ago, for the neediest j (`rows_needed`, by comparing rows).  Positions are known to within 1/16 of their distance, so
+k_j and the count are by that share larger at the most, and by one.  Beyond that, segments keep rows until they are
+rewritten: a segment that has no row of use is gone after the turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from itertools import pairwise
+from math import ceil
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.engine.readings.buffers import watch_at
+from penstock.errors import InputError
+from penstock.join.order_watch import PRECISION
+from penstock.testing import Session
+from tests.testing.arrival_world import (
+    TYPES,
+    full_join,
+    rows_needed,
+    sensor,
+    true_multiplicity,
+    true_scrambling,
+)
+
+START = datetime(2024, 1, 1)  # noqa: DTZ001 - wall-clock times are what is asked about
+
+
+def script(sensors, kind="BIGINT", *, declared=True, timed=()):
+    """Write the streams, and one query over all of them."""
+    text = ""
+    for each in sensors:
+        options = [f"format = 'parquet', path = '{each.name}'"]
+        if declared:
+            apart = true_scrambling(each.values)
+            options.append(f"scrambling = '{apart}', multiplicity = '{true_multiplicity(each.values)}'")
+        ts = ", ts TIMESTAMP_NTZ" if each.name in timed else ""
+        options += ["time = 'ts', lateness = '9 hours'"] if ts else []
+        text += f"CREATE STREAM {each.name} (k {kind}, n BIGINT{ts}) WITH ({', '.join(options)});\n"
+    names = [each.name for each in sensors]
+    selected = ", ".join(f"{name}.n AS n{number}" for number, name in enumerate(names))
+    joined = " AND ".join(f"{one}.k = {other}.k" for one, other in pairwise(names))
+    return f"{text}CREATE QUERY q AS SELECT {selected} FROM {', '.join(names)} WHERE {joined};"
+
+
+def table(first, values, kind, *, timed):
+    """Write a batch: what is joined on, and the number of each row."""
+    value, arrow = TYPES[kind]
+    columns = {
+        "k": pa.array([None if each is None else value(each) for each in values], arrow),
+        "n": pa.array(range(first, first + len(values))),
+    }
+    if timed:
+        times = [START + timedelta(seconds=(first + each) * 7 % 50) for each in range(len(values))]
+        columns["ts"] = pa.array(times, pa.timestamp("us"))
+    return pa.table(columns)
+
+
+def play(session, sensors, rng, kind="BIGINT", *, timed=(), restarts=True, look=lambda *_: None):
+    """Let batches arrive, stream by stream or together, with turns and restarts between them."""
+    waiting = {each.name: each.batches() for each in sensors}
+    seen = {each.name: [] for each in sensors}
+    begins = {each.name: each.begins for each in sensors}
+    for turn in range(1000):
+        if not any(waiting.values()):
+            break
+        for name, batches in waiting.items():
+            if batches and turn >= begins[name] and rng.random() < 0.7:
+                first, values = batches.pop(0)
+                session.send(name, table(first, values, kind, timed=name in timed))
+                seen[name] += values
+        if rng.random() < 0.8:
+            session.turn()
+            look(session, seen)
+        if restarts and rng.random() < 0.1:
+            session.restart()
+    session.end()
+    look(session, seen)
+
+
+def results(session, sensors):
+    """Give the row numbers of each result."""
+    return sorted(tuple(row[f"n{number}"] for number in range(len(sensors))) for row in session.results("q"))
+
+
+def drawn(rng, most=4, rows=40):
+    """Draw two to four streams."""
+    return [sensor(rng, f"S{number}", rng.randint(5, rows)) for number in range(rng.randint(2, most))]
+
+
+def buffers(session):
+    """Give what is kept of each stream of the query."""
+    (query,) = [each for each in session.status().queries if each.name == "q"]
+    return query
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 1 << 30))
+def test_with_known_characteristics_the_result_is_the_whole_join(seed):
+    rng = Random(seed)
+    sensors, kind = drawn(rng), rng.choice(list(TYPES))
+    with Session(script(sensors, kind), tasks=rng.choice([1, 3])) as session:
+        play(session, sensors, rng, kind)
+        assert results(session, sensors) == full_join(sensors)
+        query = buffers(session)
+    assert (query.accuracy, query.missed, query.misses) == (1.0, 0.0, ())
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 1 << 30))
+def test_no_more_is_kept_than_the_order_asks_for(seed):
+    rng = Random(seed)
+    sensors = drawn(rng)
+
+    def look(session, seen):
+        values = [seen[each.name] for each in sensors]
+        known = [true_scrambling(each.values) for each in sensors]
+        for number, kept in enumerate(buffers(session).buffers):
+            needed = max(
+                rows_needed(values[number], other, ceil(known[j] * (1 + PRECISION)) + 1)
+                for j, other in enumerate(values)
+                if j != number
+            )
+            assert kept.rows <= ceil(needed * (1 + PRECISION)) + 1, (seed, number)
+            assert kept.needed >= 1
+
+    def look_at_segments(session, seen):
+        look(session, seen)
+        ledger = session._store.ledger
+        (watch,) = ledger.buffers.values()
+        for each, gone in zip(session.plan.groups[0].logs, watch.gone, strict=True):
+            assert all(segment.max_t >= gone for segment in ledger.segments(each.id))
+
+    with Session(script(sensors)) as session:
+        play(session, sensors, rng, restarts=False, look=look_at_segments)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 1 << 30))
+def test_measured_characteristics_are_never_below_the_true_ones_and_misses_are_told(seed):
+    rng = Random(seed)
+    sensors = drawn(rng, most=3)
+
+    def look(session, seen):
+        ledger, (group,) = session._store.ledger, session.plan.groups
+        for log in group.logs:
+            watch = watch_at(log.id, 1 << 30, ledger)
+            rows = seen[log.stream]
+            assert watch.order.rows == len(rows)
+            assert watch.order.scrambling >= true_scrambling(rows)
+            assert watch.copies.multiplicity >= true_multiplicity(rows)
+
+    with Session(script(sensors, declared=False)) as session:
+        play(session, sensors, rng, look=look)
+        found, whole = Counter(results(session, sensors)), Counter(full_join(sensors))
+        query = buffers(session)
+    assert found <= whole
+    missed = whole.total() - found.total()
+    assert missed <= query.missed + 1e-6, (
+        "what was let go may still have been there, never the other way round"
+    )
+    assert bool(query.misses) == bool(query.missed)
+    assert query.accuracy == pytest.approx(1.0 if not whole else 1 - query.missed / whole.total())
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 1 << 30))
+def test_a_join_without_a_window_and_one_with_share_the_log(seed):
+    rng = Random(seed)
+    sensors = drawn(rng, most=3)
+    timed = {each.name for each in sensors[:2]}
+    window = "CREATE QUERY w AS SELECT S0.n AS a, S1.n AS b FROM S0, S1 WHERE S0.k = S1.k WINDOW 10 s;"
+    with Session(script(sensors, timed=timed) + window) as session:
+        play(session, sensors, rng, timed=timed)
+        assert results(session, sensors) == full_join(sensors)
+        pairs = sorted((row["a"], row["b"]) for row in session.results("w"))
+        logs = {log.stream: log.id for group in session.plan.groups for log in group.logs}
+        assert len(session.plan.logs) == len(logs) == len(sensors), "one log for each stream"
+    near = [
+        (each[0], each[1]) for each in full_join(sensors[:2]) if abs(each[0] * 7 % 50 - each[1] * 7 % 50) < 10
+    ]
+    assert pairs == sorted(near)
+
+
+def test_a_row_that_comes_too_late_is_told_with_its_stream():
+    sensors = [sensor(Random(seed), name, 5) for seed, name in enumerate(["S0", "S1"])]
+    with Session(script(sensors, declared=False)) as session:
+        for start in range(0, 60, 10):
+            for name in ("S0", "S1"):
+                session.send(name, table(start, list(range(start, start + 10)), "BIGINT", timed=False))
+            session.turn()
+        session.send("S1", table(60, [3, 4], "BIGINT", timed=False))  # their partners have left
+        session.turn()
+        query = buffers(session)
+        results_found = len(session.results("q"))
+    (miss,) = query.misses
+    assert (miss.streams, miss.results) == (("S1",), 2.0)
+    assert miss.scrambling[0] >= 58  # the 4 comes 58 rows after the row that was not smaller first
+    assert query.missed == 2.0
+    assert query.accuracy == pytest.approx(60 / 62)
+    assert results_found == 60
+    assert [each.is_known for each in query.buffers] == [False, False]
+
+
+def test_one_query_more_reads_what_is_kept_and_says_since_when():
+    sensors = [sensor(Random(seed), name, 30) for seed, name in enumerate(["S0", "S1"])]
+    with Session(script(sensors)) as session:
+        play(session, sensors, Random(7), restarts=False)
+        session.script("CREATE QUERY again AS SELECT S0.n AS n0, S1.n AS n1 FROM S0, S1 WHERE S0.k = S1.k;")
+        session.turn()
+        late = [(each["n0"], each["n1"]) for each in session.results("again")]
+        since = session.since["again"]
+    assert since is not None
+    assert set(late) <= set(full_join(sensors))
+
+
+def test_a_script_of_one_stream_is_refused():
+    one = "CREATE STREAM A (k BIGINT) WITH (format = 'parquet', path = 'a');"
+    with pytest.raises(InputError, match="SELECT"):
+        Session(f"{one} CREATE QUERY q AS SELECT k FROM A;")
