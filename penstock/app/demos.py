@@ -23,6 +23,7 @@ USUAL = "sharing"
 
 DEMOS = {
     USUAL: ("penstock.app.demo", "A dozen queries on sensor streams, run as one."),
+    "sensors": ("penstock.app.sensor_demo", "Four sensors, joined without a window, and a congestion."),
     "auction": ("penstock.app.auction_demo", "An online auction whose rows promise what will not come."),
 }
 """By name: the module, and its first word."""
