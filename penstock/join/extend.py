@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from penstock.join.probe import MOST_PAIRS, gallop
+from penstock.join.probe import MOST_PAIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +98,34 @@ def within(times: Sequence[Ints], limits: Sequence[Sequence[int]]) -> NDArray[np
     return kept
 
 
-_LONG_AGO = -(1 << 62)
+@njit(cache=True, nogil=True)
+def _ahead(h: Any, start: Any, key: Any, beyond: Any) -> Any:
+    """Find the first row from `start` on whose hash is not less than the key, or is greater; in steps that double."""
+    low, high, step = start, start, 1
+    while high < h.size and (h[high] < key or (beyond and h[high] == key)):
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, h.size)
+    while low < high:
+        middle = (low + high) // 2
+        if h[middle] < key or (beyond and h[middle] == key):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _first_from(t: Any, low: Any, high: Any, time: Any) -> Any:
+    """Find the first row in ``[low, high)``, which ascend, that is not before a time."""
+    while low < high:
+        middle = (low + high) // 2
+        if t[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(cache=True, nogil=True)
@@ -107,14 +134,16 @@ def _runs_in(h: Any, since: Any, until: Any, state_h: Any, state_t: Any) -> Any:
     first = np.empty(h.size, np.int64)
     count = np.empty(h.size, np.int64)
     begin = 0
+    end = 0
     for i in range(h.size):
         if i == 0 or h[i] != h[i - 1]:
             # hashes mostly ascend: then the run is farther on
-            low = begin if i > 0 and h[i] > h[i - 1] else 0
-            begin = gallop(state_h, state_t, low, h[i], _LONG_AGO)
+            begin = _ahead(state_h, end if i > 0 and h[i] > h[i - 1] else 0, h[i], False)
+            end = _ahead(state_h, begin, h[i], True)
         # since <= t < until, among the rows of this hash
-        first[i] = gallop(state_h, state_t, begin, h[i], since[i])
-        count[i] = gallop(state_h, state_t, first[i], h[i], until[i]) - first[i]
+        start = _first_from(state_t, begin, end, since[i])
+        first[i] = start
+        count[i] = _first_from(state_t, start, end, until[i]) - start
     return first, count
 
 
