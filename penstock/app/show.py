@@ -135,7 +135,8 @@ def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Ta
             cells.append(f"{rates.get(stream.name, 0):,.0f}")
         cells.append(f"{stream.late:,}")
         cells += [f"{getattr(stream, name):,}" for name in aside]
-        table.add_row(stream.name, *cells, show_time(stream.watermark))
+        newest = f"row {stream.watermark:,}" if stream.timeless and stream.watermark is not None else ""
+        table.add_row(stream.name, *cells, newest or show_time(stream.watermark))
     return table
 
 
@@ -197,7 +198,7 @@ def query_table(plan: Plan, status: Status) -> Table:
 
 def _show_since(query: QueryStatus) -> str:
     """Write from when on a query is complete: an event time, or a row, where it has no window."""
-    if not query.complete_from:
+    if query.complete_from is None or (query.accuracy is None and not query.complete_from):
         return "the beginning"
     return show_time(query.complete_from) if query.accuracy is None else f"row {query.complete_from:,}"
 

@@ -274,10 +274,12 @@ class Engine:
     def complete_from(self, name: str) -> datetime | None:
         """Give the event time from which on a query's results are complete; None: from the beginning.
 
-        One that Python's calendar does not reach is the first or last that it has.
+        One that Python's calendar does not reach is the first or last that it has.  A query without a window knows no
+        event times: it is complete from a row on, which `status` has.
         """
-        micros = self._store.ledger.query(self.plan.query(name).name).complete_from
-        if micros is None:
+        query = self.plan.query(name)
+        micros = self._store.ledger.query(query.name).complete_from
+        if micros is None or query.oblivious:
             return None
         try:
             return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
@@ -399,6 +401,10 @@ class Engine:
 
     def _completeness(self, name: str) -> str:
         """Say in words from when on a query is complete."""
+        query = self.plan.query(name)
+        row = self._store.ledger.query(query.name).complete_from
+        if query.oblivious and row is not None:
+            return f"complete from row {row:,} of each stream"
         since = self.complete_from(name)
         return (
             "complete from the beginning"

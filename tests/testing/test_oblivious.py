@@ -227,3 +227,20 @@ def test_a_script_of_one_stream_is_refused():
     one = "CREATE STREAM A (k BIGINT) WITH (format = 'parquet', path = 'a');"
     with pytest.raises(InputError, match="SELECT"):
         Session(f"{one} CREATE QUERY q AS SELECT k FROM A;")
+
+
+def test_where_streams_have_times_a_query_that_comes_later_begins_with_the_rows_that_come():
+    sensors = [sensor(Random(seed), name, 5) for seed, name in enumerate(["S0", "S1"])]
+    timed = {"S0", "S1"}
+    declared, _, query = script(sensors, timed=timed).partition("CREATE QUERY")
+    window = "CREATE QUERY w AS SELECT S0.n AS a, S1.n AS b FROM S0, S1 WHERE S0.k = S1.k WINDOW 1 min;"
+    with Session(declared + window) as session:
+        for start, added in ((0, False), (10, True), (20, True)):
+            if added and "q" not in session.since:
+                session.script(f"CREATE QUERY {query}")
+            for name in sorted(timed):
+                session.send(name, table(start, list(range(10)), "BIGINT", timed=True))
+            session.turn()
+        assert session.since == {"w": None, "q": 0}, "rows are counted from then on"
+        found = results(session, sensors)
+    assert found == sorted((a, b) for a in range(10, 30) for b in range(10, 30) if a % 10 == b % 10)

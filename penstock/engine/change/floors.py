@@ -56,7 +56,7 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         results=known.results,
         backfill=group_start(group, ledger, before).cursors[0] if held else None,
         floors=floors,
-        complete_from=_later(floors),
+        complete_from=_complete_from(group, floors, ledger),
         born=known.born or ledger.version + 1,
         answered=(answered := _still_answered(member.query, before, known)),
         counted_from=answered or 0,
@@ -126,10 +126,20 @@ def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) 
         results=state.results,
         backfill=state.backfill,
         floors=floors,
-        complete_from=_later(floors if state.backfill else coming),
+        complete_from=_complete_from(group, floors if state.backfill else coming, ledger),
         born=state.born,
         answered=state.answered,
         counted_from=state.counted_from,
+    )
+
+
+def _complete_from(group: Group, floors: Iterable[int | None], ledger: Ledger) -> int | None:
+    """Say from when on a query is complete; without a window, from which row on."""
+    if not group.oblivious:
+        return _later(floors)
+    return _later(
+        ledger.stream(log.stream).arrivals if each is not None and POSITION in log.columns else each
+        for log, each in zip(group.logs, floors, strict=True)
     )
 
 

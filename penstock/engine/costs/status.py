@@ -65,6 +65,8 @@ class StreamStatus:
     """Promises about it that are remembered."""
     forgotten: int = 0
     """Promises about it that are not any more, because there were too many."""
+    timeless: bool = False
+    """Whether it has no event time: then its watermark is the position of its newest row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +330,7 @@ def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
         dropped=state.dropped,
         promises=max((each.rows for each in kept), default=0),
         forgotten=max((each.forgotten for each in kept), default=0),
+        timeless=plan.stream(name).timeless,
     )
 
 
