@@ -118,3 +118,32 @@ def test_a_query_without_a_window_may_come_while_one_with_a_window_runs(spark, t
     common = (set(later[0]) & set(later[1])) - {None}
     assert found == sum(later[0].count(each) * later[1].count(each) for each in common)
     assert all(each.scrambling == 40 for each in buffers), "files were read in order"
+
+
+def test_files_that_spark_cuts_into_many_parts_are_read_in_order(spark, tmp_path):
+    for name in ("s1", "s2"):
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            path = tmp_path / name / f"{3 - number}.csv"
+            path.write_text("".join(f"{each},0.5\n" for each in range(1000 * number, 1000 * number + 1000)))
+            os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
+    declared = "".join(
+        f"CREATE STREAM S{number} (epoch BIGINT, v DOUBLE) WITH (format = 'csv', path = '{tmp_path}/s{number}');"
+        for number in (1, 2)
+    )
+    settings = {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "100"}
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        engine = Engine(state=tmp_path / "state", spark=spark)
+        engine.script(f"{declared} CREATE QUERY q AS SELECT S1.epoch FROM S1, S2 WHERE S1.epoch = S2.epoch;")
+        engine.start(once=True)
+        engine.wait()
+        (query,) = engine.status().queries
+        engine.stop()
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert query.results == 3000
+    assert [(each.scrambling, each.rows) for each in query.buffers] == [(0, 0), (0, 0)]
