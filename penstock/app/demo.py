@@ -25,7 +25,6 @@ from penstock.app.run import Signals, watch
 from penstock.app.show import console, held_rows, slice_table, stream_table, times
 from penstock.engine.engine import Engine
 from penstock.engine.spark.session import QUICK_START
-from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,8 +80,6 @@ def demo_folder(keep: Path | None) -> Iterator[Path]:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return
-    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise InputError(f"{keep} is there already and not empty: give a new directory (--keep DIR)")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.resolve()
 

@@ -33,6 +33,8 @@ def run_named(name: str, keep: Path | None, *, debug: bool = False) -> None:
     """Run one demo; its files go to `keep`, or away at the end."""
     if name not in DEMOS:
         raise InputError(f"there is no demo {name}: {did_you_mean(name, DEMOS)}")
+    if keep and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise InputError(f"{keep} is there already and not empty: give a new directory (--keep DIR)")
     module, first_word = DEMOS[name]
     typer.echo(f"{first_word} Starting Spark, making the streams ...\n")
     from penstock.engine.spark.early_start import start_early  # noqa: PLC0415 - imports pyspark

@@ -35,7 +35,7 @@ def plain(lines):
 
 def test_the_queries_that_the_readme_shows_are_in_the_examples():
     shown = re.findall(r"```sql\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    scripts = [ROOT / "examples" / name for name in ("monitor.sql", "aggregates.sql")]
+    scripts = [ROOT / "examples" / name for name in ("monitor.sql", "aggregates.sql", "swings.sql")]
     for block, script in zip(shown, scripts, strict=True):
         assert block.strip() in script.read_text(encoding="utf-8")
 
