@@ -97,16 +97,15 @@ def _classes(streams: Sequence[Stream], edges: Iterable[Edge]) -> list[list[Term
 def _once_each(terms: list[Term]) -> list[list[Term]]:
     """Divide a class in which an input has several terms: it is compared with the others by each of them.
 
-    Of ``A.k = B.k AND A.m = B.k`` both k and m of A equal B's: two keys, each with the same term of B.
+    Of ``A.k = B.k AND A.m = B.k`` both k and m of A equal B's: two keys, each with the same term of B.  What more an
+    input has is compared with the first terms of the others, from which all else follows.
     """
     of_input: dict[int, list[KeyPart]] = {}
     for number, part in terms:
         of_input.setdefault(number, []).append(part)
-    most = max(map(len, of_input.values()))
-    return [
-        [(number, parts[min(turn, len(parts) - 1)]) for number, parts in of_input.items()]
-        for turn in range(most)
-    ]
+    firsts = {number: parts[0] for number, parts in of_input.items()}
+    further = ({**firsts, number: part} for number, parts in of_input.items() for part in parts[1:])
+    return [list(each.items()) for each in (firsts, *further)]
 
 
 def _link(inputs: tuple[int, ...], classes: list[list[Term]]) -> Link:

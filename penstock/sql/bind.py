@@ -134,8 +134,23 @@ def bind_tokens(
         aggregation=aggregation,
         oblivious=oblivious,
     )
-    bound = _of_two if len(inputs) < LEAST_INPUTS else _of_many
-    return bound(scope, query, inputs, specs, conditions)
+    if len(inputs) < LEAST_INPUTS:
+        return _of_two(scope, query, inputs, specs, conditions)
+    if stated is None and not oblivious:
+        _refuse_unbounded(scope, conditions, name)
+    return _of_many(scope, query, inputs, specs, conditions)
+
+
+def _refuse_unbounded(scope: Scope, conditions: Conditions, query: str) -> None:
+    """Refuse intervals that leave a stream out: its rows would be kept for ever, and nobody has said so."""
+    bounded = {number for bound, _ in conditions.bounds for number in bound.between}
+    for each in scope.inputs:
+        if each.number not in bounded:
+            raise scope.source.error(
+                f"{query} needs a window for {each.alias}: no condition bounds its time. Add one, or {_WINDOW_FORMS}; "
+                f"or [UNBOUNDED] after each stream to keep all rows",
+                scope.span,
+            )
 
 
 def _of_two(

@@ -73,6 +73,6 @@ def _links(conditions: Conditions) -> Iterator[set[int]]:
 
 
 def _crosses(scope: Scope, joined: From) -> Iterator[set[int]]:
-    """List what each CROSS JOIN is between: the stream behind it, and all before it."""
+    """List what each CROSS JOIN connects: the stream behind it, with those that the first is connected with."""
     for place in joined.crossed:
-        yield {each.number for each in scope.inputs[: place + 1]}
+        yield {scope.inputs[0].number, scope.inputs[place].number}

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.join.sets import members
-from penstock.sql.graph import sides_for
+from penstock.sql.graph import is_side, sides_for
+from penstock.sql.spark_types import parse_type
+from penstock.sql.tree import unquoted
 from penstock.testing.expression.evaluate import evaluate
 
 if TYPE_CHECKING:
@@ -53,6 +55,21 @@ def pair_types(streams: tuple[Stream, ...]) -> dict[str, str]:
         f"{side}.{each.name}": each.type
         for side, stream in zip(sides_for(len(streams)), streams, strict=True)
         for each in stream.columns
+    }
+
+
+def kept_types(schema: str) -> dict[str, str]:
+    """Give the same by the schema of pairs that were kept, whatever the streams are now.
+
+    >>> kept_types("l struct<`a`: int>, r struct<nothing: tinyint>, level smallint")
+    {'l.a': 'int', 'r.nothing': 'tinyint'}
+    """
+    pairs = parse_type(f"struct<{schema}>")
+    return {
+        f"{side}.{unquoted(name)}": str(kind)
+        for side, part in zip(pairs.names, pairs.parts, strict=True)
+        if is_side(side)
+        for name, kind in zip(part.names, part.parts, strict=True)
     }
 
 

@@ -43,7 +43,7 @@ from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type
 from penstock.testing.expression.values import arrow_type, is_supported
 from penstock.testing.input_rows import as_table, in_batches
 from penstock.testing.loop_jobs import LoopJobs
-from penstock.testing.pair_values import outputs_of, pair_types, unpacked, wanted_rows
+from penstock.testing.pair_values import kept_types, outputs_of, pair_types, unpacked, wanted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -268,14 +268,13 @@ class Session:
 
     def _view(self, query: str, table: StoredTable) -> Iterator[Row]:
         """Read a query's results from the pairs that its group keeps."""
-        group = self.plan.find(query)[0]
-        streams = tuple(self.plan.stream(name) for name in group.streams)
+        types = kept_types(table.schema)
         for definition in table.members.get(query, ()):
             for file in table.files or ():
                 pairs = pq.read_table(self._store.files.memory_map(file.name))
                 wanted = wanted_rows(pairs, definition.number, definition.levels, selective=table.selective)
                 rows = unpacked(pairs.filter(pa.array(wanted)))
-                columns = outputs_of(rows, definition.outputs, pair_types(streams), self._settings)
+                columns = outputs_of(rows, definition.outputs, types, self._settings)
                 yield from pa.table(columns).to_pylist()
 
     @property

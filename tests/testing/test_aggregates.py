@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, event, given, settings
+from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from penstock import testing
@@ -102,6 +102,7 @@ def check_sliding(session, asked, what, *, ended=False):
 
 
 @few(5)
+@example(seed=1757018, count=50, is_narrow=False, tasks=2, setting="SET strategy = 'auto';")
 @given(seeds, st.sampled_from([20, 50]), st.booleans(), st.integers(1, 3), st.sampled_from(SETTINGS))
 def test_sliding_answers_are_duckdbs_and_are_given_when_they_can_be(seed, count, is_narrow, tasks, setting):
     random = Random(seed)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
 from penstock.engine.readings.buffers import buffer_of
-from penstock.engine.readings.needs import in_time, partner_watermark
+from penstock.engine.readings.needs import in_time
 from penstock.log.values import Cursor, GroupState, QueryState
 from penstock.plan.links import POSITION
 from penstock.plan.stored import retention
@@ -199,10 +199,27 @@ def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> in
     own = ledger.query(witness.query.name).floors[group.index(side)]
     if group.oblivious:
         return _later([own, _buffered_since(group, side, ledger)])
-    watermark = partner_watermark(group, side, ledger)
-    (far,) = in_time(group, side, ledger, [witness.reach(side)])
-    let_go = None if watermark is None or far >= FOREVER else watermark - far + 1
-    return _later([own, let_go])
+    return _later([own, _let_go(group, side, witness, ledger)])
+
+
+def _let_go(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
+    """Say from which event time on a window has let no row go; None: it never did.
+
+    A row waits for each of its partners, and goes with the last that it could meet.
+    """
+    number, marks = group.members.index(witness), ledger.groups[group.id].watermarks
+    own, since = group.index(side), list[int]()
+    for partner, mark in enumerate(marks):
+        if partner == own:
+            continue
+        reaches = (
+            [witness.reach(side)] if group.is_pair else group.reaches(side, partner)[number : number + 1]
+        )
+        (far,) = in_time(group, side, ledger, reaches)
+        if mark is None or far >= FOREVER:
+            return None
+        since.append(mark - far + 1)
+    return min(since)
 
 
 def _buffered_since(group: Group, side: Side, ledger: Ledger) -> int | None:
@@ -245,6 +262,7 @@ def group_start(group: Group, ledger: Ledger, before: Plan | None) -> GroupState
         mixed_layouts=group.mixed_layouts,
         spans=states[0].spans if states else ({},) * len(group.inputs),
         mode=states[0].mode if states else "",
+        fanouts=own.fanouts if own else {},
     )
 
 

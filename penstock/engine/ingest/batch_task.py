@@ -367,11 +367,15 @@ def _stored_columns(
 
 
 def _link_columns(rows: pa.Table, log: LogPlan, task: BatchTask) -> dict[str, pa.Array]:
-    """Collect the other keys of the rows, which are those of the stream's other logs; null where a row has none."""
+    """Collect the other keys of the rows, which are those of the stream's other logs; null where a row has none.
+
+    A log of other readers may evaluate its key for other rows only, if that can fail.
+    """
     stored: dict[str, pa.Array] = {}
     for number, other in enumerate(task.logs):
         names = link_columns(other.log.key)
-        if names[0] in log.columns and names[0] not in stored:
+        is_beside = (other.log.owner, other.log.counted) == (log.owner, log.counted)
+        if is_beside and names[0] in log.columns and names[0] not in stored:
             name, parts = key_names(number, other.log)
             column = _whole(rows, name)
             hashes = _hashes(column.fill_null(0), task, other.log)

@@ -114,7 +114,8 @@ class Entries:
     @cached_property
     def _all_keys(self) -> list[pa.Array]:
         """Give the keys of all groups, in the types that answers have."""
-        rows = pa.array(self._firsts)
+        # a group of which only values of DISTINCT are left has no answer, and is not asked for
+        rows = pa.array(np.where(self._firsts < self.main.num_rows, self._firsts, 0))
         columns = {name: whole_column(self.main, name).take(rows) for name in self._names}
         keys = [put_together(kind, columns, f"k{n}") for n, kind in enumerate(key_types(self.main))]
         kinds = [self.task.schema.field(f"g{number}").type for number in range(len(keys))]

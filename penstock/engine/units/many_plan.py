@@ -67,12 +67,13 @@ def exploding(group: Group, seen: Mapping[str, Fanout]) -> Iterator[tuple[str, s
     """Name the keys that have so many rows on one side that a row on the other multiplies, each with a sentence."""
     for step in all_steps(group.links):
         fanout = seen.get(str(step))
-        if fanout is not None and fanout.most >= MANY_PARTNERS:
-            link, streams = group.links[step.link], group.streams
-            key = ", ".join(part.expression for part in link.key(step.to))
+        key = ", ".join(part.expression for part in group.links[step.link].key(step.to))
+        # of a CROSS JOIN it is always said what it comes to
+        if fanout is not None and fanout.most >= (MANY_PARTNERS if key else 1):
+            streams = group.streams
             which = f"{key} = {fanout.key}" if key else "the window alone"
             met = f"a row of {streams[step.source]} meets {fanout.most:,} of {streams[step.to]}"
-            yield f"{group.id} {step} {fanout.key}", f"{met}, by {which}: results are multiplied by that"
+            yield f"{group.id} {step} {which}", f"{met}, by {which}: results are multiplied by that"
 
 
 @contextmanager
