@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """The key of a file's metadata under which Spark looks for its own description of the columns."""
 
+PLAIN = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""Types of Spark's that Arrow has too, whatever the settings of the session."""
+
 
 def is_described(schema: pa.Schema) -> bool:
     """Say whether a schema has Spark's description."""

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     Answers: TypeAlias = pa.RecordBatch | Counted
     """Answers of one reader, as rows or only counted."""
 
+    AnswerInstants: TypeAlias = Callable[[Opened, AnswerTask, Mapping[int, list[Due]]], Iterator[Answers]]
+    """Answers some instants, each for those who ask then."""
+
 MOST_CELLS = 1 << 15
 """The most cells, groups times cuts, that are answered in one go: so few that their answers stay in the cache too."""
 
@@ -61,12 +64,19 @@ INSTANTS_AT_ONCE = 32
 
 
 def sliding(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
-    """Answer every instant that is due, then fold what everybody has seen."""
+    """Answer every instant that is due from pairs, then fold what everybody has seen."""
+    return instant_by_instant(files, task, _answer_instants)
+
+
+def instant_by_instant(
+    files: Files, task: AnswerTask, answer: AnswerInstants
+) -> Iterator[Answers | PaneReport]:
+    """Answer every instant that is due, a few at a time, then fold what everybody has seen."""
     until = max((*(each.until for each in task.due), task.folds_until))
     opened = Opened(files, task, until)
     if opened.fresh[0] is not None or opened.base[0]:
         for instants in in_chunks(instants_due(opened, task)):
-            yield from _answer_instants(opened, task, instants)
+            yield from answer(opened, task, instants)
     yield slid(files, task, opened)
 
 

@@ -21,9 +21,7 @@ from penstock.engine.out.pane_entries import Opened, ints, numbered_alike, shari
 from penstock.engine.out.pane_sliding import (
     Asked,
     by_reader,
-    in_chunks,
-    instants_due,
-    slid,
+    instant_by_instant,
     visible,
 )
 from penstock.join.measures import Folded
@@ -41,14 +39,8 @@ if TYPE_CHECKING:
 
 
 def sliding_by_rows(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
-    """Answer every instant that is due, then fold what everybody has seen."""
-    until = max((*(each.until for each in task.due), task.folds_until))
-    opened = Opened(files, task, until)
-    # whatever is answered has a left row
-    if opened.fresh[0] is not None or opened.base[0]:
-        for instants in in_chunks(instants_due(opened, task)):
-            yield from _answer_instants(opened, task, instants)
-    yield slid(files, task, opened)
+    """Answer every instant that is due from rows, then fold what everybody has seen; each answer has a left row."""
+    return instant_by_instant(files, task, _answer_instants)
 
 
 def _answer_instants(

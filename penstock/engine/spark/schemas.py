@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.log.spark_schema import PLAIN
 from penstock.sql.tree import always_quoted
 from penstock.sql.zones import ZONE
 
@@ -46,21 +47,6 @@ def arrow_types(spark: SparkSession, stream: Stream) -> dict[str, pa.DataType]:
     schema = arrow_schema(empty_rows(spark, stream))
     return dict(zip(schema.names, schema.types, strict=True))
 
-
-PLAIN = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-"""Types that Arrow has too, whatever the settings of the session."""
 
 _LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
 

@@ -19,7 +19,7 @@ In:  names of segments and the group's tables.  Out: record batches of results (
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,10 +86,6 @@ class ManyTask(UnitTask):
                 for driver in range(len(self.inputs)):
                     yield from search.results(driver, part)
 
-    def without_arrivals(self) -> ManyTask:
-        """Forget when rows arrived: a query that gets the past did not let anyone wait for it."""
-        return replace(self, inputs=tuple(each.without_arrivals() for each in self.inputs))
-
     def logs(self, number: int) -> tuple[InputTask, ...]:
         """Give all logs of an input."""
         return (self.inputs[number], *self.others[number])
@@ -115,6 +111,7 @@ class ManySearch:
         self.level_sets = to_words(task.level_sets, task.queries)
         self.counts = row_counts(task.files, task.counting, task.limits) if task.counting else {}
         self._mapped: dict[tuple[int, int, bool], MappedLog] = {}
+        self._new: dict[int, MappedLog] = {}
 
     def results(self, driver: int, part: int) -> Iterator[FoundPairs]:
         """Yield the results that the new rows of one input complete, in one share."""
@@ -310,7 +307,9 @@ class ManySearch:
 
     def new_segments(self, number: int) -> MappedLog:
         """Map the segments of an input that hold its new rows."""
-        return self._map(self.task.inputs[number], self.task.inputs[number].new)
+        if number not in self._new:
+            self._new[number] = self._map(self.task.inputs[number], self.task.inputs[number].new)
+        return self._new[number]
 
     def state(self, number: int, log: int, *, with_new: bool) -> MappedLog:
         """Map the segments of an input that new rows of another meet."""

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RunError
+from penstock.log.spark_schema import PLAIN
 
 if TYPE_CHECKING:
     from penstock.sql.spark_types import SparkType
@@ -31,20 +32,7 @@ EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
 """Arithmetic of decimals that loses nothing: Spark rounds results only."""
 DAY = 86_400_000_000
 
-_ARROW = {
-    "void": pa.null(),
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp_ntz": pa.timestamp("us"),
-}
+_ARROW = {"void": pa.null(), **PLAIN}
 
 
 def is_interval(kind: SparkType) -> bool:
