@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import InputError
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_DIGITS = 18
 """Of a decimal: those that 64 bits can hold."""
+
+LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
+"""The integers that values can be."""
 
 NO_ORDER = "a join without a window needs an ordered attribute, a number, date or time"
 
@@ -50,6 +54,18 @@ def ordered_values(column: pa.Array) -> Ints:
     raise InputError(
         f"{NO_ORDER}, and this is {kind}: write a WINDOW, declare punctuations, or say [UNBOUNDED] after each stream"
     )
+
+
+def nearest_ordered(column: pa.Array) -> Ints:
+    """Give the same, and decimals of too many digits as the nearest floating-point numbers: some fall together.
+
+    >>> many_digits = pa.array([1, 2]).cast(pa.decimal128(38, 2))
+    >>> (nearest_ordered(many_digits) == ordered_values(pa.array([1.0, 2.0]))).all()
+    np.True_
+    """
+    if pa.types.is_decimal(column.type) and column.type.precision > MOST_DIGITS:
+        column = pc.cast(column, pa.float64(), safe=False)
+    return ordered_values(column)
 
 
 def _integers(values: Any, kind: pa.DataType) -> Ints:

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.join.key_hash import unmixed
+from penstock.join.ordered_values import nearest_ordered
 from penstock.join.probe import Rows
 from penstock.join.sets import from_words, to_words
 from penstock.join.sorting import sort_rows
@@ -179,6 +181,11 @@ class SegmentRows:
             for index, name in enumerate(self.batch.schema.names)
             if name.startswith(KEY)
         ]
+
+    def ordered(self, rows: Ints) -> Ints:
+        """Give the key of some rows as integers that are in its order; for a key of one part that has one."""
+        keys = self.keys()
+        return nearest_ordered(keys[0].take(pa.array(rows))) if keys else unmixed(self.rows.h[rows])
 
 
 def write_segment(

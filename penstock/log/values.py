@@ -17,6 +17,16 @@ from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.query import Query, Stream
 
 
+class Sorter(NamedTuple):
+    """Rows of an input that were joined out of turn: of batches before `until`, all up to a value.
+
+    Values are those of the join's ordered attribute.  What comes in later batches is not meant, whatever its value.
+    """
+
+    until: int
+    value: int
+
+
 class Cursor(NamedTuple):
     """What a slice has joined: the batches of each input before `batches`, and every row older than `below`.
 
@@ -27,6 +37,8 @@ class Cursor(NamedTuple):
 
     batches: tuple[int, ...]
     below: int = LONG_AGO
+    sorters: tuple[Sorter, ...] = ()
+    """By input, where rows are sorted before they are joined (`penstock.engine.readings.reach`); else none."""
 
 
 Watermarks = tuple[int | None, ...]

@@ -91,12 +91,12 @@ def _as_format_2(data):
     data = json.loads(json.dumps({**data, "format": 2}))
     for each in (data, *data.get("groups", {}).values()):
         if "cursors" in each:
-            each["cursors"] = [[*batches, below] for batches, below in each["cursors"]]
-            each["stations"] = [[[*batches, below], marks] for (batches, below), marks in each["stations"]]
+            each["cursors"] = [[*batches, below] for batches, below, _ in each["cursors"]]
+            each["stations"] = [[[*batches, below], marks] for (batches, below, _), marks in each["stations"]]
         if "mixed_layouts" in each:
             each["mixed"] = each.pop("mixed_layouts")
     for query in data.get("queries", {}).values():
         if query["backfill"]:
-            batches, below = query["backfill"]
+            batches, below, _ = query["backfill"]
             query["backfill"] = [*batches, below]
     return data

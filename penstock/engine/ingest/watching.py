@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import ROW_TIME, key_names
 from penstock.join.accuracy_sketch import ROWS_HELD, is_sampled
 from penstock.join.copies_watch import Copies
 from penstock.join.order_watch import Order
-from penstock.join.ordered_values import MOST_DIGITS, ordered_values
+from penstock.join.ordered_values import nearest_ordered
 from penstock.log.watch import BatchWatch, Sample
 from penstock.plan.links import POSITION
 
@@ -98,11 +97,9 @@ def values_of(table: pa.Table, number: int, log: LogPlan) -> Ordered:
     """
     name, parts = key_names(number, log)
     column = table.column(parts[0] if parts else name).combine_chunks()
-    if pa.types.is_decimal(column.type) and column.type.precision > MOST_DIGITS:
-        column = pc.cast(column, pa.float64(), safe=False)
     known = column.is_valid().to_numpy(zero_copy_only=False)
     values = np.zeros(len(column), np.int64)
-    values[known] = ordered_values(column)
+    values[known] = nearest_ordered(column)
     return values, known
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.join.row_cuts import ON_LEFT, ON_RIGHT, ON_TIME, RowCuts, probe_row_cuts
+from penstock.log.joined import SegmentPart
 from penstock.log.row_times import LONG_AGO, Positions, Roll
 
 if TYPE_CHECKING:
@@ -61,18 +62,18 @@ class Counting:
         begin = LONG_AGO if since is None else since
         return cls(group.signature.rows, rolls, begin, begin if until is None else until)
 
-    def old(self, segments: Iterable[Segment]) -> list[tuple[Segment, int, int]]:
+    def old(self, segments: Iterable[Segment]) -> list[SegmentPart]:
         """Choose the segments with rows that were joined before, and the first and last time of such rows."""
         return [
-            (each, each.min_t, min(each.max_t, self.since - 1))
+            SegmentPart(each, each.min_t, min(each.max_t, self.since - 1))
             for each in segments
             if each.min_t < self.since
         ]
 
-    def new(self, segments: Iterable[Segment]) -> list[tuple[Segment, int, int]]:
+    def new(self, segments: Iterable[Segment]) -> list[SegmentPart]:
         """Choose the segments with rows to join, and the first and last time of such rows."""
         return [
-            (each, max(each.min_t, self.since), min(each.max_t, self.until - 1))
+            SegmentPart(each, max(each.min_t, self.since), min(each.max_t, self.until - 1))
             for each in segments
             if each.min_t < self.until and each.max_t >= self.since
         ]

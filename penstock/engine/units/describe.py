@@ -34,7 +34,8 @@ from penstock.engine.units.many_plan import (
 )
 from penstock.engine.units.many_task import ManyTask
 from penstock.engine.units.survey import survey
-from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, joined_before, joined_between
+from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask
+from penstock.log.joined import ALL_VALUES, SegmentPart, joined_before, joined_between
 from penstock.plan.panes import alike, set_of
 from penstock.sql.constancy import Constancy, constancy_of
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from penstock.engine.out.routes import Route
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
     from penstock.log.tables import StoredTable
     from penstock.log.values import Cursor
     from penstock.plan.build import Plan
@@ -141,11 +141,11 @@ class Describer:
         types = self.jobs.arrow_types(self.plan.stream(log.stream))
         layouts = {
             number: self.ledger.layouts[log.id][number]
-            for number in {each.layout for each, _, _ in old + new}
+            for number in {each.segment.layout for each in old + new}
         }
         return InputTask(
-            old=tuple(_range(*each) for each in old),
-            new=tuple(_range(*each) for each in new),
+            old=tuple(map(_range, old)),
+            new=tuple(map(_range, new)),
             columns=tuple(
                 (name, types[name]) for name in pair_columns(group, side, gathered=not passes_spark(group))
             ),
@@ -256,10 +256,19 @@ def passes_spark(group: Group) -> bool:
     return any(is_computed(member.query) for member in group.members)
 
 
-def _range(segment: Segment, first: int, last: int) -> SegmentRange:
-    """Describe a segment of which the rows between two times take part."""
+def _range(part: SegmentPart) -> SegmentRange:
+    """Describe the rows of a segment that take part."""
+    segment, first, last = part.segment, part.min_t, part.max_t
     cut = (first, last) != (segment.min_t, segment.max_t)
-    rows = segment.rows_between(first, last)
     return SegmentRange(
-        segment.name, first, last, segment.layout, rows, segment.arrived, cut, segment.checksum
+        segment.name,
+        first,
+        last,
+        segment.layout,
+        segment.rows_between(first, last),
+        segment.arrived,
+        cut,
+        segment.checksum,
+        None if part.values == ALL_VALUES else part.values,
+        segment.bytes,
     )

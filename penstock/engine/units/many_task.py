@@ -28,7 +28,7 @@ import pyarrow as pa
 from penstock.engine.out.deliver import FoundPairs, set_columns, time_name
 from penstock.engine.units.partials import Bound, Partials, ResultRows
 from penstock.engine.units.row_counts import counted_within, row_counts
-from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, within_times
+from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, taking_part, within_values
 from penstock.join.divide import Division
 from penstock.join.equality import equal_values
 from penstock.join.extend import MOST_PARTIALS, extended, runs_in, within
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from penstock.join.key_hash import Hashes, Ints
     from penstock.log.segment import SegmentRows
     from penstock.plan.probe_order import Order, Step
+
+    Extension = tuple[Ints, NDArray[np.int16], Ints]
+    """For each row that is found: which partial it extends, the place of its segment, and its number there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,8 @@ class ManySearch:
         new = self.new_segments(driver)
         for number, (rows_of, segment) in enumerate(zip(new.ranges, new.segments, strict=True)):
             rows = np.arange(segment.rows.h.size)[division.probing(segment.rows.h, number)]
-            if rows_of.cut:
-                rows = rows[within_times(segment.rows.t[rows], rows_of)]
+            if rows_of.cut or rows_of.values is not None:
+                rows = rows[taking_part(segment, rows, rows_of)]
             for begin in range(0, rows.size, MOST_PARTIALS):
                 some = rows[begin : begin + MOST_PARTIALS]
                 bound = Bound(new.segments, np.full(some.size, number, np.int16), some)
@@ -164,7 +167,7 @@ class ManySearch:
             firsts[at], counts[at] = runs_in(
                 h, *_cut(since, until, state.ranges[number]), state.segments[number].rows
             )
-        for extends, place, row in extended(firsts, counts):
+        for extends, place, row in _with_values(state, near, extended(firsts, counts)):
             bound = Bound(state.segments, np.array(near, np.int16)[place], row)
             sets = None
             if partials.sets is not None:
@@ -346,6 +349,18 @@ def _cut(since: Ints, until: Ints, rows_of: SegmentRange) -> tuple[Ints, Ints]:
     if not rows_of.cut:
         return since, until
     return np.maximum(since, rows_of.min_t), np.minimum(until, rows_of.max_t + 1)
+
+
+def _with_values(state: MappedLog, near: Sequence[int], found: Iterable[Extension]) -> Iterator[Extension]:
+    """Leave out rows of segments that are there for the unit only in part, by their values."""
+    ranges = {at: state.ranges[number].values for at, number in enumerate(near)}
+    divided = {at: values for at, values in ranges.items() if values is not None}
+    for extends, place, row in found:
+        kept = np.ones(row.size, np.bool_)
+        for at, values in divided.items():
+            here = np.flatnonzero(place == at)
+            kept[here] = within_values(state.segments[near[at]], row[here], values)
+        yield (extends, place, row) if kept.all() else (extends[kept], place[kept], row[kept])
 
 
 def _struct(rows: ResultRows, side: InputTask, size: int) -> pa.StructArray:

@@ -23,6 +23,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.estimates import prices_of
+from penstock.log.joined import has_rows_between
 from penstock.plan.schedule import Rings, Scheduler, Step
 from penstock.sql.interval import parse_duration
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
     from penstock.log.values import Cursor, GroupState, Station, Watermarks
     from penstock.plan.chain import Chain
     from penstock.plan.group import Group
@@ -138,7 +138,7 @@ class _Outlook:
             each.rows
             for index, log in enumerate(self.group.logs)
             for each in self.ledger.segments(log.id)
-            if _has_rows_between(each, index, first, last)
+            if has_rows_between(each, index, first, last)
         )
 
     def costs(self) -> list[float]:
@@ -233,13 +233,6 @@ class _Outlook:
 
 
 _NEVER = 1 << 62
-
-
-def _has_rows_between(segment: Segment, index: int, first: Cursor, last: Cursor) -> bool:
-    """Say whether some of a segment's rows lie between two cursors, by batch or by time."""
-    if segment.last < first.batches[index] or segment.max_t < first.below:
-        return False
-    return segment.last < last.batches[index] or segment.min_t < last.below
 
 
 MOST_STATIONS = 64

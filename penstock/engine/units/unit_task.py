@@ -11,7 +11,8 @@ A slice at cursor (i, j) has produced exactly the pairs of A[0, i) and B[0, j) i
             +----------------------------+
 
 Where input waits for its turn, a cursor names a time besides: all rows older than that are joined too, whatever their
-batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`SegmentRange.cut`).
+batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`SegmentRange.cut`).  Where
+rows wait to be sorted, it is a value of the join's attribute that divides them (`SegmentRange.values`).
 
 The job is a map over shares of the pairs (`penstock.join.divide`); no row is moved between tasks.  Each task maps the
 segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from penstock.join.key_hash import Ints
     from penstock.join.probe import Pairs, Rows
     from penstock.log.files import Files
-    from penstock.log.segment import Segment
-    from penstock.log.values import Cursor
     from penstock.sql.query import Comparison
 
 
@@ -66,6 +65,10 @@ class SegmentRange:
     cut: bool = False
     """Whether only its rows of these times take part."""
     checksum: int | None = None
+    values: tuple[int, int] | None = None
+    """Where rows wait to be sorted: those of these values of the join's attribute take part, first and last."""
+    bytes: int = 0
+    """Of the whole segment: what a task that opens it maps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,25 +171,6 @@ class _Portion:
     sets: NDArray[np.uint64]
 
 
-def joined_before(segments: Iterable[Segment], index: int, cursor: Cursor) -> list[tuple[Segment, int, int]]:
-    """Choose the segments of one input with rows that a slice at a cursor has joined, and the times of such rows."""
-    ends = [
-        (each, each.max_t if each.last < cursor.batches[index] else cursor.below - 1) for each in segments
-    ]
-    return [(each, each.min_t, min(last, each.max_t)) for each, last in ends if each.min_t <= last]
-
-
-def joined_between(
-    segments: Iterable[Segment], index: int, since: Cursor, until: Cursor
-) -> list[tuple[Segment, int, int]]:
-    """Choose the segments of one input with rows to join on the way from one cursor to another, and their times."""
-    later = [each for each in segments if each.last >= since.batches[index]]
-    times = [
-        (each, max(each.min_t, since.below), last) for each, _, last in joined_before(later, index, until)
-    ]
-    return [(each, first, last) for each, first, last in times if first <= last]
-
-
 def find_rows(task: UnitTask, parts: Iterable[int]) -> Iterator[NewRows]:
     """Yield the new rows of some shares, side by side."""
     for part in parts:
@@ -234,29 +218,33 @@ def _portions(task: UnitTask, side: InputTask, ranges: Sequence[SegmentRange], p
         masks, excluded = side.masks[rows_of.layout], side.excluded_masks[rows_of.layout]
         sets = query_sets(segment.table, masks, excluded) if task.selective else _NO_SETS
         portion = _Portion(rows_of, segment, probed, probing, sets)
-        if rows_of.cut and task.counting is None:
+        if rows_of.values is not None or (rows_of.cut and task.counting is None):
             portion = replace(
                 portion,
-                probed=_within(segment.rows.t, probed, rows_of),
-                probing=_within(segment.rows.t, probing, rows_of),
+                probed=_taking_part(segment, probed, rows_of),
+                probing=_taking_part(segment, probing, rows_of),
             )
         portions.append(portion)
     return portions
 
 
-def _within(times: Ints, rows: slice, rows_of: SegmentRange) -> Ints:
-    """Find the rows of a part of a segment that take part in a unit, by their times.
-
-    >>> _within(np.array([5, 9, 2, 7]), slice(1, 4), SegmentRange("s", 3, 8, cut=True))
-    array([3])
-    """
-    numbers = np.arange(times.size)[rows]
-    return numbers[within_times(times[numbers], rows_of)]
+def _taking_part(segment: SegmentRows, rows: slice, rows_of: SegmentRange) -> Ints:
+    """Find the rows of a portion of a segment that take part in a unit."""
+    numbers = np.arange(segment.rows.t.size)[rows]
+    return numbers[taking_part(segment, numbers, rows_of)]
 
 
-def within_times(times: Ints, rows_of: SegmentRange) -> NDArray[np.bool_]:
-    """Say which event times are those of rows that take part."""
-    return (times >= rows_of.min_t) & (times <= rows_of.max_t)
+def taking_part(segment: SegmentRows, rows: Ints, rows_of: SegmentRange) -> NDArray[np.bool_]:
+    """Say which of some rows take part in a unit, by their times, and by their values where these are divided."""
+    times = segment.rows.t[rows]
+    chosen = (times >= rows_of.min_t) & (times <= rows_of.max_t)
+    return chosen if rows_of.values is None else chosen & within_values(segment, rows, rows_of.values)
+
+
+def within_values(segment: SegmentRows, rows: Ints, values: tuple[int, int]) -> NDArray[np.bool_]:
+    """Say which of some rows have a value of the join's attribute between two, both included."""
+    own = segment.ordered(rows)
+    return (own >= values[0]) & (own <= values[1])
 
 
 _NO_SETS = np.zeros((1, 1), np.uint64)
