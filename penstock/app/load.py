@@ -103,8 +103,11 @@ _UNUSED_SETTING = "this version does not use it; results are the same"
 def _notices(script: Script, plan: Plan) -> Iterator[str]:
     """Go through settings, streams and queries."""
     for name, value in script.settings.items():
-        if name == "memory" and script.settings.get("strategy") != "auto":
-            yield f"memory = {value}: it is for strategy = 'auto', and the strategy is another"
+        oblivious = any(query.oblivious for query in plan.queries)
+        if name == "memory" and script.settings.get("strategy") != "auto" and not oblivious:
+            yield f"memory = {value}: it is for strategy = 'auto', and for queries without a window"
+        elif name == "buffers" and not oblivious:
+            yield f"buffers = {value}: it is for queries without a window, and every query has one"
         elif name.startswith("penstock."):
             yield f"{name} = {value}: {_UNUSED_SETTING}"
     together = scheduler_of(script.settings) == "lwo"

@@ -51,6 +51,7 @@ from penstock.engine.out.sink_paths import (
 from penstock.engine.out.sinks import clear_staging, sink_root
 from penstock.engine.out.unknown_results import refuse_unknown_results
 from penstock.engine.readings.idle import IdleClock
+from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.readings.plans import current_plan, made_under, next_plan, standing_plan
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.dispatch import forget_plans
@@ -71,7 +72,7 @@ from penstock.engine.units.joining import Joining
 from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
-from penstock.join.warm import warm_folds, warm_up
+from penstock.join.warm import warm_folds, warm_orders, warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.build import Stopped
@@ -363,6 +364,7 @@ class Engine:
         joining.stop_queries = self._stop_queries
         joining.idle = IdleClock(has_input=self._streams_with_input)
         joining.scheduler = scheduler_of(self._workload.settings)
+        joining.memory = MemoryPolicy.of(self._workload.settings)
         joiner = Joiner(joining)
         joiner.on_failure = self._stop_reading
         joiner.mid_batch = self._streams_mid_batch
@@ -449,6 +451,7 @@ class Engine:
             self._refuse_other_types(transition, empty)
             plan = self._go_over(transition)
             joiner.joining.scheduler = scheduler_of(self._workload.settings)
+            joiner.joining.memory = MemoryPolicy.of(self._workload.settings)
             self._chooser.budget = self._workload.budget
         write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
@@ -788,3 +791,5 @@ def _warm(plan: Plan) -> None:
     warm_up()
     if any(query.aggregation for query in plan.queries):
         warm_folds()
+    if any(query.oblivious for query in plan.queries):
+        warm_orders()

@@ -137,6 +137,15 @@ class Order:
         """
         return self.scrambling + int(headroom * self.scrambling)
 
+    @property
+    def ends(self) -> tuple[int, int] | None:
+        """Give the lowest and the highest value of a piece whose tail is there; None if no row has one.
+
+        >>> Order.of(np.array([4, 2, 9, 7])).ends
+        (2, 9)
+        """
+        return (self.tail.value[0], self.front.value[-1]) if self.tail.value else None
+
     def front_at(self, position: int) -> int | None:
         """Give a value that the front had reached by a position, the largest that is known; None if there is none.
 
@@ -175,6 +184,18 @@ def rows_done(
     return tuple(
         min(_passed(order, front) for j, front in enumerate(fronts) if j != i)
         for i, order in enumerate(orders)
+    )
+
+
+def rows_below(orders: Sequence[Order], passed: Sequence[int | None]) -> tuple[int, ...]:
+    """Say the same where it is known of each stream which value all rows still to come are above; None: of none.
+
+    >>> slow, fast = Order.of(np.array([1, 2, 3])), Order.of(np.arange(1, 10))
+    >>> rows_below([slow, fast], [3, 9]), rows_below([slow, fast], [None, 9])
+    ((3, 3), (3, 0))
+    """
+    return tuple(
+        min(_passed(order, each) for j, each in enumerate(passed) if j != i) for i, order in enumerate(orders)
     )
 
 

@@ -18,6 +18,7 @@ from penstock.join.entries import Numbering, Panes
 from penstock.join.fold import number_groups
 from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
+from penstock.join.order_watch import Order
 from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
@@ -67,6 +68,13 @@ def warm_folds() -> None:
     _warm_sliding()
 
 
+def warm_orders() -> None:
+    """Watch the order of a few rows; only where some query has no window."""
+    rising, falling = np.arange(3), np.arange(3)[::-1].copy()
+    Order.of(rising, np.arange(1, 4), rows=4).merged(Order.of(_mapped(falling)))
+    unmixed(mix(rising))
+
+
 def _warm_sliding() -> None:
     """Slide a window over a few entries: what is born of pairs and of rows, sums and least values."""
     numbers, one = np.arange(3), np.ones(3, np.int64)
@@ -108,3 +116,4 @@ def _mapped(array: np.ndarray) -> np.ndarray:
 if __name__ == "__main__":
     warm_up()
     warm_folds()
+    warm_orders()

@@ -16,10 +16,19 @@ In:  commits.  Out: values of the ledger.  All are bounded: by O(log rows) and a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from penstock.join.accuracy_sketch import AccuracySketch
 from penstock.join.copies_watch import Copies, Pace, open_from
 from penstock.join.order_watch import Order
+from penstock.log.values import Sorter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.join.key_hash import Ints
 
 MOST_MISSES = 32
 """Occasions on which results were missed that are remembered."""
@@ -89,9 +98,21 @@ class LogWatch:
         """Give the pieces of batches before a number."""
         return tuple(each for each in self.pieces if each.batch < until)
 
-    def sampled(self, since: int, until: int) -> tuple[Sample, ...]:
-        """Give the rows of sampled values in some batches."""
-        return tuple(each.sample for each in self.pieces if since <= each.batch < until)
+    def front_before(self, rows: int) -> int | None:
+        """Give the largest value that is known among all but the last so many rows; None if there is none.
+
+        >>> import numpy as np
+        >>> watch = LogWatch().then(BatchWatch(0, 0, Order.of(np.array([4, 9]))))
+        >>> watch = watch.then(BatchWatch(1, 2, Order.of(np.array([7, 8]))))
+        >>> [watch.front_before(rows) for rows in range(5)]
+        [9, 9, 9, 4, None]
+        """
+        orders = [self.order, *(each.order for each in self.pieces)]
+        position, fronts = sum(each.rows for each in orders) - rows, list[int | None]()
+        for each in orders:
+            fronts.append(each.front_at(position))
+            position -= each.rows
+        return max((each for each in fronts if each is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +138,15 @@ class GroupWatch:
     """By input: the scrambling that this goes by."""
     sketch: AccuracySketch
     misses: tuple[Miss, ...] = ()
+    sorters: tuple[Sorter, ...] = ()
+    """By input, where rows were sorted before they were joined: up to where it has looked besides."""
+    strategy: str = "plain"
+    """How it saves memory, where there is a budget."""
+
+    def has_joined(self, number: int, batch: int, values: Ints) -> NDArray[np.bool_]:
+        """Say which rows of a batch of one input, by their values, were joined when this was looked at."""
+        if batch < self.until[number]:
+            return np.ones(values.size, np.bool_)
+        if self.sorters and batch < self.sorters[number].until:
+            return values <= self.sorters[number].value
+        return np.zeros(values.size, np.bool_)

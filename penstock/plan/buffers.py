@@ -41,14 +41,14 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.characteristics import Characteristics, joined, whole_rows
+from penstock.sql.options import BUFFERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     Lags = Sequence[Sequence[int]]
 
-PLAIN, DBF, MSF, HYBRID = "plain", "dbf", "msf", "hybrid"
-STRATEGIES = (PLAIN, DBF, MSF, HYBRID)
+PLAIN, DBF, MSF, HYBRID = STRATEGIES = BUFFERS
 """From the one that delays results least to the one that delays them most."""
 
 DEFAULT_AHEAD = 64

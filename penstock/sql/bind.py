@@ -103,6 +103,7 @@ def bind_tokens(
         _refuse_time_asked(scope, name, dict(options), aggregates=select.aggregates)
     else:
         _refuse_timeless(scope, name)
+        _refuse_buffers(scope, name, dict(options))
         refuse_two_clocks(scope, select.joined)
     aggregation = None
     if select.aggregates:
@@ -267,6 +268,15 @@ def _refuse_time_asked(scope: Scope, query: str, options: Mapping[str, str], *, 
     raise scope.source.error(
         f"{query} has no window, and {what}, or give it one: {_WINDOW_FORMS}", scope.span
     )
+
+
+def _refuse_buffers(scope: Scope, query: str, options: Mapping[str, str]) -> None:
+    """Refuse a way to save buffers in a query whose window says how long rows are kept."""
+    if "buffers" in options:
+        raise scope.source.error(
+            f"buffers is for queries without a window, and {query} has one: leave out the option, or the window",
+            scope.span,
+        )
 
 
 def _refuse_timeless(scope: Scope, query: str) -> None:

@@ -28,6 +28,9 @@ ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
 EMITS = ("sliding", "final", "changes")
 STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
 SCHEDULERS = ("lwo", "swf", "mqt")
+BUFFERS = ("plain", "dbf", "msf", "hybrid")
+"""What joins without a window do to take less memory, from what delays results least to what delays them most."""
+
 SINKS = {"parquet": ("path", "compression", "punctuations"), "table": (), "console": (), "noop": ()}
 """The sinks a script can name, and the options of each."""
 
@@ -39,12 +42,13 @@ _CHOICES = {
     "emit": EMITS,
     "strategy": STRATEGIES,
     "scheduler": SCHEDULERS,
+    "buffers": BUFFERS,
     "compression": COMPRESSIONS,
     "punctuations": ("true", "false"),
 }
 _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
-_QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after", "emit")
-_SETTINGS = ("strategy", "scheduler", "memory")
+_QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after", "emit", "buffers")
+_SETTINGS = ("strategy", "scheduler", "memory", "buffers")
 _PASSED_ON = ("spark.", "penstock.")
 
 
@@ -191,13 +195,18 @@ def scheduler_of(settings: Mapping[str, str]) -> str:
     return settings.get("scheduler", DEFAULT_SCHEDULER).lower()
 
 
+def buffers_of(settings: Mapping[str, str]) -> str:
+    """Give the way in which joins without a window are to save memory; empty: as the memory there is asks for."""
+    return settings.get("buffers", "").lower()
+
+
 def strategy_of(settings: Mapping[str, str]) -> str:
     """Give the way in which queries share."""
     return settings.get("strategy", "mem-opt").lower()
 
 
 def budget_of(settings: Mapping[str, str]) -> float | None:
-    """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
+    """Give the bytes that `auto` may plan for, and that joins without a window may take; None: as many as they like."""
     return check_size("memory", settings["memory"]) if "memory" in settings else None
 
 

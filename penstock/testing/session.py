@@ -27,6 +27,7 @@ from penstock.engine.change.transition import Transition
 from penstock.engine.costs.status import take_status
 from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.out.propagation import finished_now, told_values
+from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.store import Store
 from penstock.engine.units.joining import Joining
@@ -167,6 +168,7 @@ class Session:
     def _joining_of(self, plan: Plan) -> Joining:
         joining = Joining(self._store, self._jobs, plan, lambda _: None)
         joining.scheduler = scheduler_of(self._workload.settings)
+        joining.memory = MemoryPolicy.of(self._workload.settings)
         return joining
 
     # --- what happens ---------------------------------------------------------------------------------------------

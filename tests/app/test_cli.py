@@ -124,7 +124,7 @@ def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp
     changed = text.replace("path = 'out/ice'", "path = 'out/ice', alpha = 0.5, idle_after = '1 min'")
     script.write_text(changed + "SET memory = '2 GiB'; SET strategy = 'cpu-opt'; SET scheduler = 'mqt';")
     assert load(script).notices == (
-        "memory = 2 gib: it is for strategy = 'auto', and the strategy is another",
+        "memory = 2 gib: it is for strategy = 'auto', and for queries without a window",
         "alpha = 0.5 of ice: it is for order = 'adaptive', and the order is none",
         "idle_after = 1 min of ice: without an order its results wait for no stream",
     )

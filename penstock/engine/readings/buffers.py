@@ -1,8 +1,8 @@
 """What joins without a window know of their streams, by the ledger: order, characteristics, and the rows they need.
 
 A row still to come from S_j is above all but the last k_j rows of S_j.  So of S_i nobody needs the rows before the
-first that is above what S_j had reached k_j rows ago (`penstock.join.order_watch`).  Both are looked at as
-they were when the join had read them, whatever was ingested since.
+first that is above what S_j had reached k_j rows ago (`penstock.join.order_watch`), or that is not below the lowest
+row of S_j that is ingested and waits to be joined (`penstock.engine.readings.reach`).  Of S_i, what was joined counts.
 
 In:  a group, the plan and the ledger.  Out: how many rows of each stream are of no more use, and what streams are like.
 True: where the scrambling of every stream is what it is said to be, no row that a partner may meet is let go.
@@ -11,10 +11,11 @@ True: where the scrambling of every stream is what it is said to be, no row that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock.join.accuracy_sketch import AccuracySketch
-from penstock.join.order_watch import Order, lag_at_most, rows_done
+from penstock.join.order_watch import Order, lag_at_most, rows_below
 from penstock.join.ordered_values import MOST_DIGITS
 from penstock.log.watch import GroupWatch, LogWatch
 from penstock.plan.buffers import buffer_rows
@@ -63,13 +64,22 @@ def scramblings(plan: Plan, group: Group, orders: Sequence[Order]) -> tuple[int,
     )
 
 
-def rows_let_go(group: Group, watches: Sequence[LogWatch], scrambling: Sequence[int]) -> tuple[int, ...]:
-    """Say for each input how many of the first rows that arrived no partner still to come can meet."""
-    done = rows_done([each.order for each in watches], scrambling, rounded=any(map(_is_rounded, group.logs)))
+def orders_now(group: Group, ledger: Ledger) -> list[Order]:
+    """Give the order of all that was ingested of each input."""
+    watches = [ledger.watches.get(log.id, LogWatch()) for log in group.logs]
+    return [reduce(Order.merged, (piece.order for piece in each.pieces), each.order) for each in watches]
+
+
+def rows_let_go(watches: Sequence[LogWatch], passed: Sequence[int | None]) -> tuple[int, ...]:
+    """Say for each input how many of the first rows that it has joined no partner still to be joined can meet.
+
+    `passed` are values, one for each input, that all rows of it still to be joined are above.
+    """
+    done = rows_below([each.order for each in watches], passed)
     return tuple(watch.first + rows if rows else 0 for watch, rows in zip(watches, done, strict=True))
 
 
-def _is_rounded(log: LogPlan) -> bool:
+def is_rounded(log: LogPlan) -> bool:
     """Say whether two values of a log's key may be one when they are watched: decimals of too many digits."""
     kind = log.key[0].type
     return kind.startswith("decimal") and int(kind[len("decimal(") :].split(",")[0]) > MOST_DIGITS

@@ -27,6 +27,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.estimates import ENOUGH_UNITS, stream_rates
+from penstock.engine.readings.reach import results_wait, views
 from penstock.log.commits import OrderSwitched
 from penstock.log.values import Cursor
 from penstock.plan.order_policy import DEFAULT_ALPHA, HOLD, SYNC, Adaptive, Load, trigger
@@ -81,6 +82,8 @@ def goal_of(plan: Plan, ledger: Ledger, group: Group, *, everything: bool = Fals
 def is_waiting(plan: Plan, ledger: Ledger, group: Group) -> bool:
     """Say whether input of a group waits for its turn."""
     here = ledger.groups[group.id].all_stations[-1][0]
+    if group.oblivious:
+        return bool(here.sorters) and results_wait(views(plan, group, ledger))
     return mode_of(plan, ledger, group) == SYNC and here != goal_of(plan, ledger, group, everything=True)[0]
 
 

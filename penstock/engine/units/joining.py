@@ -12,6 +12,8 @@ from penstock.engine.out.answers import is_answer_due
 from penstock.engine.out.compact import Attic
 from penstock.engine.out.release import is_due
 from penstock.engine.readings.idle import IdleClock
+from penstock.engine.readings.memory import MemoryPolicy, strategy_in_force
+from penstock.engine.readings.reach import reach_of
 from penstock.engine.readings.waiting import goal_of
 from penstock.engine.units.count_axis import sealed_until
 from penstock.engine.units.describe import Describer
@@ -55,6 +57,8 @@ class Joining:
     idle: IdleClock = field(default_factory=IdleClock)
     scheduler: str = DEFAULT_SCHEDULER
     """Which slices go first: lwo, swf or mqt."""
+    memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    """What was said of the memory of joins without a window."""
     input_ended: bool = False
     """Whether what is there is all: nothing is waited for any more."""
     joins_all: bool = False
@@ -92,6 +96,9 @@ class Joining:
     def goal(self, group: Group, ledger: Ledger | None = None) -> Station:
         """Say how far a group may advance, by the ledger of one moment."""
         ledger = ledger or self.ledger
+        if group.oblivious and not self.joins_all and group.id in ledger.groups:
+            strategy = strategy_in_force(group, ledger, self.memory)
+            return reach_of(self.plan, ledger, group, strategy, ended=self.input_ended)
         everything = self.input_ended or self.joins_all or self.idle.lets_join(self.plan, ledger, group)
         return goal_of(self.plan, ledger, group, everything=everything)
 

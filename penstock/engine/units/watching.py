@@ -15,7 +15,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of, reached, rows_let_go, scramblings, watch_at
+import numpy as np
+
+from penstock.engine.readings.buffers import (
+    buffer_of,
+    orders_now,
+    reached,
+    rows_let_go,
+    scramblings,
+    watch_at,
+)
+from penstock.engine.readings.reach import views
 from penstock.join.accuracy_sketch import SampledRows
 from penstock.log.commits import Watched
 from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, Miss
@@ -35,11 +45,7 @@ def watch(joining: Joining) -> None:
     """Look at what units of joins without a window have read since the last time."""
     ledger, plan = joining.ledger, joining.plan
     oblivious = [group for group in plan.groups if group.oblivious]
-    moved = {
-        group.id: _looked(plan, group, ledger)
-        for group in oblivious
-        if group.id not in ledger.buffers or reached(group, ledger) != ledger.buffers[group.id].until
-    }
+    moved = {group.id: _looked(plan, group, ledger) for group in oblivious if _has_moved(group, ledger)}
     if not moved:
         return
     joining.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
@@ -48,40 +54,43 @@ def watch(joining: Joining) -> None:
             _tell(group, ledger.buffers.get(group.id), moved[group.id])
 
 
+def _has_moved(group: Group, ledger: Ledger) -> bool:
+    """Say whether a join has read something since it was last looked at."""
+    known, cursor = ledger.buffers.get(group.id), ledger.groups[group.id].cursors[0]
+    return known is None or (reached(group, ledger), cursor.sorters) != (known.until, known.sorters)
+
+
 def _looked(plan: Plan, group: Group, ledger: Ledger) -> GroupWatch:
     """Say what a group lets go of from here on, and what it has missed up to here."""
     before, until = buffer_of(group, ledger), reached(group, ledger)
+    apart = scramblings(plan, group, orders_now(group, ledger))
+    told = replace(before, scrambling=apart)
     watches = [watch_at(log.id, each, ledger) for log, each in zip(group.logs, until, strict=True)]
-    apart = scramblings(plan, group, [each.order for each in watches])
-    gone = rows_let_go(group, watches, apart)
+    gone = rows_let_go(watches, [each.passed for each in views(plan, group, ledger, told)])
     gone = tuple(map(max, before.gone, gone))
-    rows, halvings = _sampled(group, before, until, ledger)
-    after = replace(
-        before,
-        until=until,
-        gone=gone,
-        scrambling=apart,
-        sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone),
-    )
+    after = replace(told, until=until, gone=gone, sorters=ledger.groups[group.id].cursors[0].sorters)
+    rows, halvings = _sampled(group, before, after, ledger)
+    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone))
     missed = after.sketch.missed - before.sketch.missed
     return replace(after, misses=_misses(group, before, after, missed)) if missed else after
 
 
-def _sampled(
-    group: Group, before: GroupWatch, until: Sequence[int], ledger: Ledger
-) -> tuple[SampledRows, int]:
+def _sampled(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger) -> tuple[SampledRows, int]:
     """Collect the rows of sampled values that were joined since the last time."""
     values: list[int] = []
     streams: list[int] = []
     positions: list[int] = []
     halvings = 0
     for number, log in enumerate(group.logs):
-        known = ledger.watches.get(log.id, LogWatch())
-        for sample in known.sampled(before.until[number], until[number]):
-            halvings = max(halvings, sample.halvings)
-            values += sample.values
-            positions += [each + 1 for each in sample.positions]
-            streams += [number] * len(sample.values)
+        for piece in ledger.watches.get(log.id, LogWatch()).pieces:
+            sampled = np.array(piece.sample.values, np.int64)
+            new = after.has_joined(number, piece.batch, sampled)
+            new &= ~before.has_joined(number, piece.batch, sampled)
+            if new.any():
+                halvings = max(halvings, piece.sample.halvings)
+            values += sampled[new].tolist()
+            positions += (np.array(piece.sample.positions, np.int64)[new] + 1).tolist()
+            streams += [number] * int(new.sum())
     return SampledRows(tuple(values), tuple(streams), tuple(positions)), halvings
 
 
