@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.ingest.plain_files import PlainBatch
     from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions
@@ -132,3 +133,10 @@ class Jobs(UnitJobs, Protocol[Batch_contra]):
 
     def failures(self, batch: Batch_contra, stream: Stream, plan: Plan) -> dict[str, str]:
         """Find the queries that cannot be evaluated on a batch, each with the reason."""
+
+
+class SourceJobs(Jobs[Batch_contra], Protocol[Batch_contra]):
+    """The work of an engine whose batches come from real sources: some can be read without the source."""
+
+    def ingest_files(self, batch: PlainBatch, task: BatchTask) -> list[BatchPart]:
+        """Write the segments of a batch of files that tasks read themselves."""

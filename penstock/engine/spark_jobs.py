@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.ingest.batch_task import BatchTask
+    from penstock.engine.ingest.plain_files import PlainBatch
     from penstock.engine.out.deliver import Delivery, FoundPairs
     from penstock.engine.out.pair_columns import PairExpressions
     from penstock.engine.out.propagation import Propagation
@@ -181,6 +182,14 @@ class SparkJobs:
         self._run_in("ingest")
         rows = self._in_order(batch, stream, task) if task.arrival else self._as_they_are(batch, stream, task)
         return run_work(rows.mapInArrow(do_work, SUMMARY), partial(_ingest, task), BatchPart)
+
+    def ingest_files(self, batch: PlainBatch, task: BatchTask) -> list[BatchPart]:
+        """Write the segments of a batch of files that tasks read themselves, or this thread if it is little."""
+        if batch.is_little:
+            return list(batch.ingest(task))
+        self._run_in("ingest")
+        shares = batch.shares(self.parallelism)
+        return run_work(numbered(self.spark, len(shares)), partial(_ingest_files, task, shares), BatchPart)
 
     def _as_they_are(self, batch: DataFrame, stream: Stream, task: BatchTask) -> DataFrame:
         """Give what tasks read of a batch, in as many parts as it has, or as there are cores."""
@@ -427,6 +436,10 @@ def _numbered_columns(rows: DataFrame, count: int) -> DataFrame:
 
 def _ingest(task: BatchTask, batches: Batches) -> Batches:
     return (report(part) for part in run_ingest(task, batches))
+
+
+def _ingest_files(task: BatchTask, shares: Sequence[PlainBatch], batches: Batches) -> Batches:
+    return (report(part) for number in numbers(batches) for part in shares[number].ingest(task))
 
 
 def _set_aside(task: BatchTask, names: Sequence[str], own: Sequence[str], batches: Batches) -> Batches:

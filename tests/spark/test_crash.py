@@ -21,6 +21,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.out import compact
 from penstock.engine.spark_jobs import SparkJobs
 from penstock.engine.units import stages
@@ -75,7 +76,7 @@ POINTS = [
         (Journal, "commit", _commits(kind), kind)
         for kind in ("plan", "batch", "unit", "published", "rewrite", "compact")
     ),
-    *((SparkJobs, "ingest", None, ""),),
+    (SourceIngest, "read", None, ""),
     *((SparkJobs, name, None, "") for name in ("join", "rewrite", "merge")),
     *((stages, "publish_files", None, ""),),
     (Run, "take", None, ""),

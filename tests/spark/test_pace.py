@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.engine import Engine
+from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.spark import dispatch as work
 from penstock.engine.spark.reports import report
-from penstock.engine.spark_jobs import SparkJobs
 from penstock.engine.units import next_unit
 from penstock.plan.prices import Prices
 from tests.oracle import Feed, Spec, Window
@@ -40,16 +40,16 @@ def spec_of(folder, **options):
 
 def test_a_stream_that_is_read_faster_waits_for_its_partner(spark, tmp_path, monkeypatch):
     """Stream a takes its time; b may be a batch ahead of it, not at the end of its files."""
-    order, job = [], SparkJobs.ingest
+    order, read = [], SourceIngest.read
 
-    def slow_for_a(jobs, rows, stream, task):
-        name = task.logs[0].log.stream
+    def slow_for_a(ingest, rows, task, origin):
+        name = ingest.stream.name
         time.sleep(0.4 if name == "a" else 0)
-        parts = job(jobs, rows, stream, task)
+        parts = read(ingest, rows, task, origin)
         order.append(name)
         return parts
 
-    monkeypatch.setattr(SparkJobs, "ingest", slow_for_a)
+    monkeypatch.setattr(SourceIngest, "read", slow_for_a)
     spec = spec_of(tmp_path, maxFilesPerTrigger="1")
     Run(spark, tmp_path, [spec]).once()
     assert order.count("a") == order.count("b") == FILES, "each file is a batch"

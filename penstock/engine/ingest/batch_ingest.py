@@ -79,11 +79,11 @@ class BatchIngest(Generic[Batch]):
         if batch_id <= before.source_batch:
             return
         task = self._task(before)
-        parts = self.jobs.ingest(rows, self.stream, task)
+        parts = self.read(rows, task, origin)
         in_vain: Sequence[BatchPart] = ()
         if beside := self._broken_beside(parts):
             in_vain, task = parts, self._with_promises(task, beside)
-            parts = self.jobs.ingest(rows, self.stream, task)
+            parts = self.read(rows, task, origin)
         self._let_go(parts, everything=False)
         self.check(parts)
         after = _advanced(before, batch_id, parts, self.stream.lateness)
@@ -159,6 +159,10 @@ class BatchIngest(Generic[Batch]):
             for index in {*task.promises.known, *made}
         }
         return replace(task, promises=replace(task.promises, known=known))
+
+    def read(self, rows: Batch, task: BatchTask, origin: dict[str, Any] | None) -> list[BatchPart]:  # noqa: ARG002
+        """Read a batch and write its segments; a source may know a shorter way, by where the batch came from."""
+        return self.jobs.ingest(rows, self.stream, task)
 
     def check(self, parts: Sequence[BatchPart]) -> None:
         """Look at what was written before it is committed; a source may have more to say."""

@@ -12,25 +12,20 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import fsspec
-import pyarrow.parquet as pq
-
-from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.ingest.checkpoints import checked_origin, checkpoint_of, mend_checkpoint
-from penstock.engine.ingest.sources import FILE_ORDER, source_path
+from penstock.engine.ingest.source_ingest import SourceIngest
+from penstock.engine.ingest.sources import FILE_ORDER
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import PenstockError, RunError
-from penstock.log.locations import files_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.engine.ingest.batch_task import BatchPart
-    from penstock.engine.jobs import Jobs
+    from penstock.engine.jobs import SourceJobs
     from penstock.engine.store import Store
     from penstock.plan.build import Plan
     from penstock.sql.query import Stream
@@ -67,7 +62,7 @@ class Ingester:
     def __init__(
         self,
         store: Store,
-        jobs: Jobs[DataFrame],
+        jobs: SourceJobs[DataFrame],
         plan: Plan,
         stream: Stream,
         source: DataFrame,
@@ -76,7 +71,7 @@ class Ingester:
     ) -> None:
         """Get ready; `committed` is called after every commit."""
         self.store, self.jobs, self.stream = store, jobs, stream
-        self.batches = _CheckedIngest(store, jobs, plan, stream)
+        self.batches = SourceIngest(store, jobs, plan, stream)
         self.batch = threading.Lock()
         """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
         self._committed = committed
@@ -194,35 +189,6 @@ class Ingester:
         """Spare Spark the look at the size of Arrow batches where rows cannot be large."""
         if all(column.type in FIXED for column in self.stream.columns):
             rows.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _NO_LIMIT)
-
-
-class _CheckedIngest(BatchIngest["DataFrame"]):
-    """Looks at the source's files themselves when a column has nulls: Spark reads a missing column as null."""
-
-    def __init__(self, store: Store, jobs: Jobs[DataFrame], plan: Plan, stream: Stream) -> None:
-        super().__init__(store, jobs, plan, stream)
-        self._checked: set[str] = set()
-
-    def check(self, parts: Sequence[BatchPart]) -> None:
-        """Refuse a batch of Parquet files of which one lacks a declared column."""
-        if self.stream.format.lower() != "parquet" or not any(part.nulls for part in parts):
-            return
-        for name in files_below(source_path(self.stream)) - self._checked:
-            self._check_columns(name)
-            self._checked.add(name)
-
-    def _check_columns(self, path: str) -> None:
-        """Refuse a Parquet file that lacks a declared column."""
-        files, where = fsspec.core.url_to_fs(path)
-        with files.open(where) as file:  # only the footer is read
-            have = {each.lower() for each in pq.read_schema(file).names}
-        for column in self.stream.columns:
-            partition = f"/{column.name.lower()}=" in path.lower()
-            if column.name.lower() not in have and not partition:
-                raise RunError(
-                    f"source file {path} of stream {self.stream.name} has no column {column.name}: "
-                    "it has another schema than the stream declares; mend or remove the file and run again"
-                )
 
 
 def _refuse(failures: Mapping[str, str]) -> None:

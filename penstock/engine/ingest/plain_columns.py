@@ -1,0 +1,215 @@
+"""The columns that ingest needs of every row, made without Spark: where copying, casting and comparing is all it takes.
+
+What the columns are is said in `penstock.engine.ingest.ingest_columns`, as Spark SQL.  Here are those of them that
+Arrow can make, each exactly as Spark would::
+
+    event time      a timestamp or a date in microseconds; null if it is too far from 1970
+    key             a whole number, boolean, date or timestamp: the number itself
+    predicate bits  columns of numbers compared with numbers (`penstock.engine.ingest.plain_tests`)
+    the others      as they stand
+
+In:  a stream, and what the tasks of its batches are told.  Out: `PlainColumns`, or None where some column needs Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.engine.ingest.plain_tests import plain_test
+from penstock.log.spark_schema import PLAIN
+from penstock.sql.query import DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.engine.ingest.batch_task import BatchTask
+    from penstock.engine.ingest.plain_tests import RowTest
+    from penstock.plan.stored import KeyPart, LogPlan
+    from penstock.sql.query import Stream
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS = frozenset({*_WHOLE, "boolean", "date", "timestamp"})
+"""Types of keys that are numbers as they stand."""
+
+FILE_TYPES = {**PLAIN, "timestamp": pa.timestamp("us", "UTC")}
+"""Types of columns that Arrow reads as Spark does, and what they are in a file."""
+
+
+class Maker(Protocol):
+    """Makes one column of some others."""
+
+    def make(self, rows: pa.RecordBatch) -> pa.Array:
+        """Make it."""
+
+    def columns(self) -> set[str]:
+        """Name the columns that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A column as it stands, under the type that Spark gives it."""
+
+    column: str
+    kind: pa.DataType
+
+    def make(self, rows: pa.RecordBatch) -> pa.Array:
+        """Copy it; only the time zone of its type may change."""
+        return rows.column(self.column).cast(self.kind)
+
+    def columns(self) -> set[str]:
+        """Name the column."""
+        return {self.column}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A column as a 64-bit number: a whole number, 0 or 1, days, microseconds."""
+
+    column: str
+
+    def make(self, rows: pa.RecordBatch) -> pa.Array:
+        """Take the number."""
+        values = rows.column(self.column)
+        return (values.cast(pa.int32()) if pa.types.is_date32(values.type) else values).cast(pa.int64())
+
+    def columns(self) -> set[str]:
+        """Name the column."""
+        return {self.column}
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """Microseconds since the epoch; null if that is too far."""
+
+    column: str
+    unit: int
+    """Microseconds of one step of the column."""
+
+    def make(self, rows: pa.RecordBatch) -> pa.Array:
+        """Take the time."""
+        steps = Number(self.column).make(rows)
+        farthest = FARTHEST // self.unit
+        near = pc.and_(pc.less_equal(steps, farthest), pc.greater_equal(steps, -farthest))
+        times = steps if pc.all(near).as_py() is not False else pc.if_else(near, steps, None)
+        return times if self.unit == 1 else pc.multiply(times, self.unit)
+
+    def columns(self) -> set[str]:
+        """Name the column."""
+        return {self.column}
+
+
+@dataclass(frozen=True, slots=True)
+class SameKey:
+    """The key of joins without an equality, which all rows have."""
+
+    def make(self, rows: pa.RecordBatch) -> pa.Array:
+        """Give every row the same."""
+        return pa.array(np.zeros(rows.num_rows, np.int64))
+
+    def columns(self) -> set[str]:
+        """Name nothing."""
+        return set()
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """The answers to up to 64 predicates, a bit each; null counts as false."""
+
+    tests: tuple[RowTest, ...]
+
+    def make(self, rows: pa.RecordBatch) -> pa.Array:
+        """Ask all of every row."""
+        word = np.zeros(rows.num_rows, np.uint64)
+        for bit, test in enumerate(self.tests):
+            holds = pc.fill_null(test.ask(rows), fill_value=False).to_numpy(zero_copy_only=False)
+            word |= holds.astype(np.uint64) << np.uint64(bit)
+        return pa.array(word.view(np.int64))
+
+    def columns(self) -> set[str]:
+        """Name the columns of all tests."""
+        return {name for each in self.tests for name in each.columns()}
+
+
+@dataclass(frozen=True, slots=True)
+class PlainColumns:
+    """How each column that a task reads is made of the columns of a file."""
+
+    makers: tuple[tuple[str, Maker], ...]
+    types: Mapping[str, pa.DataType]
+    """The columns of a file that are read, and the types that they must have there."""
+
+    def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Make what a task reads of the rows of a file."""
+        return pa.RecordBatch.from_arrays(
+            [maker.make(rows) for _, maker in self.makers], [name for name, _ in self.makers]
+        )
+
+
+def plain_columns(
+    stream: Stream, task: BatchTask, spark_types: Callable[[], Mapping[str, pa.DataType]]
+) -> PlainColumns | None:
+    """Say how the columns of a batch are made; None if some of them need Spark.
+
+    Promises are read, and rows are put in the order of arrival, by Spark only.
+    """
+    if task.promises or task.arrival or stream.time_type not in _TIME_UNITS:
+        return None
+    declared = {each.name: each.type for each in stream.columns}
+    made: dict[str, Maker | None] = {ROW_TIME: EventTime(stream.time, _TIME_UNITS[stream.time_type])}
+    for number, each in enumerate(task.logs):
+        made |= _key(number, stream, each.log) | _bits(number, stream, each.log)
+    copied = [name for name in task.columns() if name not in made]
+    known = [maker for maker in made.values() if maker is not None]
+    read = {*copied, *(name for maker in known for name in maker.columns())}
+    if len(known) < len(made) or not all(_is_plain(declared.get(name), name) for name in read):
+        return None
+    kinds = spark_types()
+    makers: dict[str, Maker | None] = made | {name: Copied(name, kinds[name]) for name in copied}
+    ordered = tuple((name, maker) for name in task.columns() if (maker := makers[name]) is not None)
+    return PlainColumns(ordered, {name: FILE_TYPES[declared[name]] for name in sorted(read)})
+
+
+_TIME_UNITS = {"timestamp": 1, "timestamp_ntz": 1, "date": DAY}
+
+
+def _is_plain(kind: str | None, name: str) -> bool:
+    """Say whether Arrow reads a column as Spark does; a dot in a name would be read as a path."""
+    return kind in FILE_TYPES and "." not in name
+
+
+def _key(number: int, stream: Stream, log: LogPlan) -> dict[str, Maker | None]:
+    """Say how a log's key is made."""
+    name, parts = key_names(number, log)
+    if parts or log.wanted:
+        return dict.fromkeys([name, *parts])
+    if not log.key:
+        return {name: SameKey()}
+    (part,) = log.key
+    return {name: Number(part.column) if _is_number(part, stream) else None}
+
+
+def _is_number(part: KeyPart, stream: Stream) -> bool:
+    """Say whether a part of a key is a column of numbers, cast to none or to a wider type of whole numbers."""
+    column = stream.column(part.column) if part.column else None
+    if column is None or column.type not in _NUMBERS:
+        return False
+    if column.type == part.type:
+        return True
+    whole = column.type in _WHOLE and part.type in _WHOLE
+    return whole and _WHOLE.index(column.type) < _WHOLE.index(part.type)
+
+
+def _bits(number: int, stream: Stream, log: LogPlan) -> dict[str, Maker | None]:
+    """Say how a log's predicates are asked."""
+    tests = [plain_test(each, stream) for each in log.predicates]
+    known = [each for each in tests if each is not None]
+    return {
+        name: Bits(tuple(known[64 * word : 64 * word + 64])) if len(known) == len(tests) else None
+        for word, name in enumerate(bit_names(number, log))
+    }

@@ -1,0 +1,301 @@
+"""Files that are read without Spark: tasks get what Spark would have given them, to the last bit; or Spark reads.
+
+Both ways are asked for the very columns that a task reads, over random values of every plain type, keys and predicates
+at random, several files and row groups.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from itertools import count
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.engine.engine import Engine
+from penstock.engine.ingest import plain_files
+from penstock.engine.ingest.batch_task import BatchTask, LogTask
+from penstock.engine.ingest.plain_columns import FILE_TYPES, plain_columns
+from penstock.engine.ingest.plain_files import only_says_which_files, plain_batch
+from penstock.engine.ingest.sources import ingest_columns_of
+from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
+from penstock.log.files import open_files
+from penstock.plan.stored import KeyPart, LogPlan
+from penstock.sql.query import Column, Stream
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def who_reads_plain_files():
+    """Let these tests decide themselves."""
+
+
+COLUMNS = {"id": "bigint", **{f"c_{kind}": kind for kind in FILE_TYPES}}
+WHOLE = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+NUMBERS = [0, 1, -1, 80, 127, -128, 1 << 31, -(1 << 31), 999_999_999_999_999]
+OPERATORS = ["=", "==", "<>", "!=", "<", "<=", ">", ">="]
+KEYS = [
+    *(KeyPart(f"c_{kind}", kind, column=f"c_{kind}") for kind in (*WHOLE, "boolean", "date", "timestamp")),
+    KeyPart("c_tinyint", "bigint", cast=True, column="c_tinyint"),
+    KeyPart("c_int", "bigint", cast=True, column="c_int"),
+]
+
+
+def whole(bits: int) -> st.SearchStrategy:
+    """Whole numbers of so many bits, often those at the ends and those that predicates name."""
+    near = [each for each in NUMBERS if abs(each) < 1 << bits]
+    return st.sampled_from([*near, (1 << bits) - 1, -(1 << bits)]) | st.integers(
+        -(1 << bits), (1 << bits) - 1
+    )
+
+
+FLOATS = st.sampled_from([0.0, -0.0, 80.0, 80.5, math.nan, math.inf, -math.inf, 1e308]) | st.floats()
+TIMES = st.integers(-(1 << 60), 1 << 60) | st.sampled_from(
+    [0, 1 << 59, (1 << 59) + 1, -(1 << 59), -(1 << 59) - 1]
+)
+DAYS = st.integers(-8_000_000, 8_000_000)
+VALUES = {
+    **{kind: whole(bits) for kind, bits in WHOLE.items()},
+    "boolean": st.booleans(),
+    "double": FLOATS,
+    "float": st.floats(width=32) | st.sampled_from([0.0, -0.0, math.nan]),
+    "string": st.text(max_size=5),
+    "binary": st.binary(max_size=5),
+    "date": DAYS,
+    "timestamp": TIMES,
+    "timestamp_ntz": TIMES,
+}
+
+
+@st.composite
+def tables(draw):
+    """Rows of every plain type, with nulls, numbered."""
+    rows = draw(st.integers(0, 12))
+    arrays = {"id": pa.array(range(rows), pa.int64())}
+    for kind, values in VALUES.items():
+        column = draw(st.lists(values | st.none(), min_size=rows, max_size=rows))
+        base = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}.get(kind)
+        made = pa.array(column, base or FILE_TYPES[kind])
+        arrays[f"c_{kind}"] = made.cast(FILE_TYPES[kind])
+    return pa.table(arrays)
+
+
+@st.composite
+def predicates(draw, depth=2):
+    """Texts over columns of numbers."""
+    if depth and draw(st.booleans()):
+        inner = predicates(depth=depth - 1)
+        form = draw(st.sampled_from(["({}) AND ({})", "({}) OR ({})", "NOT ({})"]))
+        return form.format(draw(inner), draw(inner))
+    kind = draw(st.sampled_from([*WHOLE, "double"]))
+    column = f"c_{kind}"
+    numbers = [str(each) for each in NUMBERS] + (["80.5", "-0.0", ".5", "3."] if kind == "double" else [])
+    number, operator = draw(st.sampled_from(numbers)), draw(st.sampled_from(OPERATORS))
+    forms = [
+        f"{column} {operator} {number}",
+        f"{number} {operator} {column}",
+        f"{column} IS NOT NULL",
+        f"{column} IS NULL",
+    ]
+    return draw(st.sampled_from(forms))
+
+
+def stream_of(time: str, path="", **options) -> Stream:
+    """Declare a stream of all the columns."""
+    columns = tuple(Column(name, kind) for name, kind in COLUMNS.items())
+    return Stream("S", columns, time, format="parquet", options=(("path", str(path)), *options.items()))
+
+
+def batch_task(spark, stream, key, predicates=(), columns=None) -> BatchTask:
+    """Tell tasks to write one log."""
+    stored = tuple(COLUMNS) if columns is None else columns
+    log = LogPlan("log", "S", key, tuple(dict.fromkeys(predicates)), stored)
+    masks = (1,) if predicates else (0,)
+    kind = arrow_time_type(stream, spark)
+    return BatchTask(open_files("memory://plain"), 0, (LogTask(log, masks),), stream.time, kind, None)
+
+
+def origin_of(paths) -> dict:
+    """Say that a batch has some files."""
+    files = [(path.as_uri(), 1) for path in paths]
+    return {"entries": {"0": {"0": files}}, "begun": {}}
+
+
+def bits(table: pa.Table) -> list:
+    """Give rows in the order of their numbers, each value as the bits that it has."""
+    ordered = table.sort_by("id")
+    columns = zip(ordered.column_names, ordered.columns, strict=True)
+    return [(name, column.type, _bits(column.combine_chunks())) for name, column in columns]
+
+
+def _bits(column: pa.Array) -> list:
+    """Look at floating numbers and times as whole numbers: equal, not merely alike."""
+    if (
+        pa.types.is_floating(column.type)
+        or pa.types.is_timestamp(column.type)
+        or pa.types.is_date(column.type)
+    ):
+        column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
+    return column.to_pylist()
+
+
+FOLDERS = count()
+
+
+@given(
+    tables(),
+    st.sampled_from(["c_timestamp", "c_timestamp_ntz", "c_date"]),
+    st.sampled_from([(), *((key,) for key in KEYS)]),
+    st.lists(predicates(), max_size=70, unique=True),
+    st.integers(1, 5),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_arrow_gives_tasks_what_spark_would_give_them(spark, tmp_path, rows, time, key, predicates, size):  # noqa: PLR0917
+    folder = tmp_path / str(next(FOLDERS))
+    folder.mkdir()
+    for number in range(2):
+        pq.write_table(rows.slice(number * 6, 6), folder / f"{number} %.parquet", row_group_size=size)
+    stream = stream_of(time, folder)
+    task = batch_task(spark, stream, key, predicates)
+    source = spark.read.schema(schema_ddl(stream)).parquet(str(folder))
+    by_spark = ingest_columns_of(source, stream, task.computed_for, task.columns()).toArrow()
+
+    columns = plain_columns(stream, task, lambda: arrow_types(spark, stream))
+    batch = plain_batch(columns, origin_of(sorted(folder.iterdir())))
+    for shares in ([batch], batch.shares(2), batch.shares(9)):
+        read = [each for share in shares for each in share._read()]
+        by_arrow = pa.Table.from_batches(read) if read else by_spark.schema.empty_table()
+        assert bits(by_arrow) == bits(by_spark)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "c_string = 'x'",
+        "c_float > 1",
+        "c_int > 1.5",
+        "c_double + 1 > 2",
+        "c_bigint > 9999999999999999999",
+        "c_double > 1e3",
+    ],
+)
+def test_a_predicate_that_rounds_casts_or_computes_is_sparks(spark, predicate):
+    stream = stream_of("c_timestamp")
+    task = batch_task(spark, stream, KEYS[:1], [predicate])
+    assert plain_columns(stream, task, lambda: arrow_types(spark, stream)) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        KeyPart("c_string", "string", column="c_string"),
+        KeyPart("c_double", "double", column="c_double"),
+        KeyPart("c_bigint", "int", cast=True, column="c_bigint"),
+        KeyPart("c_int + 1", "int"),
+        KeyPart("c_date", "timestamp", cast=True, column="c_date"),
+        KeyPart("c_timestamp_ntz", "timestamp_ntz", column="c_timestamp_ntz"),
+    ],
+)
+def test_a_key_that_is_no_number_as_it_stands_is_sparks(spark, part):
+    stream = stream_of("c_timestamp")
+    assert (
+        plain_columns(stream, batch_task(spark, stream, (part,)), lambda: arrow_types(spark, stream)) is None
+    )
+
+
+ROW = {"id": pa.array([1], pa.int64()), "c_timestamp": pa.array([0], pa.timestamp("us", "UTC"))}
+
+
+@pytest.mark.parametrize(
+    ("columns", "metadata", "is_plain"),
+    [
+        (ROW, {}, True),
+        (ROW | {"more": pa.array(["x"])}, {}, True),
+        (ROW | {"c_timestamp": pa.array([0], pa.timestamp("us", "Asia/Tokyo"))}, {}, True),
+        (ROW, {"org.apache.spark.version": "3.0.0"}, True),
+        (ROW, {"org.apache.spark.version": "2.4.8"}, False),
+        (ROW, {"org.apache.spark.version": "4.0.0", "org.apache.spark.legacyDateTime": ""}, False),
+        (ROW | {"c_timestamp": pa.array([0], pa.timestamp("ms", "UTC"))}, {}, False),
+        (ROW | {"c_timestamp": pa.array([0], pa.timestamp("ns", "UTC"))}, {}, False),
+        (ROW | {"c_timestamp": pa.array([0], pa.timestamp("us"))}, {}, False),
+        (ROW | {"id": pa.array([1], pa.int32())}, {}, False),
+        (ROW | {"id": pa.array([1], pa.uint64())}, {}, False),
+        (ROW | {"id": pa.array([1], pa.int64()).dictionary_encode()}, {}, True),
+        (ROW | {"ID": pa.array([2], pa.int64())}, {}, False),
+        ({"ID": ROW["id"], "c_timestamp": ROW["c_timestamp"]}, {}, False),
+        ({"c_timestamp": ROW["c_timestamp"]}, {}, False),
+    ],
+)
+def test_a_file_is_plain_if_its_columns_have_the_declared_types(spark, tmp_path, columns, metadata, is_plain):
+    stream = stream_of("c_timestamp")
+    task = batch_task(spark, stream, (), columns=("id",))
+    file = tmp_path / "x.parquet"
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), file)
+    made = plain_columns(stream, task, lambda: arrow_types(spark, stream))
+    assert (plain_batch(made, origin_of([file])) is not None) == is_plain
+
+
+def test_a_batch_is_sparks_if_a_file_is_elsewhere_or_broken_or_its_directory_is_a_column(spark, tmp_path):
+    stream = stream_of("c_timestamp")
+    made = plain_columns(
+        stream, batch_task(spark, stream, (), columns=("id",)), lambda: arrow_types(spark, stream)
+    )
+    good, broken, gone, column = (tmp_path / each for each in ("good", "broken", "gone", "id=3/x"))
+    column.parent.mkdir()
+    for path in (good, column):
+        pq.write_table(pa.table(ROW), path)
+    broken.write_bytes(b"PAR1")
+    assert plain_batch(made, origin_of([good]))
+    for paths in ([good, broken], [good, gone], [column]):
+        assert plain_batch(made, origin_of(paths)) is None
+    assert plain_batch(made, {"entries": {"0": {"0": [("s3a://b/x", 1)]}}, "begun": {}}) is None
+    assert plain_batch(made, {"entries": {"0": None}, "begun": {}}) is None
+    assert plain_batch(made, {"entries": {}, "begun": {"0": {}}}) is None
+
+
+def test_an_option_that_says_how_to_read_is_sparks():
+    assert only_says_which_files(stream_of("c_timestamp", maxFilesPerTrigger="1", retain="1 h"))
+    assert not only_says_which_files(stream_of("c_timestamp", mergeSchema="true"))
+    assert not only_says_which_files(stream_of("c_timestamp", datetimeRebaseMode="LEGACY"))
+
+
+SCRIPT = """
+    CREATE STREAM A (k BIGINT, ts TIMESTAMP) WITH (format = 'parquet', path = '{path}/a', time = 'ts');
+    CREATE STREAM B (k BIGINT, ts TIMESTAMP) WITH (format = 'parquet', path = '{path}/b', time = 'ts');
+    CREATE QUERY q AS SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 10 SECONDS;
+"""
+
+
+def write_rows(folder, rows: int, kind: str = "int64") -> None:
+    """Write one file of rows, all at one time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    times = pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * rows, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"k": pa.array(range(rows), kind), "ts": times}), folder / "0.parquet")
+
+
+@pytest.mark.parametrize("most", [-1, 1 << 15])
+def test_a_run_reads_plain_files_itself_in_tasks_and_here(spark, tmp_path, monkeypatch, most):
+    monkeypatch.setattr(plain_files, "MOST_LITTLE_ROWS", most)
+    monkeypatch.setattr("penstock.engine.spark_jobs.SparkJobs.ingest", None)  # Spark is not asked
+    for name in "ab":
+        write_rows(tmp_path / name, 100)
+    with Engine(state=tmp_path / "state", spark=spark) as engine:
+        engine.script(SCRIPT.format(path=tmp_path))
+        engine.start(once=True)
+        engine.wait()
+        assert engine.results("q").count() == 100
+
+
+def test_other_files_of_the_same_stream_are_read_by_spark(spark, tmp_path):
+    write_rows(tmp_path / "a", 100)
+    write_rows(tmp_path / "b", 100, "int32")
+    with Engine(state=tmp_path / "state", spark=spark) as engine:
+        engine.script(SCRIPT.format(path=tmp_path))
+        engine.start(once=True)
+        engine.wait()
+        assert engine.results("q").count() == 100
