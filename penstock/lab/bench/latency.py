@@ -7,17 +7,20 @@ the later stamp of a result is when its second row arrived::
                          |<----------------- latency ------------->|
 
 A result is visible when a reader of the sink may read it: in Penstock's directory when the file is moved into place, in
-Spark's when its log of committed files names it.  Rates are shares of what each engine sustains, which is the steady
-throughput it has on `w1` with N1.  The first third of a run warms up and does not count; the number of results is held
-against DuckDB's, as everywhere.
+Flink's when a checkpoint does that, in Spark's when its log of committed files names it.  The load is a share of what
+Spark at its best sustains, its steady throughput on `w1` with N1, and the same for all.  The first third of a run warms
+up and does not count; the number of results is held against DuckDB's, as everywhere.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
+import threading
 import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -27,12 +30,12 @@ import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from penstock.errors import RunError
+from penstock.errors import InputError, RunError
 from penstock.lab.bench.contest import Contest, append_line, run_and_keep
 from penstock.lab.bench.options import HOME, ROWS, Home, RowCount, made, workload
-from penstock.lab.bench.peers import PEERS
-from penstock.lab.bench.peers.peer import contestant
-from penstock.lab.bench.peers.run import close_input, conversation
+from penstock.lab.bench.peers.flink import flink_server
+from penstock.lab.bench.peers.peer import Launch, NotHereError
+from penstock.lab.bench.peers.run import close_input, conversation, family_cpu_seconds
 from penstock.lab.oracle import true_counts
 from penstock.lab.printing import table
 from penstock.lab.workloads import STREAMS, WindowQuery, query_sets
@@ -43,11 +46,18 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SHARES = (0.01, 0.5, 0.9)  # the loads, as shares of the sustainable rate
-ENGINES = ("penstock", "spark-best")
+REFERENCE = "spark-best"  # whose rate that is
 EVERY = 0.25  # seconds between two files of a stream
 WINDOW = WindowQuery(10.0)
 READY_SECONDS, DRAIN_SECONDS = 300.0, 600.0
 UTC_MICROS = pa.timestamp("us", tz="UTC")
+SERVERS = {
+    "penstock": "Penstock",
+    "spark-best": "Spark at its best",
+    "spark-real-time": "Spark, real-time mode",
+    "flink": "Flink SQL, checkpoints every 100 ms",
+}
+"""The engines that serve, and how they are called."""
 
 
 def latency(
@@ -55,38 +65,63 @@ def latency(
     seconds: Annotated[float, typer.Option(help="how long each engine is fed at each rate")] = 90.0,
     rows: RowCount = ROWS,
     rate: Annotated[
-        float, typer.Option(help="the sustainable rate, input rows a second; if 0, measured first")
+        float,
+        typer.Option(help="what Spark at its best sustains, input rows a second; if 0, measured first"),
     ] = 0.0,
+    engines: Annotated[str, typer.Option(help=f"some of {', '.join(SERVERS)}")] = ",".join(SERVERS),
     directory: Home = HOME,
 ) -> None:
-    """Time from a row's arrival in the source to its result in the sink, at three loads, against Spark at its best."""
-    console, lines = Console(), []
+    """Time from a row's arrival in the source to its result in the sink, at three loads, beside other engines."""
+    console, lines, reasons = Console(), [], dict[str, str]()
     made(directory)
-    rates = dict.fromkeys(ENGINES, rate) if rate else _sustainable(rows, directory, console)
-    for share in SHARES:
-        for engine, sustainable in rates.items():
-            title = PEERS[engine].title
-            console.log(f"{title} at {share:.0%} of {sustainable:,.0f} rows/s")
-            delays = measure(engine, share, sustainable, seconds)
-            append_line(directory / "latency.jsonl", **delays._asdict())
-            took = [f"{each:.2f}" for each in (delays.median, delays.p99)]
-            lines.append((title, f"{share:.0%}", f"{delays.rate:,.0f}", f"{delays.results:,}", *took))
-    headings = ("engine", "load", "input rows/s", "results", "median s", "99 % within s")
+    sustainable = rate or _sustainable(rows, directory, console)
+    for share, engine in product(SHARES, chosen(engines)):
+        if engine in reasons:
+            continue
+        console.log(f"{SERVERS[engine]} at {share:.0%} of {sustainable:,.0f} rows/s")
+        try:
+            delays = measure(engine, share, sustainable, seconds, directory)
+        except NotHereError as refusal:
+            reasons[engine] = f"{SERVERS[engine]}: {refusal}"
+            continue
+        append_line(directory / "latency.jsonl", **delays._asdict())
+        lines.append(_line(delays))
+    headings = ("engine", "load", "input rows/s", "results", "median s", "99 % within s", "cores used")
     console.print(table("", headings, lines))
+    for reason in reasons.values():
+        console.print(reason, soft_wrap=True)
 
 
-def _sustainable(rows: int, directory: Path, console: Console) -> dict[str, float]:
-    """Measure the steady throughput of the engines whose latency is compared."""
-    contest = Contest(workload("w1", rows), ENGINES, query_sets(["N1"]), 1, directory)
+def chosen(engines: str) -> list[str]:
+    """Read which engines are to serve."""
+    names = [each.strip() for each in engines.split(",")]
+    for each in names:
+        if each not in SERVERS:
+            raise InputError(f"engine {each!r} does not serve: choose some of {', '.join(SERVERS)}")
+    return names
+
+
+def _line(delays: Delays) -> tuple[str, ...]:
+    took = [f"{each:.2f}" for each in (delays.median, delays.p99, delays.cores)]
+    load = f"{delays.share:.0%}", f"{delays.rate:,.0f}", f"{delays.results:,}"
+    return SERVERS[delays.engine], *load, *took
+
+
+def _sustainable(rows: int, directory: Path, console: Console) -> float:
+    """Measure the steady throughput that the loads are shares of."""
+    contest = Contest(workload("w1", rows), (REFERENCE,), query_sets(["N1"]), 1, directory)
     (one,) = run_and_keep([contest], console.log)
-    for engine, runs in one.runs.items():
-        if not runs[0].has_figures:
-            raise RunError(f"the rate that {engine} sustains is not known: {runs[0].verdict}")
-    return {engine: runs[0].steady_rate for engine, runs in one.runs.items()}
+    (run,) = one.runs[REFERENCE]
+    if not run.has_figures:
+        raise RunError(f"the rate that {REFERENCE} sustains is not known: {run.verdict}")
+    return run.steady_rate
 
 
 class Delays(NamedTuple):
-    """What one engine did at one rate: results, and the median and the 99th percentile of their latency in seconds."""
+    """What one engine did at one rate: results, the median and the 99th percentile of their latency in seconds.
+
+    `cores` is the CPU time of all its processes after the warm-up, by the time that passed.
+    """
 
     engine: str
     share: float
@@ -94,47 +129,88 @@ class Delays(NamedTuple):
     results: int
     median: float
     p99: float
+    cores: float
 
 
-def measure(engine: str, share: float, sustainable: float, seconds: float) -> Delays:
-    """Feed an engine at a share of its rate for so many seconds, and look at when its results appeared."""
+def measure(engine: str, share: float, sustainable: float, seconds: float, directory: Path) -> Delays:
+    """Feed an engine at a share of the rate for so many seconds, and look at when its results appeared."""
     rate = share * sustainable
-    with tempfile.TemporaryDirectory(prefix="penstock-latency-", ignore_cleanup_errors=True) as directory:
-        home = Path(directory)
+    with tempfile.TemporaryDirectory(prefix="penstock-latency-", ignore_cleanup_errors=True) as temporary:
+        home = Path(temporary)
         for name in STREAMS:
             (home / "data" / name).mkdir(parents=True)
-        warm_until = _serve(engine, home, rate, seconds)
+        served = _serve(engine, home, rate, seconds, directory)
         later, visible = appearances(engine, home / "out")
         wanted = true_counts(home / "data", (WINDOW,)).results[0]
     if len(later) != wanted:
         raise RunError(f"{engine} gave {len(later)} results at {rate:,.0f} rows/s, DuckDB {wanted}")
-    delays = (visible - later)[later >= warm_until] / 1_000_000
+    delays = (visible - later)[later >= served.warm_until] / 1_000_000
     if not len(delays):
         raise RunError(f"{engine} at {rate:,.0f} rows/s: no results after the warm-up; feed for longer")
     median, p99 = np.percentile(delays, [50, 99])
-    return Delays(engine, share, rate, len(delays), float(median), float(p99))
+    return Delays(engine, share, rate, len(delays), float(median), float(p99), served.cores)
 
 
-def _serve(engine: str, home: Path, rate: float, seconds: float) -> int:
-    """Start an engine, feed it, and let it finish; give when the warm-up was over, microseconds since the epoch."""
-    with conversation(contestant(f"serve-{engine}", str(home)), subprocess.DEVNULL) as run:
+class Served(NamedTuple):
+    """When the warm-up was over, microseconds since the epoch, and how many cores were busy from then on."""
+
+    warm_until: int
+    cores: float
+
+
+def _serve(engine: str, home: Path, rate: float, seconds: float, directory: Path) -> Served:
+    """Start an engine, feed it, and let it finish."""
+    with conversation(_launch(engine, home, directory), subprocess.DEVNULL) as run:
         run.patience = 20.0
-        said = run.until(time.monotonic() + READY_SECONDS + seconds + DRAIN_SECONDS)
-        if "mark" not in next(said, {}):
+        end = time.monotonic() + READY_SECONDS + seconds + DRAIN_SECONDS
+        said = (each for each in run.until(end) if "about" not in each)
+        first = next(said, {})
+        if refused := first.get("done", {}).get("refused"):
+            raise NotHereError(refused)
+        if "mark" not in first:
             raise RunError(f"{engine} ended, or took too long, before it was ready")
+        meter = CpuMeter(run.process.pid, seconds / 3)
         warm_until = (time.time_ns() // 1_000) + round(seconds / 3 * 1_000_000)
         feed(home / "data", rate, seconds)
+        cores = meter.cores()
         close_input(run.process)
         if "done" not in next(said, {}):
             raise RunError(f"{engine} ended, or took too long, before it was done")
-    return warm_until
+    return Served(warm_until, cores)
+
+
+class CpuMeter:
+    """Says how many cores a family of processes keeps busy, from some seconds after it is made."""
+
+    def __init__(self, root: int, after: float) -> None:
+        """Begin to count later."""
+        self._root = root
+        self._start = (0.0, 0.0)
+        self._timer = threading.Timer(after, self._begin)
+        self._timer.start()
+
+    def _begin(self) -> None:
+        self._start = time.monotonic(), family_cpu_seconds(self._root)
+
+    def cores(self) -> float:
+        """Give the average since then."""
+        self._timer.join()
+        since, used = self._start
+        return (family_cpu_seconds(self._root) - used) / (time.monotonic() - since)
+
+
+def _launch(engine: str, home: Path, directory: Path) -> Launch:
+    """Say how an engine is started that serves."""
+    if engine == "flink":
+        return flink_server(home, (WINDOW,), directory)
+    return Launch((sys.executable, "-m", "penstock.lab.bench.peers.serving", engine, str(home)))
 
 
 def feed(data: Path, rate: float, seconds: float, every: float = EVERY, seed: int = 7) -> int:
     """Put files of both streams into place at a steady rate; give the number of rows.
 
     There are as many keys as rows in a window of both streams, so that a row has one partner on average.  A file is
-    written beside its directory, and moved there as a whole.
+    written beside its directory, and moved there as a whole.  The time is also there as a number, for Flink.
     """
     random = np.random.default_rng(seed)
     rows, files = max(1, round(rate * every / 2)), max(1, round(seconds / every))
@@ -144,16 +220,17 @@ def feed(data: Path, rate: float, seconds: float, every: float = EVERY, seed: in
         time.sleep(max(0.0, started + number * every - time.monotonic()))
         for name in STREAMS:
             key, value = random.integers(0, keys, rows), random.random(rows) * 100
-            stamp = pa.array(np.full(rows, time.time_ns() // 1_000)).cast(UTC_MICROS)
+            micros = pa.array(np.full(rows, time.time_ns() // 1_000))
             staged = data / f"{name}.{number}"
-            pq.write_table(pa.table({"k": key, "v": value, "ts": stamp}), staged)
+            columns = {"k": key, "v": value, "ts": micros.cast(UTC_MICROS), "us": micros}
+            pq.write_table(pa.table(columns), staged)
             staged.rename(data / name / f"{number:06d}.parquet")
     return files * rows * len(STREAMS)
 
 
 def appearances(engine: str, out: Path) -> tuple[Ints, Ints]:
     """Give, for each result, when its second row arrived and when it became visible, in microseconds."""
-    seen = _named_by_log(out) if engine.startswith("spark") else _moved_into_place(out)
+    seen = _named_by_log(out) if engine.startswith("spark") else _moved_into_place(out, _PATTERNS[engine])
     later, visible = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for path, nanoseconds in seen.items():
         rows = pq.ParquetFile(path).read(["ats", "bts"])
@@ -163,9 +240,13 @@ def appearances(engine: str, out: Path) -> tuple[Ints, Ints]:
     return np.concatenate(later), np.concatenate(visible)
 
 
-def _moved_into_place(out: Path) -> dict[Path, int]:
+_PATTERNS = {"penstock": "*.parquet", "flink": "part-*"}
+"""What files are called that a reader may read."""
+
+
+def _moved_into_place(out: Path, pattern: str) -> dict[Path, int]:
     """Find when each file of a directory was moved there: the time of its last change of name."""
-    files = (path for path in out.rglob("*.parquet") if "_staging" not in path.parts)
+    files = (path for path in out.rglob(pattern) if "_staging" not in path.parts)
     return {path: path.stat().st_ctime_ns for path in files}
 
 

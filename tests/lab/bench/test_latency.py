@@ -12,7 +12,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.lab.bench.latency import appearances, feed
+from penstock.errors import InputError
+from penstock.lab.bench.latency import appearances, chosen, feed
 from penstock.lab.oracle import true_counts
 from penstock.lab.workloads import WindowQuery
 
@@ -48,6 +49,23 @@ def test_a_result_of_penstock_appears_when_its_file_is_moved_into_place(tmp_path
     later, visible = appearances("penstock", tmp_path)
     assert later.tolist() == [5, 7]
     assert visible.tolist() == pytest.approx([moved] * 2, abs=30_000)
+
+
+def test_a_result_of_flink_appears_when_a_checkpoint_names_its_file(tmp_path):
+    """Until then the name begins with a dot; times are numbers there."""
+    table = pa.table({"ats": pa.array([1, 7]), "bts": pa.array([5, 2])})
+    for name in (".part-1-0.inprogress.3", ".part-1-1.inprogress.4"):
+        pq.write_table(table, tmp_path / name)
+    (tmp_path / ".part-1-0.inprogress.3").rename(tmp_path / "part-1-0")
+    later, visible = appearances("flink", tmp_path)
+    assert later.tolist() == [5, 7]
+    assert visible.tolist() == [(tmp_path / "part-1-0").stat().st_ctime_ns // 1_000] * 2
+
+
+def test_an_engine_that_does_not_serve_is_refused_by_name():
+    assert chosen("penstock, flink") == ["penstock", "flink"]
+    with pytest.raises(InputError, match="engine 'duckdb' does not serve: choose some of penstock"):
+        chosen("penstock,duckdb")
 
 
 def test_a_result_of_spark_appears_when_the_log_first_names_its_file(tmp_path):

@@ -2,11 +2,8 @@
 
     python -m penstock.lab.bench.peers.contestant ENGINE JOB
     python -m penstock.lab.bench.peers.contestant STRATEGY SCRIPT
-    python -m penstock.lab.bench.peers.contestant serve-ENGINE HOME
 
-The job is JSON (see `penstock.lab.bench.peers.peer`); a script is anybody's, run by Penstock under a strategy.  What
-serves joins the files that appear in HOME/data until its standard input is closed, and puts results into HOME/out: for
-`penstock.lab.bench.latency`.
+The job is JSON (see `penstock.lab.bench.peers.peer`); a script is anybody's, run by Penstock under a strategy.
 
 Spark's own stream-stream join is used in the three ways its users have: plain, at its best, and one wide join for all.
 Each reads a file of each stream per micro-batch, joins on the key and the interval, writes every column to the ``noop``
@@ -32,10 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import noop
 from penstock.engine.spark.session import QUICK_START, embedded_session
-from penstock.lab.bench.latency import WINDOW
 from penstock.lab.bench.peers.peer import Job, run_to_end, tell, tell_done
 from penstock.lab.bench.sinks import SINKS, sink_script
 from penstock.lab.oracle import pairs_of
@@ -44,6 +39,8 @@ from penstock.sql.script import parse_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.engine.engine import Engine
 
     Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
     """Joins, each with the queries it serves."""
@@ -234,32 +231,6 @@ class Progress(StreamingQueryListener):
         return sum(getattr(each, name) for operators in self._state.values() for each in operators)
 
 
-def serve_penstock(home: Path) -> None:
-    """Run Penstock with a directory of Parquet files as its sink."""
-    sink = f"sink = 'parquet', path = '{home / 'out'}'"
-    with Engine(state=home / "state") as engine:
-        engine.script(as_script(home / "data", (WINDOW,), sink, files=None))
-        engine.start()
-        tell("mark", 0, 0)
-        sys.stdin.read()
-        engine.process_available()
-    tell_done()
-
-
-def serve_spark_best(home: Path) -> None:
-    """Run Spark's join at its best with the same kind of sink."""
-    spark = embedded_session({**SHUFFLE, **AT_ITS_BEST})
-    newest_state_format(spark)
-    pairs = joined(spark, home / "data", WINDOW, 0, files=None)
-    writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(home / "state"))
-    query = writer.start(str(home / "out"))
-    tell("mark", 0, 0)
-    sys.stdin.read()
-    query.processAllAvailable()
-    query.stop()
-    tell_done()
-
-
 RUNS: dict[str, Callable[[Job], None]] = {
     "penstock": run_penstock,
     "duckdb": run_duckdb,
@@ -270,14 +241,10 @@ RUNS: dict[str, Callable[[Job], None]] = {
 }
 """Of Spark: a streaming query per query; the same at its best, in their own pools; one join, every query a filter."""
 
-SERVES = {"serve-penstock": serve_penstock, "serve-spark-best": serve_spark_best}
-
 
 if __name__ == "__main__":
     name, what = sys.argv[1:]
     if name in RUNS:
         RUNS[name](Job.from_json(what))
-    elif name in SERVES:
-        SERVES[name](Path(what))
     else:
         run_script(name, Path(what))

@@ -28,6 +28,7 @@ from penstock.lab.bench.peers.peer import Job, Launch, NotHereError, Peer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.lab.workloads import WindowQuery
 
 VERSION = "2.3.0"
 
@@ -38,18 +39,28 @@ def flink(way: str) -> Callable[[Job], Launch]:
     """Give the launch of Flink, used in one of its ways."""
 
     def launch(job: Job) -> Launch:
-        home = install(job.home / "flink")
-        heap = job.heap(len(job.queries) if way.endswith("each") else 1)
-        hadoop = sorted((Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-*.jar"))
-        environment = {
-            "JVM_ARGS": f"-Xmx{heap}m",
-            "HADOOP_CLASSPATH": ":".join(map(str, hadoop)),
-            "FLINK_JARS": ";".join(each.as_uri() for each in sorted((home / "jars").glob("*.jar"))),
-        }
-        python = str(home / "bin" / "python")
-        return Launch((python, str(PROGRAM), way, job.to_json(), str(split(job))), environment)
+        joins = len(job.queries) if way.endswith("each") else 1
+        return _launch(way, job, split(job), joins)
 
     return launch
+
+
+def flink_server(home: Path, queries: tuple[WindowQuery, ...], directory: Path) -> Launch:
+    """Give the launch of a Flink that joins the files of HOME/data as they appear, and writes to HOME/out."""
+    job = Job(home / "data", queries, rows=0, home=directory)
+    return _launch("serve", job, job.data, 1)
+
+
+def _launch(way: str, job: Job, data: Path, joins: int) -> Launch:
+    home = install(job.home / "flink")
+    hadoop = sorted((Path(pyspark.__path__[0]) / "jars").glob("hadoop-client-*.jar"))
+    environment = {
+        "JVM_ARGS": f"-Xmx{job.heap(joins)}m",
+        "HADOOP_CLASSPATH": ":".join(map(str, hadoop)),
+        "FLINK_JARS": ";".join(each.as_uri() for each in sorted((home / "jars").glob("*.jar"))),
+    }
+    python = str(home / "bin" / "python")
+    return Launch((python, str(PROGRAM), way, job.to_json(), str(data)), environment)
 
 
 def install(home: Path) -> Path:

@@ -1,11 +1,14 @@
 """Flink's side of a run, in the interpreter of its own environment: nothing of Penstock can be imported here.
 
-    python flink_program.py each|widest|answer|answer-each|cascade|multi JOB DATA
+    python flink_program.py each|widest|answer|answer-each|cascade|multi|serve JOB DATA
 
 Prints what `penstock.lab.bench.peers.peer` says a run prints.  Flink counts for us: its REST interface is asked for the
 metrics while the job runs.  A run is over when the sources have read every row and no counter moves any more, and its
 time is that of the last move.  The sources watch their directory for more files, so that the job does not end, and take
 its metrics along, before they were read.
+
+What serves looks for new files every 50 ms and has a checkpoint every 100 ms, at which its file sink lets its results
+be seen; it goes on until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import time
 import urllib.request
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NoReturn
 
 SAMPLE_SECONDS, STILL = 0.5, 4  # so many samples without a change make an end
 COLUMNS = "k BIGINT, av DOUBLE, bv DOUBLE, ats BIGINT, bts BIGINT"
@@ -26,6 +29,11 @@ ANSWERS = "g BIGINT, e TIMESTAMP(3), n BIGINT, s DOUBLE, m DOUBLE"
 APART = "ABS(b.us - a.us)"
 MICROS = 1_000_000
 MANY = ("cascade", "multi")  # the ways to join more than two streams
+SERVING = {
+    "execution.checkpointing.interval": "100 ms",
+    "execution.checkpointing.mode": "EXACTLY_ONCE",
+    "execution.checkpointing.storage": "filesystem",
+}
 
 
 def main() -> None:
@@ -43,6 +51,8 @@ def main() -> None:
     shown = {name: settings[name] for name in ("state.backend.type", "pipeline.object-reuse")}
     shown["heap"] = os.environ["JVM_ARGS"]
     tell("about", versions={"apache-flink": version("apache-flink")}, settings=shown)
+    if way == "serve":
+        serve(settings, data, job)
     tables = environment(settings, data, job["streams"])
     statements, pairs_only = (
         tables.create_statement_set(),
@@ -61,7 +71,24 @@ def main() -> None:
     os._exit(0)  # the job itself never ends
 
 
-def environment(settings: dict[str, str], data: str, streams: list[str]) -> Any:
+def serve(settings: dict[str, str], data: str, job: dict[str, Any]) -> NoReturn:
+    """Join files as they appear, and write results with a sink that is exactly once."""
+    home = os.path.dirname(data)  # noqa: PTH120 - no more is needed
+    kept = {"execution.checkpointing.dir": f"file://{home}/state"}
+    tables = environment(settings | SERVING | kept, data, job["streams"], "50 ms")
+    sink = f"'connector' = 'filesystem', 'path' = 'file://{home}/out', 'format' = 'parquet'"
+    tables.execute_sql(f"CREATE TABLE q0 ({COLUMNS}) WITH ({sink})")
+    client = tables.execute_sql(f"INSERT INTO q0 {join(job['queries'][0], '')}").get_job_client()
+    watch = Watch(f"http://localhost:{settings['rest.port']}/jobs/{client.get_job_id()}")
+    watch.until_running()
+    tell("mark", 0, 0)
+    sys.stdin.read()
+    watch.until_still()
+    tell("done")
+    os._exit(0)  # the job itself never ends
+
+
+def environment(settings: dict[str, str], data: str, streams: list[str], look_every: str = "1 h") -> Any:
     """Open a table environment with all streams in it."""
     # Here, not above: the checks that read this file have no Flink.
     from pyflink.common import Configuration  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -76,7 +103,7 @@ def environment(settings: dict[str, str], data: str, streams: list[str]) -> Any:
         tables.execute_sql(
             f"CREATE TABLE {name} (k BIGINT, v DOUBLE, us BIGINT, ts AS TO_TIMESTAMP_LTZ(us / 1000, 3), "
             f"WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = 'file://{data}/{name}', "
-            "'format' = 'parquet', 'source.monitor-interval' = '1 h')"
+            f"'format' = 'parquet', 'source.monitor-interval' = '{look_every}')"
         )
     return tables
 
@@ -196,6 +223,19 @@ class Watch:
             if sink := re.match(r"q(\d+)\[.*Writer", name):
                 counts[int(sink[1])] = int(value)
         return counts
+
+    def until_running(self) -> None:
+        """Wait until every part of the job runs."""
+        while {each["status"] for each in self._get("")["vertices"]} != {"RUNNING"}:
+            time.sleep(SAMPLE_SECONDS)
+
+    def until_still(self) -> None:
+        """Wait until the sources have read nothing for a while, which is some checkpoints long."""
+        before, still = -1.0, 0
+        while still < STILL:
+            time.sleep(SAMPLE_SECONDS)
+            read = sum(each for name, each in self._counters().items() if name.startswith("Source"))
+            before, still = read, still + 1 if read == before else 0
 
     def _counters(self) -> dict[str, float]:
         """Give every vertex' counters, added up over its subtasks."""
