@@ -17,7 +17,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from penstock.plan.buffers import PLAIN
 from penstock.plan.plan_text import show_age, show_window
+from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,6 +62,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
         both,
         *more,
         *savings(status),
+        *map(Text, memory_lines(status)),
         *_changes(status),
         *_missed(status),
         *_failures(status),
@@ -226,6 +229,26 @@ def savings(status: Status) -> list[Text]:
         Text(f"pairs  {pairs:,} joined; delivered as {results:,} results"),
         *(Text(line) for group in status.groups for line in order_lines(group)),
     ]
+
+
+def memory_lines(status: Status) -> Iterator[str]:
+    """Say what joins without a window do about memory, where they do something, and what that costs."""
+    of_group = {each.group: each.memory for each in status.queries if each.memory is not None}
+    for group, memory in of_group.items():
+        if memory.budget is None and memory.strategy == PLAIN:
+            continue
+        names = ", ".join(each.name for each in status.queries if each.group == group)
+        budget = "" if memory.budget is None else f" of {show_size(memory.budget)}"
+        yield (
+            f"memory {names}: {memory.strategy}, {show_size(memory.mapped)}{budget} mapped, "
+            f"{show_size(memory.most_mapped)} at the most"
+        )
+        if not memory.fits:
+            yield f"       too little: it should have {show_size(memory.needed)}"
+        if memory.waiting_rows:
+            yield f"       {memory.waiting_rows:,} rows wait on disk, the oldest for {memory.waiting_seconds:.1f} s"
+        if memory.dropped:
+            yield f"       {memory.dropped:,} rows were let go because there was no room for them"
 
 
 def order_lines(group: GroupStatus) -> Iterator[str]:

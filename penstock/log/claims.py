@@ -77,6 +77,17 @@ def ended_share(segment: Segment, claims: Sequence[Claim]) -> float:
     return min(1.0, (sum(ended) + segment.finished) / segment.rows)
 
 
+def left_share(segment: Segment, claims: Sequence[Claim]) -> float:
+    """Give the share of a segment's rows that have left the buffers of all joins without a window; 0: nobody knows.
+
+    By the times of its rows, where these are positions: nearly, and exactly of a small segment.
+    """
+    gone = [claim.gone for claim in claims if isinstance(claim, BufferClaim) and not claim.timed]
+    if len(gone) < len(claims) or not gone or not segment.patterns:
+        return 0.0
+    return 1 - sum(each.rows_after(min(gone) - 1) for each in segment.patterns) / segment.rows
+
+
 @dataclass(frozen=True, slots=True)
 class WindowClaim:
     """One group's claim on a log: the masks and reaches of its queries, and the partner's watermark.

@@ -136,6 +136,8 @@ class UnitJoined:
     """Where slices are apart: the cursors they are at, from the slowest on."""
     fanouts: Mapping[str, Fanout] = field(default_factory=dict)
     """Of more than two streams, by step from one to another: how many partners rows have."""
+    mapped: int = 0
+    """Bytes of the segments that its tasks mapped, each counted once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -525,6 +525,8 @@ def _unit(commit: UnitJoined, ledger: Ledger) -> Ledger:
         stations=commit.stations,
         effort=_exerted(group.effort, commit, micros),
         fanouts=_looked_at(group.fanouts, commit.fanouts),
+        mapped=commit.mapped,
+        most_mapped=max(group.most_mapped, commit.mapped),
     )
     fit = ledger.unit_fit
     if commit.rows:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.log.claims import ended_share
+from penstock.log.claims import ended_share, left_share
 from penstock.plan.cost import THIN_SHARE
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ KEPT_TIME_PARTS = 8
 """Segments become one only if they end within one of so many parts of the time that rows are kept, so that what has
 ended is never a large part of what is stored."""
 
+LOOSE_SHARE = 1 / 4
+"""Where memory is tight: the share of a segment's rows that have left all buffers from which on it is thinned."""
+
 MOST_MERGED_BYTES = 256 << 20
 """A merged segment has about this size at the most, so that merging it fits in a worker's memory."""
 
@@ -45,14 +48,23 @@ def choose_rewrites(
     claims: Sequence[Claim],
     passed: int,
     by_layout: Mapping[int, Sequence[Claim]] | None = None,
+    *,
+    tight: bool = False,
 ) -> list[tuple[Segment, ...]]:
     """Choose which segments to rewrite into one: runs of neighbours to merge, single ones to thin.
 
     Only segments whose batches every slice has `passed` are touched, so no cursor points into one.  One whose rows have
     all been promised an end goes as a whole, and soon.  Where segments of
-    several layouts are merged, their bits mean different things, and so do the claims on them: `by_layout`.
+    several layouts are merged, their bits mean different things, and so do the claims on them: `by_layout`.  Where
+    memory is `tight`, segments are thinned sooner, and as rows leave buffers one by one.
     """
     own = by_layout or {}
+    if tight:
+        thinned = [
+            each for each in segments if _is_loose(each, own.get(each.layout, claims)) and each.last < passed
+        ]
+        rest = [each for each in segments if each not in thinned]
+        return [*((each,) for each in thinned), *choose_rewrites(rest, claims, passed, by_layout)]
     settled = sorted(
         (each for each in segments if each.last < passed and not each.ends),
         key=lambda each: (each.first, each.name),
@@ -69,6 +81,11 @@ def choose_rewrites(
             chosen.append(tuple(run))
             run = []
     return chosen + _thin(run, claims, own)
+
+
+def _is_loose(segment: Segment, claims: Sequence[Claim]) -> bool:
+    """Say whether a segment has so many rows that have left all buffers that memory calls for doing without them."""
+    return not segment.ends and left_share(segment, claims) >= LOOSE_SHARE
 
 
 def _kept_time(segments: Sequence[Segment], claims: Iterable[Claim]) -> int:

@@ -109,6 +109,10 @@ class GroupState:
     """What waits now, where adaptive queries have chosen: the input (sync-filter), or the results (filter-order)."""
     fanouts: Mapping[str, Fanout] = field(default_factory=dict)
     """Of more than two streams, by step from one to another: how many partners rows have had lately."""
+    mapped: int = 0
+    """Bytes of the segments that tasks of the last unit mapped."""
+    most_mapped: int = 0
+    """The most of any unit since the plan changed."""
 
     @property
     def all_stations(self) -> tuple[Station, ...]:

@@ -94,6 +94,11 @@ class LogWatch:
         rest = tuple(each for each in self.pieces if each.batch >= until)
         return LogWatch(self.first, max(until, self.until), order, copies, pace, arrived, rest)
 
+    @property
+    def newest_arrival(self) -> float:
+        """Say when the last batch came, in seconds since the epoch; 0: nobody knows."""
+        return max([self.arrived, *(each.arrived for each in self.pieces)])
+
     def before(self, until: int) -> tuple[BatchWatch, ...]:
         """Give the pieces of batches before a number."""
         return tuple(each for each in self.pieces if each.batch < until)
@@ -124,6 +129,22 @@ class Miss:
     streams: tuple[str, ...] = ()
     scrambling: tuple[int, ...] = ()
     """What it turned out to be, stream by stream."""
+    dropped: int = 0
+    """Rows that had been let go since the time before because there was no room for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWatch:
+    """What a join without a window does about memory (`penstock.engine.readings.memory`)."""
+
+    strategy: str = "plain"
+    budget: int | None = None
+    """Bytes that a unit may map; None: as many as it likes."""
+    needed: int = 0
+    """Bytes that the strategy takes by what is known of the streams."""
+    fits: bool = True
+    dropped: int = 0
+    """Rows that were let go early because there was no room for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +161,7 @@ class GroupWatch:
     misses: tuple[Miss, ...] = ()
     sorters: tuple[Sorter, ...] = ()
     """By input, where rows were sorted before they were joined: up to where it has looked besides."""
-    strategy: str = "plain"
-    """How it saves memory, where there is a budget."""
+    memory: MemoryWatch = field(default_factory=MemoryWatch)
 
     def has_joined(self, number: int, batch: int, values: Ints) -> NDArray[np.bool_]:
         """Say which rows of a batch of one input, by their values, were joined when this was looked at."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
+from penstock.engine.readings.memory import MemoryFigures, memory_figures
 from penstock.engine.readings.needs import claim, in_time
 from penstock.engine.readings.plans import current_plan
 from penstock.engine.readings.waiting import lag_rows, mode_of
@@ -139,6 +140,8 @@ class QueryStatus:
     """When results were missed, and whose rows came later than was known."""
     buffers: tuple[BufferFigures, ...] = ()
     """Where it has no window: what its streams are like, and how many rows of each are kept."""
+    memory: MemoryFigures | None = None
+    """Where it has no window: how it saves memory, what it takes, and what waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +257,7 @@ def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
         "missed_error": sum(each.sketch.error for each in buffers),
         "misses": tuple(miss for each in buffers for miss in each.misses),
         "buffers": figures(plan, groups[0], ledger),
+        "memory": memory_figures(plan, groups[0], ledger, buffers[0]),
     }
 
 

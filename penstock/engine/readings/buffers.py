@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock.join.accuracy_sketch import AccuracySketch
-from penstock.join.order_watch import Order, lag_at_most, rows_below
+from penstock.join.order_watch import HEADROOM, PRECISION, Order, lag_at_most, rows_below
 from penstock.join.ordered_values import MOST_DIGITS
 from penstock.log.watch import GroupWatch, LogWatch
 from penstock.plan.buffers import buffer_rows
@@ -62,6 +62,17 @@ def scramblings(plan: Plan, group: Group, orders: Sequence[Order]) -> tuple[int,
         known if known is not None and known >= order.scrambling else order.expected()
         for known, order in zip(declared, orders, strict=True)
     )
+
+
+def holds(declared: int, reckoned: int) -> bool:
+    """Say whether a scrambling that was declared holds, by the one that is reckoned with.
+
+    What is measured may be a sixteenth above the truth, and then an eighth more is reckoned with.
+
+    >>> holds(100, 100), holds(100, 119), holds(100, 200)
+    (True, True, False)
+    """
+    return reckoned <= (1 + HEADROOM) * ((1 + PRECISION) * declared + 1)
 
 
 def orders_now(group: Group, ledger: Ledger) -> list[Order]:
@@ -125,11 +136,18 @@ def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ..
             each.multiplicity,
             watch.pace.rate,
             max(lag),
-            each.scrambling == known_scrambling(plan.stream(log.stream)),
+            _is_declared(plan, log, each.scrambling),
         )
         for log, watch, gone, need, each, lag in zip(
             group.logs, watches, buffer.gone, needed, alike, lags, strict=True
         )
+    )
+
+
+def _is_declared(plan: Plan, log: LogPlan, reckoned: int) -> bool:
+    known = known_scrambling(plan.stream(log.stream))
+    return known is not None and holds(
+        max(known, (known_multiplicity(plan.stream(log.stream)) or 1) - 1), reckoned
     )
 
 

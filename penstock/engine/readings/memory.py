@@ -1,21 +1,55 @@
-"""Which strategy a join without a window goes by: the one that was asked for, or the one that its memory asks for.
+"""The memory of a join without a window: which strategy it goes by, what that takes, and what there is no room for.
 
-In:  what settings and queries say, and the ledger.  Out: the strategy in force.
+What counts are the bytes of the segments that a unit maps, those it keeps rows in and those it joins: tasks of one
+machine share them, and none maps more.  One unit runs at a time, so every join has the whole budget::
+
+    memory     |------------------------- budget --------------------------|
+               | kept rows                        |  a quarter  | a batch   |
+               |                                  |  for rows   | of each   |
+               |                                  |  of no more | stream    |
+                                                     use
+
+By what is known of the streams, `penstock.plan.buffers` says what each strategy takes, and the first that fits is
+chosen, from the one that delays results least.  A thriftier one is taken up at once, a less thrifty one only if it
+leaves a quarter of its room free.  Where none fits,
+
+* if the scrambling of every stream is declared, and holds, no result is given up: the smallest is taken, and more is
+  mapped than was asked for;
+* else rows ahead wait on disk, the oldest that are kept are let go, of every stream in proportion, and what that misses
+  is told as what comes late is.  A unit may still pass the budget by a batch, which it has to take as it came.
+
+In:  what settings and queries say, and the ledger.  Out: the strategy in force, and figures for `status`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.plan.buffers import PLAIN, STRATEGIES
-from penstock.sql.options import budget_of, buffers_of
+from penstock.engine.readings.buffers import characteristics, holds, orders_now
+from penstock.engine.readings.reach import views
+from penstock.errors import InputError
+from penstock.join.order_watch import lag_at_most
+from penstock.plan.buffers import DBF, PLAIN, STRATEGIES, choose, need
+from penstock.sql.arrival import known_scrambling
+from penstock.sql.options import budget_of, buffers_of, check_value
+from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from penstock.log.ledger import Ledger
+    from penstock.log.segment import Segment
+    from penstock.log.watch import GroupWatch, LogWatch
+    from penstock.plan.build import Plan
     from penstock.plan.group import Group
+
+FOR_ROWS = 3 / 4
+"""The share of a budget that rows of use may take; the rest is for rows of no more use in the same segments."""
+
+TO_GO_BACK = 3 / 4
+"""The share of its room that a less thrifty strategy may take if it is to be taken up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +63,8 @@ class MemoryPolicy:
     def of(cls, settings: Mapping[str, str]) -> MemoryPolicy:
         """Read it from settings."""
         budget = budget_of(settings)
+        if "buffers" in settings:
+            check_value("buffers", settings["buffers"])
         return cls(None if budget is None else int(budget), buffers_of(settings))
 
     def asked(self, group: Group) -> str:
@@ -42,4 +78,171 @@ def strategy_in_force(group: Group, ledger: Ledger, policy: MemoryPolicy) -> str
     if asked := policy.asked(group):
         return asked
     known = ledger.buffers.get(group.id)
-    return known.strategy if known and policy.budget is not None else PLAIN
+    return known.memory.strategy if known and policy.budget is not None else PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a join takes: bytes of a row of each input, and of a batch of every input together."""
+
+    widths: tuple[float, ...]
+    batches: int
+
+    @classmethod
+    def of(cls, group: Group, ledger: Ledger) -> Room:
+        """Measure it by the segments that are there."""
+        logs = [ledger.segments(log.id) for log in group.logs]
+        return cls(tuple(map(_width, logs)), sum(map(_largest_batch, logs)))
+
+    def for_rows(self, budget: int) -> float:
+        """Say how many bytes rows may take."""
+        return max(1.0, FOR_ROWS * budget - self.batches)
+
+    def taken(self, rows: Sequence[int]) -> float:
+        """Say how many bytes so many rows of each input take."""
+        return sum(count * width for count, width in zip(rows, self.widths, strict=True))
+
+
+def _width(segments: Sequence[Segment]) -> float:
+    return sum(each.bytes for each in segments) / max(1, sum(each.rows for each in segments))
+
+
+def _largest_batch(segments: Sequence[Segment]) -> int:
+    """Give the bytes of the largest batch that is there as it came."""
+    sizes: dict[int, int] = {}
+    for each in segments:
+        if each.first == each.last and not each.generation:
+            sizes[each.last] = sizes.get(each.last, 0) + each.bytes
+    return max(sizes.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChoice:
+    """The strategy that a join goes by, and the memory that it takes by what is known, with all that is beside rows."""
+
+    strategy: str
+    needed: int
+    fits: bool
+
+
+def choose_strategy(
+    plan: Plan,
+    group: Group,
+    ledger: Ledger,
+    policy: MemoryPolicy,
+    watches: Sequence[LogWatch],
+    *,
+    known: bool,
+) -> MemoryChoice:
+    """Choose how a join saves memory; `watches` are what is known of its inputs' rows, `known` if that is declared."""
+    if policy.budget is None:
+        return MemoryChoice(policy.asked(group) or PLAIN, 0, fits=True)
+    room, before = Room.of(group, ledger), strategy_in_force(group, ledger, policy)
+    alike, orders = characteristics(plan, group, watches), orders_now(group, ledger)
+    lags = [
+        [0 if i == j else lag_at_most(own, other, alike[j].scrambling) for j, other in enumerate(orders)]
+        for i, own in enumerate(orders)
+    ]
+    widths = [max(1, round(each)) for each in room.widths]
+    most = int(room.for_rows(policy.budget))
+    strategy = policy.asked(group)
+    if not strategy:
+        now, relaxed = (
+            choose(alike, widths, max(1, budget), lags).need.strategy
+            for budget in (most, int(TO_GO_BACK * most))
+        )
+        strategy = max(now, min(before, relaxed, key=STRATEGIES.index), key=STRATEGIES.index)
+    if not policy.asked(group) and need(strategy, alike, lags).bytes(widths) > most and not known:
+        strategy = DBF  # whose rows in memory can all be let go; those in sorters cannot
+    taken = need(strategy, alike, lags).bytes(widths)
+    needed = ceil((taken + room.batches) / FOR_ROWS)
+    return MemoryChoice(strategy, needed, fits=needed <= policy.budget)
+
+
+def is_known(plan: Plan, group: Group, scrambling: Sequence[int]) -> bool:
+    """Say whether every stream's scrambling was declared, and holds."""
+    declared = [known_scrambling(plan.stream(log.stream)) for log in group.logs]
+    return all(
+        known is not None and holds(known, each) for known, each in zip(declared, scrambling, strict=True)
+    )
+
+
+def rows_without_room(room: Room, budget: int, kept: Sequence[int]) -> tuple[int, ...]:
+    """Say how many of the rows that are kept of each input there is no room for; the oldest of them go.
+
+    >>> rows_without_room(Room((10.0, 20.0), 100), 2000, (50, 50))
+    (4, 4)
+    """
+    taken = room.taken(kept)
+    part = min(1.0, room.for_rows(budget) / taken) if taken else 1.0
+    return tuple(count - int(count * part) for count in kept)
+
+
+def is_tight(plan: Plan, log: str, ledger: Ledger, policy: MemoryPolicy) -> bool:
+    """Say whether the segments of a join without a window that reads a log take more than half of its memory."""
+    if policy.budget is None:
+        return False
+    groups = (group for group, _ in plan.uses(log) if group.oblivious)
+    return any(2 * sum(view.kept for view in views(plan, each, ledger)) > policy.budget for each in groups)
+
+
+def refuse_large_batch(group: Group, new: Collection[str], ledger: Ledger, budget: int | None) -> None:
+    """Refuse a budget that has no room for one batch of the segments to join: a unit maps batches as they came."""
+    if budget is None:
+        return
+    for log in group.logs:
+        sizes: dict[int, int] = {}
+        for each in ledger.segments(log.id):
+            if each.name in new:
+                sizes[each.last] = sizes.get(each.last, 0) + each.bytes
+        for batch, size in sizes.items():
+            if size > budget:
+                raise InputError(
+                    f"memory = '{show_size(budget)}' has no room for one batch: batch {batch} of {log.stream} takes "
+                    f"{show_size(size)}, and a unit maps whole batches. SET memory to twice that or more, or let "
+                    "smaller batches come (maxFilesPerTrigger, maxBytesPerTrigger)"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFigures:
+    """What a join without a window does about memory, and what that costs."""
+
+    strategy: str
+    """How it saves memory: plain, dbf, msf or hybrid."""
+    budget: int | None
+    """Bytes that it may take; None: as many as it likes."""
+    mapped: int
+    """Bytes of the segments that its last unit mapped: no task has more of them in memory."""
+    most_mapped: int
+    """The most that a unit of it has mapped since the plan changed."""
+    needed: int
+    """Bytes that it should have for the strategy, by what is known of the streams; 0 without a budget."""
+    fits: bool
+    """Whether that is within the budget."""
+    waiting_rows: int
+    """Rows that are on disk and not joined; those of a batch that is joined in part all count."""
+    waiting_seconds: float
+    """How much earlier than the newest batch of any of its streams the oldest of them came."""
+    dropped: int
+    """Rows that were let go early because there was no room for them."""
+
+
+def memory_figures(plan: Plan, group: Group, ledger: Ledger, watch: GroupWatch) -> MemoryFigures:
+    """Say what a join without a window takes, and what waits for it."""
+    state, waiting = ledger.groups[group.id], [w for view in views(plan, group, ledger) for w in view.waiting]
+    seen = [ledger.watches[log.id] for log in group.logs if log.id in ledger.watches]
+    newest = max((each.newest_arrival for each in seen), default=0.0)
+    oldest = min((each.arrived for each in waiting if each.arrived), default=newest)
+    known = watch.memory
+    return MemoryFigures(
+        known.strategy,
+        known.budget,
+        state.mapped,
+        state.most_mapped,
+        known.needed,
+        known.fits,
+        sum(each.rows for each in waiting),
+        max(0.0, newest - oldest),
+        known.dropped,
+    )

@@ -15,13 +15,16 @@ ingest has looked at every batch: the lowest and the highest value of each, and 
 Order is by value, so that a batch may be joined in part: its rows up to a value (`penstock.log.values.Sorter`).  At the
 end of the input nothing more is to come, and rows wait only if they are above all that some partner has.
 
-In:  a group, its strategy, and the ledger.  Out: the cursor that it may go to.
+With a memory budget a unit goes no farther at a time than it may map, but for one batch.
+
+In:  a group, its strategy and budget, and the ledger.  Out: the cursor that it may go to.
 True: a row that waits is in no result of the rows that are there, but for those that msf and hybrid sort; a row that
 comes too late for a sorter is joined at once.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +36,7 @@ from penstock.plan.buffers import DBF, HYBRID, MSF
 from penstock.sql.arrival import known_scrambling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.log.ledger import Ledger
     from penstock.log.values import Station
@@ -71,6 +74,8 @@ class InputView:
     waiting: tuple[WaitingBatch, ...]
     highest: int | None
     """The highest value so far; None before the first."""
+    kept: int
+    """Bytes of the segments whose rows are all joined."""
     sure: int | None
     """A value that all rows still to be ingested are above, if the scrambling is what it is taken for."""
 
@@ -114,6 +119,7 @@ def _view(log: LogPlan, reached: tuple[int, Sorter | None], apart: int, ledger: 
         sorter,
         _waiting(log.id, batch, watch, ledger),
         watch.front_before(0),
+        sum(each.bytes for each in ledger.segments(log.id) if each.last < batch),
         sure - 1 if sure is not None and is_rounded(log) else sure,
     )
 
@@ -211,12 +217,83 @@ def results_wait(inputs: Sequence[InputView]) -> bool:
     )
 
 
-def reach_of(plan: Plan, ledger: Ledger, group: Group, strategy: str, *, ended: bool = False) -> Station:
-    """Say how far a join without a window may go, and the watermarks of its streams there."""
-    inputs, (reached, passed) = views(plan, group, ledger), ledger.groups[group.id].all_stations[-1]
+def reach_of(
+    plan: Plan, ledger: Ledger, group: Group, way: tuple[str, int | None], *, ended: bool = False
+) -> Station:
+    """Say how far a join without a window may go by a strategy, within a budget, and its streams' watermarks there."""
+    (strategy, budget), (reached, passed) = way, ledger.groups[group.id].all_stations[-1]
+    inputs = views(plan, group, ledger)
     cursor = goal_without_window(strategy, inputs, reached.below, ended=ended)
+    if budget is not None:
+        cursor = _by_value(cursor, inputs, budget) if cursor.sorters else _by_batch(cursor, inputs, budget)
     marks = [ledger.stream(log.stream).watermark for log in group.logs]
     return cursor, tuple(
         mark if batch == own.end else before
         for mark, batch, own, before in zip(marks, cursor.batches, inputs, passed, strict=True)
+    )
+
+
+# --- a step at a time ------------------------------------------------------------------------------------------
+
+
+def _by_batch(goal: Cursor, inputs: Sequence[InputView], budget: int) -> Cursor:
+    """Go only as far towards a goal as a unit may map: the lowest batches first, one at the least."""
+    ahead = [
+        [each for each in own.waiting if each.number < batch]
+        for own, batch in zip(inputs, goal.batches, strict=True)
+    ]
+    if any(own.sorter for own in inputs) or not any(ahead):
+        return goal
+    room = budget - sum(own.kept for own in inputs)
+    batches = [own.reached for own in inputs]
+    for place, number in _lowest_first(ahead):
+        batch = ahead[place][number]
+        room -= batch.bytes
+        if room < 0 and batches != [own.reached for own in inputs]:
+            break
+        is_last = number + 1 == len(ahead[place])
+        batches[place] = goal.batches[place] if is_last else ahead[place][number + 1].number
+    return Cursor(tuple(batches), goal.below)
+
+
+def _lowest_first(ahead: Sequence[Sequence[WaitingBatch]]) -> Iterator[tuple[int, int]]:
+    """Go through batches of several inputs, each in its order: the input whose next one has the lowest value first."""
+    numbers = [0] * len(ahead)
+    while left := [place for place, number in enumerate(numbers) if number < len(ahead[place])]:
+        place = min(left, key=lambda each: ahead[each][numbers[each]].lowest)
+        yield place, numbers[place]
+        numbers[place] += 1
+
+
+def _by_value(goal: Cursor, inputs: Sequence[InputView], budget: int) -> Cursor:
+    """Go only up to a value such that a unit may map the batches that have rows up to it; one batch's at the least."""
+    most = max(each.value for each in goal.sorters)
+    steps = sorted({batch.highest for own in inputs for batch in own.waiting if batch.highest < most})
+
+    def upto(value: int) -> Cursor:
+        values = [min(each.value, value) for each in goal.sorters]
+        return _sorted_goal(values, inputs, goal.below)
+
+    room = budget - sum(own.kept for own in inputs)
+    if _bytes_ahead(goal, inputs) <= room or not steps:
+        return goal
+    fitting = bisect_right(steps, room, key=lambda value: _bytes_ahead(upto(value), inputs))
+    here = Cursor(
+        tuple(own.reached for own in inputs),
+        goal.below,
+        tuple(own.sorter or Sorter(own.reached, LOWEST) for own in inputs),
+    )
+    for value in steps[max(0, fitting - 1) :]:
+        if upto(value) != here:
+            return upto(value)
+    return goal
+
+
+def _bytes_ahead(cursor: Cursor, inputs: Sequence[InputView]) -> int:
+    """Say how many bytes of batches that wait a unit maps on its way to a cursor."""
+    return sum(
+        batch.bytes
+        for own, sorter in zip(inputs, cursor.sorters, strict=True)
+        for batch in own.waiting
+        if batch.number < sorter.until
     )

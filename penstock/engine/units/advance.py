@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.deliver import UnitReport
+from penstock.engine.readings.memory import refuse_large_batch
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import row_spans, sealed_until
@@ -108,6 +109,8 @@ def advance(joining: Joining, group: Group) -> None:
     describer = joining.describer(ledger)
     task = describer.task(group, since, step.until, (before, horizon))
     task = replace(task, levels=step.runs(group.chain))
+    if group.oblivious:
+        refuse_large_batch(group, task.new_segments, ledger, joining.memory.budget)
     table = ledger.table(group.id)
     delivery, reports = describer.delivery(group, unit, table, task), list[UnitReport]()
     if any(each.new for each in task.inputs):
@@ -127,6 +130,7 @@ def advance(joining: Joining, group: Group) -> None:
         seconds=time.monotonic() - started,
         stations=step.stations if len(set(step.cursors)) > 1 else (),
         fanouts={step: seen for each in reports for step, seen in each.fanouts.items()},
+        mapped=task.mapped_bytes,
     )
     joining.store.commit(joined)
     _warn_of_keys(joining, group, joined)

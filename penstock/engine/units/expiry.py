@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from penstock.engine.readings.memory import is_tight
 from penstock.engine.readings.needs import (
     claims_on,
     common_layout,
@@ -68,7 +69,9 @@ def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: La
     ended = [each for each in settled if is_ended(each, common.claims[each.layout])]
     rest = [each for each in settled if each not in ended]
     claims = common.claims[settled[0].layout]
-    runs = choose_rewrites(rest, claims, passed(joining.plan, log, ledger), common.claims)
+    reached = passed(joining.plan, log, ledger)
+    tight = is_tight(joining.plan, log, ledger, joining.memory)
+    runs = choose_rewrites(rest, claims, reached, common.claims, tight=tight)
     gone = [*ended, *(each for run in runs for each in run)]
     if not gone:
         return

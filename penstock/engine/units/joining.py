@@ -97,8 +97,8 @@ class Joining:
         """Say how far a group may advance, by the ledger of one moment."""
         ledger = ledger or self.ledger
         if group.oblivious and not self.joins_all and group.id in ledger.groups:
-            strategy = strategy_in_force(group, ledger, self.memory)
-            return reach_of(self.plan, ledger, group, strategy, ended=self.input_ended)
+            way = strategy_in_force(group, ledger, self.memory), self.memory.budget
+            return reach_of(self.plan, ledger, group, way, ended=self.input_ended)
         everything = self.input_ended or self.joins_all or self.idle.lets_join(self.plan, ledger, group)
         return goal_of(self.plan, ledger, group, everything=everything)
 

@@ -89,6 +89,11 @@ class ManyTask(UnitTask):
                 for driver in range(len(self.inputs)):
                     yield from search.results(driver, part)
 
+    @property
+    def all_inputs(self) -> tuple[InputTask, ...]:
+        """List the inputs by each of their logs."""
+        return tuple(each for number in range(len(self.inputs)) for each in self.logs(number))
+
     def logs(self, number: int) -> tuple[InputTask, ...]:
         """Give all logs of an input."""
         return (self.inputs[number], *self.others[number])

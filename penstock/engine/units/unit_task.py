@@ -138,6 +138,23 @@ class UnitTask:
         return sum(each.rows for side in self.inputs for each in side.new)
 
     @property
+    def new_segments(self) -> set[str]:
+        """Name the segments with rows that are joined anew."""
+        return {each.name for side in self.inputs for each in side.new}
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Give the bytes of the segments that its tasks may map, each counted once."""
+        return sum(
+            {each.name: each.bytes for side in self.all_inputs for each in (*side.old, *side.new)}.values()
+        )
+
+    @property
+    def all_inputs(self) -> tuple[InputTask, ...]:
+        """List the inputs by each of their logs."""
+        return self.inputs
+
+    @property
     def arrived(self) -> float:
         """Say when the last of the rows that are joined anew arrived."""
         return max((each.arrived for side in self.inputs for each in side.new), default=0.0)

@@ -25,14 +25,23 @@ from penstock.engine.readings.buffers import (
     scramblings,
     watch_at,
 )
+from penstock.engine.readings.memory import (
+    Room,
+    choose_strategy,
+    is_known,
+    rows_without_room,
+    strategy_in_force,
+)
 from penstock.engine.readings.reach import views
 from penstock.join.accuracy_sketch import SampledRows
 from penstock.log.commits import Watched
-from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, Miss
+from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
+from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.engine.readings.memory import MemoryPolicy
     from penstock.engine.units.joining import Joining
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
@@ -45,34 +54,68 @@ def watch(joining: Joining) -> None:
     """Look at what units of joins without a window have read since the last time."""
     ledger, plan = joining.ledger, joining.plan
     oblivious = [group for group in plan.groups if group.oblivious]
-    moved = {group.id: _looked(plan, group, ledger) for group in oblivious if _has_moved(group, ledger)}
+    moved = {
+        group.id: _looked(plan, group, ledger, joining.memory)
+        for group in oblivious
+        if _has_moved(group, ledger, joining.memory)
+    }
     if not moved:
         return
     joining.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
     for group in oblivious:
         if group.id in moved:
-            _tell(group, ledger.buffers.get(group.id), moved[group.id])
+            before, after = ledger.buffers.get(group.id), moved[group.id]
+            _tell(group, before, after)
+            known = is_known(plan, group, after.scrambling)
+            _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
 
 
-def _has_moved(group: Group, ledger: Ledger) -> bool:
-    """Say whether a join has read something since it was last looked at."""
+def _has_moved(group: Group, ledger: Ledger, policy: MemoryPolicy) -> bool:
+    """Say whether a join has read something since it was last looked at, or has other memory."""
     known, cursor = ledger.buffers.get(group.id), ledger.groups[group.id].cursors[0]
-    return known is None or (reached(group, ledger), cursor.sorters) != (known.until, known.sorters)
+    if known is None or (reached(group, ledger), cursor.sorters) != (known.until, known.sorters):
+        return True
+    in_force = strategy_in_force(group, ledger, policy), policy.budget
+    return in_force != (known.memory.strategy, known.memory.budget)
 
 
-def _looked(plan: Plan, group: Group, ledger: Ledger) -> GroupWatch:
+def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> GroupWatch:
     """Say what a group lets go of from here on, and what it has missed up to here."""
     before, until = buffer_of(group, ledger), reached(group, ledger)
     apart = scramblings(plan, group, orders_now(group, ledger))
     told = replace(before, scrambling=apart)
     watches = [watch_at(log.id, each, ledger) for log, each in zip(group.logs, until, strict=True)]
     gone = rows_let_go(watches, [each.passed for each in views(plan, group, ledger, told)])
-    gone = tuple(map(max, before.gone, gone))
-    after = replace(told, until=until, gone=gone, sorters=ledger.groups[group.id].cursors[0].sorters)
+    known = is_known(plan, group, apart)
+    choice = choose_strategy(plan, group, ledger, policy, watches, known=known)
+    memory = MemoryWatch(choice.strategy, policy.budget, choice.needed, choice.fits, before.memory.dropped)
+    after = replace(
+        told,
+        until=until,
+        gone=tuple(map(max, before.gone, gone)),
+        sorters=ledger.groups[group.id].cursors[0].sorters,
+        memory=memory,
+    )
+    if policy.budget is not None and not known:
+        after = _with_room(after, watches, Room.of(group, ledger), policy.budget)
     rows, halvings = _sampled(group, before, after, ledger)
-    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone))
+    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, after.gone))
     missed = after.sketch.missed - before.sketch.missed
     return replace(after, misses=_misses(group, before, after, missed)) if missed else after
+
+
+def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room, budget: int) -> GroupWatch:
+    """Let go of the oldest rows that there is no room for."""
+    ends = [each.first + each.order.rows for each in watches]
+    kept = [max(0, end - gone) for end, gone in zip(ends, watch.gone, strict=True)]
+    dropped = rows_without_room(room, budget, kept)
+    if not any(dropped):
+        return watch
+    gone = tuple(
+        map(max, watch.gone, (end - rows + more for end, rows, more in zip(ends, kept, dropped, strict=True)))
+    )
+    memory = replace(watch.memory, dropped=watch.memory.dropped + sum(dropped))
+    return replace(watch, gone=gone, memory=memory)
 
 
 def _sampled(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger) -> tuple[SampledRows, int]:
@@ -102,7 +145,7 @@ def _misses(group: Group, before: GroupWatch, after: GroupWatch, missed: float) 
         if now > was
     }
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    miss = Miss(at, missed, tuple(wrong), tuple(wrong.values()))
+    miss = Miss(at, missed, tuple(wrong), tuple(wrong.values()), after.memory.dropped)
     return (*before.misses, miss)[-MOST_MISSES:]
 
 
@@ -125,9 +168,31 @@ def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
         f"{name} is out of order by {rows:,} rows"
         for name, rows in zip(last.streams, last.scrambling, strict=True)
     )
+    why = f"because rows came later than was known ({whose or 'values were let go before'}); from here on more is kept"
+    if last.dropped and not whose:
+        why = f"because there was no room for {last.dropped:,} rows so far"
+    _log.warning("%s: about %s results were missed, %s", group.title, f"{last.results:,.0f}", why)
+
+
+def _tell_of_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:
+    """Say by which strategy a join goes on, and warn if none is thrifty enough."""
+    if after.budget is None:
+        return
+    memory, takes = show_size(after.budget), show_size(after.needed)
+    if after.strategy != before.strategy:
+        _log.info("%s: buffers = '%s' from here on, %s of %s", group.title, after.strategy, takes, memory)
+    if after.fits or not before.fits:
+        return
+    cost = (
+        "more is taken, since the scrambling of every stream is declared"
+        if known
+        else "the oldest rows are let go"
+    )
     _log.warning(
-        "%s: about %s results were missed, because rows came later than was known (%s); from here on more is kept",
+        "%s: memory = '%s' is too small, buffers = '%s' takes %s by what its streams are like: %s",
         group.title,
-        f"{last.results:,.0f}",
-        whose or "values were let go before",
+        memory,
+        after.strategy,
+        takes,
+        cost,
     )
