@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from random import Random
 
@@ -59,7 +60,10 @@ def joined(values):
     )
 
 
-def test_four_sensors_are_located_exactly_through_a_restart(spark, tmp_path):
+@pytest.mark.parametrize(
+    "setting", ["", "SET buffers = 'dbf';", "SET buffers = 'msf';", "SET buffers = 'hybrid';"]
+)
+def test_four_sensors_are_located_exactly_through_a_restart(spark, tmp_path, setting):
     rng = Random(3)
     values = [scrambled(rng, 300, 20, 2) for _ in range(SENSORS)]
     for number, each in enumerate(values, 1):
@@ -67,7 +71,7 @@ def test_four_sensors_are_located_exactly_through_a_restart(spark, tmp_path):
     declared = "".join(
         sensor(tmp_path, number, max(3, true_scrambling(each))) for number, each in enumerate(values, 1)
     )
-    script = declared + LOCATED.format(out=tmp_path / "out")
+    script = declared + LOCATED.format(out=tmp_path / "out") + setting
 
     def run():
         engine = Engine(state=tmp_path / "state", spark=spark)
@@ -85,6 +89,11 @@ def test_four_sensors_are_located_exactly_through_a_restart(spark, tmp_path):
     assert pq.read_table(tmp_path / "out").num_rows == joined(values)
     (query,) = status.queries
     assert (query.accuracy, query.missed) == (1.0, 0.0)
+    assert query.memory.strategy == (setting.split("'")[1] if setting else "plain")
+    assert query.memory.most_mapped > 0
+    files = [each for each in (tmp_path / "out").glob("*.parquet") if pq.read_metadata(each).num_rows]
+    notes = [json.loads(pq.read_metadata(each).metadata[b"penstock"]) for each in files]
+    assert {(each["accuracy"], each["missed"]) for each in notes} == {(1.0, 0.0)}
     for each, buffer in zip(values, query.buffers, strict=True):
         assert buffer.scrambling == max(3, true_scrambling(each)), "positions are those of the files' order"
         assert buffer.is_known

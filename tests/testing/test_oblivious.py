@@ -8,6 +8,7 @@ rewritten: a segment that has no row of use is gone after the turn.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -15,6 +16,7 @@ from math import ceil
 from random import Random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -202,6 +204,10 @@ def test_a_row_that_comes_too_late_is_told_with_its_stream():
         session.turn()
         query = buffers(session)
         results_found = len(session.results("q"))
+        for name in ("S0", "S1"):
+            session.send(name, table(62, [70], "BIGINT", timed=False))
+        session.turn()
+        last = last_note(session)
     (miss,) = query.misses
     assert (miss.streams, miss.results) == (("S1",), 2.0)
     assert miss.scrambling[0] >= 58  # the 4 comes 58 rows after the row that was not smaller first
@@ -209,6 +215,14 @@ def test_a_row_that_comes_too_late_is_told_with_its_stream():
     assert query.accuracy == pytest.approx(60 / 62)
     assert results_found == 60
     assert [each.is_known for each in query.buffers] == [False, False]
+    assert (last["accuracy"], last["missed"]) == (query.accuracy, 2.0), "as it was when the unit began"
+
+
+def last_note(session):
+    """Read the note in the metadata of the file of results that was written last."""
+    (tables,) = session._store.ledger.tables.values()
+    *_, file = [each for table in tables for each in table.files]
+    return json.loads(pq.read_metadata(session._store.files.memory_map(file.name)).metadata[b"penstock"])
 
 
 def test_one_query_more_reads_what_is_kept_and_says_since_when():

@@ -95,6 +95,9 @@ class Buffers:
     waiting: int = 0
     held: int = 0
     output: int = 0
+    accuracy: float | None = None
+    """Where there is no window: the share of results found so far, and about how many were missed."""
+    missed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +358,8 @@ class TaskOutput:
         """Describe a query's file, or one of the group's table: by its pairs, however many queries read them."""
         delivery = self.delivery
         if not query:
-            waiting = max((each.waiting for each in delivery.buffers.values()), default=0)
-            return note("", delivery.unit, list(self.pairs.items()), Buffers(waiting))
+            known = max(delivery.buffers.values(), key=lambda each: each.waiting, default=Buffers())
+            return note("", delivery.unit, list(self.pairs.items()), replace(known, held=0, output=0))
         number = next(each.number for each in delivery.targets if each.query == query)
         arrivals = [(arrived, int(counts[number])) for arrived, counts in self.arrivals.items()]
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
@@ -416,7 +419,7 @@ def note(query: str, unit: str, arrivals: Sequence[tuple[float, int]], buffers: 
         "unit": unit,
         "results": sum(count for _, count in arrivals),
         "response": delays.figures() if delays.seen else None,
-        **asdict(buffers),
+        **{name: value for name, value in asdict(buffers).items() if value is not None},
     }
 
 
