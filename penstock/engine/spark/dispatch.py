@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import TaskContext
 
+from penstock.engine.spark.allocator import keep_memory
 from penstock.engine.spark.reports import SUMMARY, read_report
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def do_first_work(batches: Batches) -> Batches:
 
 def _told(name: str, batches: Batches) -> Batches:
     """Do what a property of the job says."""
+    keep_memory()  # a worker that was forked from the daemon has been told already
     context = TaskContext.get()
     told = context.getLocalProperty(name) if context else None
     assert told, "the job was told nothing"  # noqa: S101 - every job here is run by `run_work`
