@@ -365,6 +365,7 @@ class Engine:
         joining.idle = IdleClock(has_input=self._streams_with_input)
         joining.scheduler = scheduler_of(self._workload.settings)
         joining.memory = MemoryPolicy.of(self._workload.settings)
+        joining.in_no_hurry = self._once
         joiner = Joiner(joining)
         joiner.on_failure = self._stop_reading
         joiner.mid_batch = self._streams_mid_batch
@@ -662,6 +663,7 @@ class Engine:
             raise InputError("process_available: the engine is not started; call start() first")
         if threading.current_thread() is self._joiner:
             raise InputError("a callback cannot wait for itself: call process_available from another thread")
+        self._joiner.joining.in_no_hurry = False  # here somebody waits
         for ingester in self._ingesters:
             try:
                 if ingester.query is not None:

@@ -88,7 +88,7 @@ class Sliding:
         starts, total = _starts(sizes)
         groups, found = np.empty(total, np.int64), np.empty(total, np.int64)
         cells[:] = 0
-        _find(self.at, counts, self.upto, self.asked, cells, (starts, groups, found))
+        _find(self.at, counts, self.upto, self.asked, cells, (starts, sizes, groups, found))
         return Seen(groups, found, starts, sizes)
 
     def meet(self, counts: Ints, other: Sliding, other_counts: Ints) -> Met:
@@ -109,7 +109,7 @@ class Sliding:
         groups, ours, theirs = (np.empty(total, np.int64) for _ in range(3))
         for each in cells:
             each[:] = 0
-        _find_met(*sides, self.asked, cells, (starts, groups, ours, theirs))
+        _find_met(*sides, self.asked, cells, (starts, sizes, groups, ours, theirs))
         return Met(Seen(groups, ours, starts, sizes), Seen(groups, theirs, starts, sizes))
 
     def sums(self, values: Numbers, seen: Seen) -> Numbers:
@@ -189,7 +189,7 @@ def _sizes(at: Any, counts: Any, upto: Any, asked: Any, cells: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _find(at: Any, counts: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
     """Write the groups that each window sees at each instant, and their counts."""
-    starts, groups, found = answers
+    starts, sizes, groups, found = answers
     total = np.empty(cells.shape[1], cells.dtype)
     born = 0
     for instant in range(asked.shape[0]):
@@ -203,12 +203,15 @@ def _find(at: Any, counts: Any, upto: Any, asked: Any, cells: Any, answers: Any)
                 continue
             _add_cells(cells, cut, last, total)
             last = cut
-            place = starts[instant, window]
-            for group in range(total.size):
-                if total[group] > 0:
-                    groups[place] = group
-                    found[place] = total[group]
-                    place += 1
+            place, group = starts[instant, window], 0
+            end = place + sizes[instant, window]
+            while (
+                place < end
+            ):  # what is no answer is written over by the next: cheaper than to ask beforehand
+                groups[place] = group
+                found[place] = total[group]
+                place += total[group] > 0
+                group += 1
 
 
 @njit(cache=True, nogil=True)
@@ -242,7 +245,7 @@ def _sizes_met(left: Any, right: Any, asked: Any, cells: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _find_met(left: Any, right: Any, asked: Any, cells: Any, answers: Any) -> None:
     """Write those groups, and the counts of both sides."""
-    starts, groups, our_counts, their_counts = answers
+    starts, sizes, groups, our_counts, their_counts = answers
     ours, theirs = cells
     mine, others = np.empty(ours.shape[1], np.int64), np.empty(ours.shape[1], np.int64)
     born, their_born = 0, 0
@@ -260,13 +263,14 @@ def _find_met(left: Any, right: Any, asked: Any, cells: Any, answers: Any) -> No
             _add_cells(ours, cut, last, mine)
             _add_cells(theirs, cut, last, others)
             last = cut
-            place = starts[instant, window]
-            for group in range(mine.size):
-                if mine[group] > 0 and others[group] > 0:
-                    groups[place] = group
-                    our_counts[place] = mine[group]
-                    their_counts[place] = others[group]
-                    place += 1
+            place, group = starts[instant, window], 0
+            end = place + sizes[instant, window]
+            while place < end:
+                groups[place] = group
+                our_counts[place] = mine[group]
+                their_counts[place] = others[group]
+                place += (mine[group] > 0) & (others[group] > 0)
+                group += 1
 
 
 @njit(cache=True, nogil=True)
@@ -402,8 +406,8 @@ def lay_out(
     """Divide entries among blocks of so many groups, each in order of birth: rows, their cells, where each birth ends.
 
     `places` are group, birth and pane.  A cell is that of the last cut which is not after the pane, in the entry's own
-    block.  Entries that are born after the last instant, or older than the first cut, are left out.  The ends are by
-    block and instant.
+    block.  Entries that are born after the last instant, are older than the first cut or have no group (-1) are left
+    out.  The ends are by block and instant.
 
     >>> one, two = np.array([0, 1, 2]), np.array([9, 5, 5])
     >>> rows, cells, ends = lay_out((one, two, two), np.arange(3), np.array([5, 9]), np.array([5, 6]), 2, 3)
@@ -436,7 +440,7 @@ def _lay_out(places: Any, rows: Any, instants: Any, cuts: Any, width: Any, group
         i = rows[n]
         instant = _lower_bound(instants, born[i])
         cut = _lower_bound(cuts, pane[i] + 1) - 1
-        if cut < 0 or instant == count:
+        if cut < 0 or instant == count or gid[i] < 0:
             bins[n] = -1
             continue
         block = gid[i] // width

@@ -75,6 +75,29 @@ def test_answers_by_keys_of_every_type_are_duckdbs(seed, is_narrow, tasks, setti
         event("answers" if answers else "no answers")
 
 
+@few(5)
+@given(seeds, st.booleans())
+def test_who_is_in_no_hurry_gets_the_same_answers_in_fewer_goes(seed, is_by_key):
+    """Answers wait until a window's length of them is due, or the input ends; a restart in between loses none."""
+    random = Random(seed)
+    streams = {name: random_rows(random, 80) for name in "AB"}
+    asked = by_key(random, "q", ["k"]) if is_by_key else replace(random_asked(random, "q"), having="")
+    goes = {}
+    for hurry in (True, False):
+        with testing.Session(STREAMS + asked.penstock()) as session:
+            for first in range(0, 80, 8):
+                session._joining.in_no_hurry = not hurry
+                send(session, streams, dict.fromkeys("AB", slice(first, first + 8)))
+                session.turn()
+                if first == 40:
+                    session.restart()
+            session.end()
+            check_sliding(session, asked, f"{'in' if hurry else 'no'} hurry", ended=True)
+            goes[hurry] = session._store.ledger.answers
+    assert goes[False] <= goes[True]
+    event("fewer goes" if goes[False] < goes[True] else "as many goes")
+
+
 @few(3)
 @given(seeds)
 def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed):

@@ -156,18 +156,29 @@ def choose_answers(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
+    patient: bool = False,
 ) -> list[AnswerJob]:
-    """List what can be answered by now; `everything`: all input that is there is all there is."""
+    """List what can be answered by now; `everything`: all input that is there is all there is.
+
+    `patient`: a window's length of instants is answered in one go.  Each time all that the window holds is looked at::
+
+        every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
+    """
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    return [job for each in asking if each.is_due() for job in each.jobs(files, jobs)]
+    return [job for each in asking if each.is_due(patient=patient) for job in each.jobs(files, jobs)]
 
 
 def is_answer_due(
-    plan: Plan, ledger: Ledger, silence: IdleClock | None = None, *, everything: bool = False
+    plan: Plan,
+    ledger: Ledger,
+    silence: IdleClock | None = None,
+    *,
+    everything: bool = False,
+    patient: bool = False,
 ) -> bool:
-    """Say whether somebody can be answered by now."""
+    """Say whether somebody is to be answered by now."""
     return any(
-        _Asking(plan, ledger, state, silence, everything=everything).is_due()
+        _Asking(plan, ledger, state, silence, everything=everything).is_due(patient=patient)
         for state in ledger.panes.values()
     )
 
@@ -183,7 +194,7 @@ class _Asking:
         names = {each.name: each for each in plan.queries}
         self.queries = [names[each] for each in state.panes.readers if each in names]
 
-    def is_due(self) -> bool:
+    def is_due(self, *, patient: bool = False) -> bool:
         """Say whether there is something to answer, to fold or to merge."""
         state = self.state
         if not state.files or not self.queries:
@@ -196,13 +207,21 @@ class _Asking:
         if state.panes.emit == "final":
             due = any(each.first <= self._limit() for each in fresh) or _crowded(state)
             return due or self._may_have_finished()
-        until = self._folds_until()
+        return self._is_sliding_due(fresh, patient=patient)
+
+    def _is_sliding_due(self, fresh: Sequence[PaneFile], *, patient: bool) -> bool:
+        """Say whether some instant can be answered, or files merged; who is patient lets a window's length go by."""
+        crowded, until = _crowded(self.state), self._folds_until()
+        if crowded or (patient and not self._has_waited(fresh, until)):
+            return crowded
         if until > LONG_AGO and any(each.first <= until for each in fresh):
             return True
-        held = any(each.folded for each in state.files)
-        return _crowded(state) or (
-            held and any(self._last(each) > self._answered(each.name) for each in self.queries)
-        )
+        held = any(each.folded for each in self.state.files)
+        return held and any(self._last(each) > self._answered(each.name) for each in self.queries)
+
+    def _has_waited(self, fresh: Sequence[PaneFile], until: int) -> bool:
+        """Say whether as much time has passed since the first entries without an answer as the window is long."""
+        return until - min((each.first for each in fresh), default=LONG_AGO) >= self.state.panes.width
 
     def jobs(self, files: Files, jobs: UnitJobs) -> list[AnswerJob]:
         """Describe the work: one job for each part of the set's groups that has files."""

@@ -35,6 +35,7 @@ from penstock.log.panes import (
     ORDER,
     PANE,
     PaneFile,
+    in_nodes,
     levels_for,
     node_of,
     nodes_between,
@@ -167,7 +168,7 @@ def _answer_instants(
 def _seeing_alike(entries: Entries, readers: Iterable[Due]) -> Iterator[tuple[list[Due], Ints]]:
     """Put readers together that see the same entries, and give these."""
     classes = entries.classes
-    distinct = classes[:1] if (classes == classes[0]).all() else classes[number_groups([classes])[1]]
+    distinct = distinct_in(classes)
     alike: dict[tuple[bool, ...], list[Due]] = {}
     for each in readers:
         alike.setdefault(tuple((distinct >> each.bit & 1).tolist()), []).append(each)
@@ -176,6 +177,11 @@ def _seeing_alike(entries: Entries, readers: Iterable[Due]) -> Iterator[tuple[li
             yield some_readers, np.arange(classes.size)
         elif any(sees):
             yield some_readers, np.flatnonzero(classes >> some_readers[0].bit & 1)
+
+
+def distinct_in(classes: Ints) -> Ints:
+    """Give the sets of readers that there are, of which there are hardly ever several."""
+    return classes[:1] if (classes == classes[0]).all() else classes[number_groups([classes])[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +315,7 @@ def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: An
     """Read what a folded file has from the first cut on, as few nodes where cuts are far apart."""
     if file.newest < cuts[0]:
         return []
-    levels = levels_for(task.spec.panes.width // task.spec.panes.pane)
+    levels = levels_for(task.spec.panes.width // task.spec.panes.pane) if file.generation else 0
     if file.newest + 1 - cuts[0] <= len(cuts) << 3 or not levels:
         return [rows_between(table, int(node_of(0, cuts[0])), int(node_of(0, file.newest)) + 1)]
     parts = []
@@ -322,20 +328,22 @@ def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: An
 
 
 def slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
-    """Fold what every reader has seen at its birth, and leave behind what nobody will see again."""
+    """Fold what every reader has seen at its birth, and leave behind what nobody will see again.
+
+    Rows have hardly anything to fold: their pane says when they were born.  Nodes above the panes come with merging.
+    """
     panes = task.spec.panes
     oldest = (task.folds_until + 1 - panes.width) // panes.pane
-    levels = levels_for(panes.width // panes.pane)
     made: list[PaneFile] = []
     gone = [each for each in task.files if each.folded and each.newest < oldest]
     for number in range(opened.tables):
-        fresh, functions = opened.fresh[number], opened.functions(number)
+        fresh = opened.fresh[number]
         if fresh is None or not fresh.num_rows:
             continue
         wanted = (ints(fresh, ORDER) <= task.folds_until) & (ints(fresh, PANE) >= oldest)
         alive = fresh.filter(pa.array(wanted))
         if alive.num_rows:
-            folded = with_nodes(alive, levels, functions)
+            folded = in_nodes(alive) if panes.by_rows else with_nodes(alive, 0, opened.functions(number))
             made += as_list(write_panes(files, panes.id, folded, number, folded=True, part=task.part))
     seen_files, left = left_over(files, task)
     return merged(files, task, gone + seen_files, made + left, oldest)

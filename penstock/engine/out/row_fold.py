@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.fold import codes_of, from_whole_numbers, number_groups, remainders
+from penstock.join.fold import codes_of, from_whole_numbers, number_runs, remainders
 from penstock.join.key_hash import unmixed
 from penstock.join.measures import Folded
 from penstock.join.sets import members
@@ -162,9 +162,9 @@ class RowFold:
                 self._folded[side].append((part, self._entries(side, some.combine_chunks())))
 
     def _entries(self, side: int, rows: pa.Table) -> pa.Table:
-        """Fold rows by birth, pane, readers and key."""
+        """Fold rows by birth, pane, readers and key; segments have those of a key together, in order of time."""
         places = [ORDER, PANE, CLASS, *keys_in(rows, "k")]
-        ids, firsts = number_groups([codes_of(rows.column(name).chunk(0)) for name in places])
+        ids, firsts = number_runs([codes_of(rows.column(name).chunk(0)) for name in places])
         alone = firsts.size == rows.num_rows
         first_rows = pa.array(firsts)
         columns: dict[str, pa.Array] = {

@@ -21,6 +21,7 @@ from penstock.engine.out.pane_entries import Opened, ints, numbered_alike, shari
 from penstock.engine.out.pane_sliding import (
     Asked,
     by_reader,
+    distinct_in,
     instant_by_instant,
     visible,
 )
@@ -62,9 +63,10 @@ def _answer_instants(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Entries of one side's rows, those of groups that the other side has too."""
+    """Entries of one side's rows."""
 
     gid: Ints
+    """The group of each; -1 where the other side does not have it."""
     born: Ints
     pane: Ints
     classes: Ints
@@ -73,14 +75,11 @@ class _Side:
 
     @classmethod
     def of(cls, table: pa.Table, gids: Ints, functions: Sequence[str]) -> _Side:
-        """Read a table; entries without a group are left out."""
-        rows = slice(None) if (kept := gids >= 0).all() else np.flatnonzero(kept)
-        gid, born, pane, classes, n = (
-            each[rows] for each in (gids, *(ints(table, name) for name in (ORDER, PANE, CLASS, ROWS)))
-        )
+        """Read a table."""
+        born, pane, classes, n = (ints(table, name) for name in (ORDER, PANE, CLASS, ROWS))
         count = Folded("count", {"n": n})
-        measures = [sharing(each.at(rows), count) for each in measures_in(table, functions)]
-        return cls(gid, born, pane, classes, n, measures)
+        measures = [sharing(each, count) for each in measures_in(table, functions)]
+        return cls(gids, born, pane, classes, n, measures)
 
     def seen_by(self, reader: Due) -> Ints:
         """Give the entries that are for a reader."""
@@ -139,7 +138,7 @@ class _Groups:
 
 def _seeing_alike(sides: Sequence[_Side], readers: Iterable[Due]) -> list[list[Due]]:
     """Put readers together that see the same entries on both sides."""
-    distinct = [np.unique(each.classes) for each in sides]
+    distinct = [distinct_in(each.classes) for each in sides]
     alike: dict[tuple[tuple[bool, ...], ...], list[Due]] = {}
     for reader in readers:
         sees = tuple(tuple((each >> reader.bit & 1 == 1).tolist()) for each in distinct)

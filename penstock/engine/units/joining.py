@@ -61,6 +61,8 @@ class Joining:
     """What was said of the memory of joins without a window."""
     input_ended: bool = False
     """Whether what is there is all: nothing is waited for any more."""
+    in_no_hurry: bool = False
+    """Whether the input has an end and nobody waits for single answers before it: then many are made together."""
     joins_all: bool = False
     """Whether also input that waits for its turn is joined, because the plan is about to change."""
     without: frozenset[str] = frozenset()
@@ -88,6 +90,11 @@ class Joining:
     def ledger(self) -> Ledger:
         """Give what is true now."""
         return self.store.ledger
+
+    @property
+    def is_patient(self) -> bool:
+        """Say whether answers wait until there are many."""
+        return self.in_no_hurry and not self.input_ended
 
     def describer(self, ledger: Ledger) -> Describer:
         """Describe units by the ledger of one moment."""
@@ -136,7 +143,9 @@ class Joining:
         ledger = self.ledger
         if ledger.pending or is_due(self.plan, ledger, self.idle) or self.is_joining(ledger):
             return True
-        return is_answer_due(self.plan, ledger, self.idle, everything=self.input_ended)
+        return is_answer_due(
+            self.plan, ledger, self.idle, everything=self.input_ended, patient=self.is_patient
+        )
 
     def waits_for_partner(self, mid_batch: set[str]) -> bool:
         """Say whether a batch of one stream waits to be joined while one of its partner is about to be committed.

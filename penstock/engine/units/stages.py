@@ -68,7 +68,15 @@ def answer(joining: Joining) -> None:
     if not ledger.panes:
         return
     everything = joining.input_ended and not joining.is_joining()
-    jobs = choose_answers(joining.plan, ledger, files, joining.jobs, joining.idle, everything=everything)
+    jobs = choose_answers(
+        joining.plan,
+        ledger,
+        files,
+        joining.jobs,
+        joining.idle,
+        everything=everything,
+        patient=joining.is_patient,
+    )
     if not jobs:
         return
     try:
