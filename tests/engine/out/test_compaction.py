@@ -222,7 +222,7 @@ def as_before(world):
     for name in ("kept", "writes", "adopted", "format"):
         del data[name]
     for group in data["groups"].values():
-        group["cursors"] = [[*batches, below] for batches, below in group["cursors"]]
+        group["cursors"] = [[*batches, below] for batches, below, *_ in group["cursors"]]
         group["mixed"] = group.pop("mixed_layouts")
         group["spans"] = [[[int(rows), span] for rows, span in side.items()] for side in group["spans"]]
     for each in data["pending"]:
