@@ -18,31 +18,24 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.join import width
 from penstock.log.checksum import SummedFile
 from penstock.log.files import open_files
+from penstock.log.row_groups import MAGIC, About, RowGroups, encoded, footer
 from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
 from penstock.log.tables import StoredFile
 from penstock.log.values import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import BinaryIO
 
-NOTE = "penstock"
+NOTE = b"penstock"
 """The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
 
 ROWS_PER_WRITE = 1 << 17
-"""Rows gathered before they are handed to a Parquet writer: the size of a row group, unless they are wide."""
-
-
-DICTIONARY_BYTES = 1 << 14
-"""Bytes of a column's distinct values after which they are no longer written as a dictionary, in each row group.
-
-Times and measurements hardly repeat: with Parquet's own megabyte, a dictionary of them took three quarters of the time
-that a file of results takes to write, and made it a third larger.  Names and categories stay below it.
-"""
+"""Rows gathered before they are encoded: the size of a row group, unless they are wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,10 @@ class WrittenFile:
 
 
 class OutputFile:
-    """A Parquet file being written; opened with the first rows."""
+    """A Parquet file being written; opened with the first rows.
+
+    It takes rows, which it encodes, and row groups that were encoded for several files.
+    """
 
     def __init__(self, root: str, final: str, compression: str = "snappy", *, kept: bool = False) -> None:
         """Name the file, which the state keeps or a sink gets; nothing is created yet."""
@@ -66,9 +62,8 @@ class OutputFile:
         """Bytes of the rows taken and not written yet."""
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._summed: SummedFile | None = None
-        self._shape = ""
+        self._groups: list[About] = []
+        self._file: BinaryIO | SummedFile | None = None
         self._stack = ExitStack()
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -82,41 +77,47 @@ class OutputFile:
 
     def flush(self) -> None:
         """Write the rows taken so far as one row group."""
-        if not self._waiting:
-            return
-        table = loosened(pa.Table.from_batches(self._waiting))
-        if self._writer is None:
-            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
-            self._summed = SummedFile(sink) if self.kept else None
-            schema = described(table.schema)
-            self._shape = shape_of(schema)
-            self._writer = self._stack.enter_context(
-                pq.ParquetWriter(
-                    self._summed or sink,
-                    schema,
-                    compression=self.compression,
-                    write_page_checksum=True,
-                    dictionary_pagesize_limit=DICTIONARY_BYTES,
-                )
-            )
-        self._writer.write_table(table)
+        if self._waiting:
+            self._put(encode(self._waiting, self.compression))
         self._waiting, self._waiting_rows, self.waiting = [], 0, 0
+
+    def append(self, groups: RowGroups) -> None:
+        """Take rows that are encoded already."""
+        self.rows += groups.about.rows
+        self._put(groups)
+
+    def _put(self, groups: RowGroups) -> None:
+        if self._file is None:
+            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+            self._file = SummedFile(sink) if self.kept else sink
+            self._file.write(MAGIC)
+        elif groups.about.schema != self._groups[0].schema:
+            raise ValueError(f"rows of another schema than those before in {self.final}")
+        self._file.write(groups.data)
+        self._groups.append(groups.about)
 
     def close(self, about: Mapping[str, object] | None = None) -> None:
         """Write what is left and complete the file, with a note on what is in it."""
         self.flush()
-        if self._writer is not None and about is not None:
-            self._writer.add_key_value_metadata({NOTE: json.dumps(about)})
+        if self._file is not None:
+            own = {} if about is None else {NOTE: json.dumps(about).encode()}
+            notes = {key: value for key, value in self._groups[0].notes.items() if key != NOTE}
+            self._file.write(footer(self._groups, notes | own))
         self._stack.close()
 
     def report(self, query: str) -> WrittenFile:
         """Say what was written, and for which query."""
-        if self._summed is not None:
-            file = StoredFile(
-                self.final, self._summed.tell(), shape=self._shape, checksum=self._summed.checksum
-            )
+        if isinstance(self._file, SummedFile):
+            shape = shape_of(self._groups[0].arrow)
+            file = StoredFile(self.final, self._file.tell(), shape=shape, checksum=self._file.checksum)
             return WrittenFile(query, kept=file)
         return WrittenFile(query, move=Move(self.root, self.staged, self.final))
+
+
+def encode(batches: Sequence[pa.RecordBatch], compression: str) -> RowGroups:
+    """Encode rows as files of results have them."""
+    table = loosened(pa.Table.from_batches(batches))
+    return encoded(table.replace_schema_metadata(described(table.schema).metadata), compression)
 
 
 def shape_of(schema: pa.Schema) -> str:

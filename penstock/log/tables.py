@@ -157,8 +157,12 @@ class Merge:
     """Words of the target's bits."""
 
 
-def runs_to_merge(files: Sequence[StoredFile], fan: int = MERGE_FAN) -> list[tuple[StoredFile, ...]]:
+def runs_to_merge(
+    files: Sequence[StoredFile], fan: int = MERGE_FAN, *, pressing: bool = False
+) -> list[tuple[StoredFile, ...]]:
     """Choose neighbours that become one file: enough of one generation and shape, together not too large.
+
+    Fewer that make a full file are merged too, unless there is time only for what is `pressing`.
 
     >>> files = [StoredFile(str(n), 10) for n in range(9)]
     >>> [len(run) for run in runs_to_merge(files)]
@@ -171,7 +175,9 @@ def runs_to_merge(files: Sequence[StoredFile], fan: int = MERGE_FAN) -> list[tup
         if runs[-1] and not _fits(runs[-1], file):
             runs.append([])
         runs[-1].append(file)
-    return [tuple(run) for run in runs if len(run) >= fan or (len(run) > 1 and _is_full(run))]
+    return [
+        tuple(run) for run in runs if len(run) >= fan or (not pressing and len(run) > 1 and _is_full(run))
+    ]
 
 
 def _fits(run: Sequence[StoredFile], file: StoredFile) -> bool:

@@ -80,7 +80,7 @@ def choose_steps(ledger: Ledger, tasks: int, *, busy: bool, excluded: Iterable[f
         *(
             step
             for group, tables in _with(ledger, begun).items()
-            for step in _table_steps(group, tables, fan)
+            for step in _table_steps(group, tables, fan, pressing=busy)
         ),
         *(step for query, files in ledger.kept.items() for step in _own_steps(query, files, fan, patience)),
     ]
@@ -118,7 +118,7 @@ def _begin(
     return None
 
 
-def _table_steps(group: str, tables: Sequence[StoredTable], fan: int) -> Iterator[Step]:
+def _table_steps(group: str, tables: Sequence[StoredTable], fan: int, *, pressing: bool) -> Iterator[Step]:
     """List what there is to merge in the tables of a group: those that go over into another, then small files."""
     for target in tables:
         sources = [each for each in tables if each.into == target.id]
@@ -127,7 +127,7 @@ def _table_steps(group: str, tables: Sequence[StoredTable], fan: int) -> Iterato
     for table in tables:
         if not table.into:
             by_age = sorted(table.files or (), key=lambda each: -each.generation)
-            for run in runs_to_merge([replace(each, shape="") for each in by_age], fan):
+            for run in runs_to_merge([replace(each, shape="") for each in by_age], fan, pressing=pressing):
                 merge = Merge(run, _pairs_name(group), run[0].generation + 1)
                 yield Step(merge, group, table.id)
 
@@ -167,7 +167,7 @@ def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int)
     released = [each for each in files if _order(each) != "part"]
     others = [each for each in files if _order(each) == "part"]
     for some, many in ((released, patience * bounds.MERGE_FAN), (others, fan)):
-        runs = runs_to_merge(some, many)
+        runs = runs_to_merge(some, many, pressing=patience > 1)
         if not runs and len(some) > 4 * many:
             runs = runs_to_merge([replace(each, shape="") for each in some], many)
         for run in runs:

@@ -33,6 +33,7 @@ import pyarrow as pa
 from penstock.engine.out.pane_fold import FoldRoute, folds_of
 from penstock.engine.out.routes import CountRoute, FileRoute, Route, TableRoute
 from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
+from penstock.engine.out.shared_files import shared_files
 from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
@@ -189,6 +190,19 @@ class FoundPairs:
     rows: Mapping[str, FoundRows]
 
 
+class Waiting(Protocol):
+    """Rows on their way into files."""
+
+    waiting: int
+    """Bytes of those that are not written yet."""
+
+    def write(self, batch: pa.RecordBatch, /) -> None:
+        """Take some rows."""
+
+    def flush(self) -> None:
+        """Write all of them."""
+
+
 class HoldRuns:
     """A query's results of one task that wait for their turn, written a run at a time."""
 
@@ -289,6 +303,14 @@ class TaskOutput:
         self.waiting = 0
         """Bytes that wait to be written, of all queries together."""
         self.folds = folds_of(delivery.targets)
+        self.shared = shared_files(self, delivery.targets)
+        together = {target.number for each in self.shared for target in each.targets}
+        self.alone = [
+            each
+            for each in delivery.targets
+            if (each.route.makes_rows or each.computed) and not each.is_folded and each.number not in together
+        ]
+        """The queries whose rows are made for them alone."""
 
     def count_computed(self, target: Target, wanted: NDArray[np.bool_]) -> None:
         """Count the results that Spark SQL has decided about; all others are counted together."""
@@ -314,7 +336,7 @@ class TaskOutput:
             self.holds[query] = HoldRuns(self.delivery.state, folder)
         return self.holds[query]
 
-    def put(self, where: OutputFile | HoldRuns, rows: pa.RecordBatch) -> None:
+    def put(self, where: Waiting, rows: pa.RecordBatch) -> None:
         """Give rows to a file; write out the fullest ones if too much waits in all of them."""
         before = where.waiting
         where.write(rows)
@@ -324,7 +346,8 @@ class TaskOutput:
 
     def _make_room(self) -> None:
         """Write out the fullest files until half of what may wait is left."""
-        files: list[OutputFile | HoldRuns] = [*self.files.values(), *self.holds.values()]
+        kinds = (kind for each in self.shared for kind in each.kinds.values())
+        files: list[Waiting] = [*self.files.values(), *self.holds.values(), *kinds]
         for each in sorted(files, key=lambda each: -each.waiting):
             self.waiting -= each.waiting
             each.flush()
@@ -333,6 +356,8 @@ class TaskOutput:
 
     def report(self) -> UnitReport:
         """Finish all files, and say what there is."""
+        for shared in self.shared:
+            shared.finish()
         for query, file in self.files.items():
             file.close(self._note(query))
         for runs in self.holds.values():
@@ -404,9 +429,10 @@ def _route(task: TaskOutput, pairs: PairBatch) -> None:
     task.counts += _count_plain(delivery, pairs.level, pairs.sets)
     for fold in task.folds:
         fold.take(pairs)
-    for target in delivery.targets:
-        if (target.route.makes_rows or target.computed) and not target.is_folded:
-            target.route.take(task, target, pairs, pairs.wanted_by(target))
+    for each in task.shared:
+        each.take(pairs)
+    for target in task.alone:
+        target.route.take(task, target, pairs, pairs.wanted_by(target))
     if pairs.readers is not None and pairs.readers.any():
         task.put(task.table(), _table_rows(pairs.batch, pairs.readers, with_sets=delivery.table_sets))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
+    from penstock.join.key_hash import Ints
     from penstock.log.files import Files
     from penstock.sql.query import Query
 
@@ -141,6 +142,18 @@ def own_rows(
     if not wanted.all():
         keep = pa.array(wanted)
         arrays = [array.filter(keep) for array in arrays]
+    return _typed_rows(names, arrays, target)
+
+
+def rows_at(pairs: PairBatch, target: Target, these: Ints) -> pa.RecordBatch:
+    """Make a query's own rows of some pairs, by their numbers."""
+    names, arrays = _outputs(pairs.batch, target)
+    numbers = pa.array(these)
+    return _typed_rows(names, [array.take(numbers) for array in arrays], target)
+
+
+def _typed_rows(names: list[str], arrays: list[pa.Array], target: Target) -> pa.RecordBatch:
+    """Put columns together, with what Spark has to know of them."""
     metadata = {SPARK_SCHEMA: target.types} if target.types else None
     return pa.RecordBatch.from_arrays(arrays, names).replace_schema_metadata(metadata)
 

@@ -123,7 +123,8 @@ def compact(joining: Joining) -> None:
     ledger, store = joining.ledger, joining.store
     joining.attic.clear(store.let_go)
     tasks = joining.jobs.parallelism
-    chosen = choose_steps(ledger, tasks, busy=joining.any_behind(), excluded=joining.unmergeable)
+    busy = joining.any_behind() or joining.input_ended  # who waits for the end need not wait for this
+    chosen = choose_steps(ledger, tasks, busy=busy, excluded=joining.unmergeable)
     joining.untidy = bool(chosen.steps)
     if not chosen.steps and not chosen.begun:
         return

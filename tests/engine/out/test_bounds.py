@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out import deliver
+from penstock.engine.out import deliver, shared_files
 from penstock.join import probe, width
 from penstock.log import hold, output_file
 from penstock.log.hold import TIMES, in_order, sort_by_time, write_hold
@@ -34,6 +34,7 @@ def bounds(most_bytes, most_rows):
         patch.object(hold, "MOST_ROWS", most_rows),
         patch.object(deliver, "MOST_ROWS", most_rows),
         patch.object(output_file, "ROWS_PER_WRITE", most_rows),
+        patch.multiple(shared_files, LEAST_ROWS=1, LEAST_GROUP=most_rows),
     ):
         yield
 

@@ -216,6 +216,15 @@ def test_while_there_is_something_to_join_only_what_presses_is_merged(busy):
     assert bool(chosen.steps) != busy
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_few_large_files_are_merged_only_while_there_is_nothing_to_join(busy):
+    files = tuple(tables.StoredFile(str(number), tables.FULL_FILE_BYTES // 3) for number in range(3))
+    table = tables.StoredTable("v1", 1, "", selective=False, members={"q": ()}, files=files)
+    ledger = books.Ledger(tables={"g": (table,)}, writes={"g": "v1"}, kept={"q": files})
+    chosen = compact.choose_steps(ledger, 2, busy=busy)
+    assert len(chosen.steps) == (0 if busy else 2)
+
+
 def as_before(world):
     """Make a state of what is there as earlier versions had it: files in directories, and no list of them."""
     data = dump(world.ledger)
