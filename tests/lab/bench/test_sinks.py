@@ -26,9 +26,11 @@ def test_sinks_are_held_against_the_noop_run_of_their_round():
         "sink-noop": [outcome("sink-noop", 10, 20)],
         "sink-parquet": [outcome("sink-parquet", 12, 30)],
         "sink-table": [outcome("sink-table", 0, 0, "failed: no room")],
+        "spark-files": [outcome("spark-files", 48, 80)],
     }
-    noop, parquet, stored = rows_of(Series("s", "w1", "N1", runs))
-    assert noop[1:4] == ("100", "1.00", "")
-    assert parquet[2:] == ("1.20", "at most 1.3", "30", "1.50", "exact, 9")
+    noop, parquet, stored, spark = rows_of(Series("s", "w1", "N1", runs))
+    assert noop[1:5] == ("100", "1.00", "-", "")
+    assert parquet[2:] == ("1.20", "-", "at most 1.3", "30", "1.50", "exact, 9")
     assert stored[-1] == "failed: no room"
+    assert spark[2:5] == ("4.80", "4.00", "at least 3")
     assert len(stored) == len(HEADINGS)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -40,12 +41,15 @@ from penstock.sql.script import parse_script
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
     from penstock.engine.engine import Engine
 
     Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
     """Joins, each with the queries it serves."""
     Source = Callable[[SparkSession, Path, WindowQuery, int], DataFrame]
     Finish = Callable[[DataFrame, Sequence[WindowQuery]], DataFrame]
+    Write = Callable[[DataFrame], DataStreamWriter]
 
 STATE = "org.apache.spark.sql.execution.streaming.state"
 
@@ -112,12 +116,15 @@ def run_spark(
     best: bool = False,
     source: Source | None = None,
     finish: Finish | None = None,
+    write: Write | None = None,
+    count: Callable[[], list[int]] | None = None,
 ) -> None:
     """Run Spark's own joins: start every one, wait for all, and report.
 
-    `source` makes the rows of a join, by its number, and `finish` makes results of them, counted.
+    `source` makes the rows of a join, by its number, `finish` makes results of them, counted, and `write` says where
+    they go: nowhere, if it does not.  `count` is asked for the results at the end, if they are not counted on the way.
     """
-    source, finish = source or joined, finish or counted
+    source, finish, write = source or joined, finish or counted, write or nowhere
     heap, settings = job.heap(len(joins)), AT_ITS_BEST if best else {}
     wanted = {"spark.driver.memory": f"{heap}m", **SHUFFLE, **settings}
     spark = embedded_session(wanted) if best else plain_session(wanted)
@@ -131,7 +138,7 @@ def run_spark(
         for number, (served, join) in enumerate(joins):
             pool = f"pool-{number}" if best else "default"
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
-            writer = finish(source(spark, job.data, join, number), served).writeStream.format("noop")
+            writer = write(finish(source(spark, job.data, join, number), served))
             writer = writer.option("checkpointLocation", f"{checkpoints}/{number}").queryName(str(number))
             running.append(writer.trigger(availableNow=True).start())
         for query in running:
@@ -139,9 +146,37 @@ def run_spark(
         progress.ended.wait(60)
         tell_done(
             seconds=progress.seconds,
-            results=progress.results([len(served) for served, _ in joins]),
+            results=count() if count else progress.results([len(served) for served, _ in joins]),
             state_rows=None if best else progress.held("numRowsTotal"),
             state_bytes=progress.held("memoryUsedBytes"),
+        )
+
+
+def nowhere(results: DataFrame) -> DataStreamWriter:
+    """Discard results after making every column of them."""
+    return results.writeStream.format("noop")
+
+
+def run_spark_files(job: Job) -> None:
+    """Run Spark's join at the widest window, and write the files of every query from each micro-batch of it.
+
+    As a Spark user does: the batch is kept while the queries' filters are written, one after the other.
+    """
+    with tempfile.TemporaryDirectory(prefix="spark-sinks-") as out:
+        folders = {Path(out) / f"q{number}": each for number, each in enumerate(job.queries)}
+
+        def write_all(pairs: DataFrame, _batch: int) -> None:
+            kept = pairs.persist()
+            for folder, query in folders.items():
+                kept.where(belongs(query)).write.mode("append").parquet(str(folder))
+            kept.unpersist()
+
+        run_spark(
+            job,
+            [(job.queries, job.widest)],
+            finish=lambda pairs, _: pairs,
+            write=lambda pairs: pairs.writeStream.foreachBatch(write_all),
+            count=lambda: [ds.dataset(each, format="parquet").count_rows() for each in folders],
         )
 
 
@@ -181,10 +216,14 @@ def joined(
 
 def counted(pairs: DataFrame, served: Sequence[WindowQuery]) -> DataFrame:
     """Count what each query gets of a join's pairs, on their way to the sink."""
-    apart = "abs(unix_micros(bts) - unix_micros(ats))"
-    counts = [f"count_if({apart} < {each.micros} AND {each.condition('av')})" for each in served]
+    counts = [f"count_if({belongs(each)})" for each in served]
     counts = counts if len(served) > 1 else ["count(1)"]
     return pairs.observe("results", *(F.expr(each).alias(f"n{number}") for number, each in enumerate(counts)))
+
+
+def belongs(query: WindowQuery) -> str:
+    """Write as Spark SQL which pairs of a wide join are a query's."""
+    return f"abs(unix_micros(bts) - unix_micros(ats)) < {query.micros} AND {query.condition('av')}"
 
 
 class Progress(StreamingQueryListener):
@@ -237,6 +276,7 @@ RUNS: dict[str, Callable[[Job], None]] = {
     "spark": lambda job: run_spark(job, [([each], each) for each in job.queries]),
     "spark-best": lambda job: run_spark(job, [([each], each) for each in job.queries], best=True),
     "spark-widest": lambda job: run_spark(job, [(job.queries, job.widest)]),
+    "spark-files": run_spark_files,
     **{f"sink-{name}": partial(run_sink, sink=name) for name in SINKS},
 }
 """Of Spark: a streaming query per query; the same at its best, in their own pools; one join, every query a filter."""
