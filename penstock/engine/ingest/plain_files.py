@@ -49,7 +49,7 @@ _WHICH_FILES = frozenset(
 )
 """Options of a source that say which files are read and when, not how."""
 
-MOST_LITTLE_ROWS = 1 << 15
+MOST_LITTLE_ROWS = 1 << 17
 """Rows of a batch that are sooner written here than told to tasks."""
 
 MOST_LITTLE_BYTES = 1 << 23
