@@ -63,7 +63,7 @@ def planned(loaded: Loaded, ledger: Ledger) -> Plan:
         with_registered_types(replace(query, sink=settled(query.sink)), registered.get(query.name.lower()))
         for query in script.queries
     ]
-    return plan_over(script.streams, queries, ledger, script.settings)
+    return plan_over(script.inputs, queries, ledger, script.settings)
 
 
 def with_registered_types(query: Query, registered: Query | None) -> Query:

@@ -54,7 +54,7 @@ def load(path: Path) -> Loaded:
     try:
         script = parse_script(text)
         _check_queries(script)
-        plan = build_plan(script.streams, script.queries, strategy=strategy_of(script.settings))
+        plan = build_plan(script.inputs, script.queries, strategy=strategy_of(script.settings))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     return Loaded(text, script, plan)

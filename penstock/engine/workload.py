@@ -18,10 +18,11 @@ from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.arrival import check_arrival
 from penstock.sql.bind import bind_query
-from penstock.sql.oblivious import WAYS_OUT, why_this_one
+from penstock.sql.oblivious import WAYS_OUT, why_other_kind, why_this_one
 from penstock.sql.options import budget_of, check_duration
 from penstock.sql.promises import PROMISE_OPTIONS, carriers_of, settled_promises
 from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
+from penstock.sql.result_streams import readers_of, why_not_changed, with_results
 from penstock.sql.script import (
     AlterQuery,
     CreateQuery,
@@ -74,6 +75,10 @@ class Workload:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
             raise InputError(f"stream {name} is declared twice: choose another name")
+        if readers := readers_of(name, self.queries.values()):
+            raise InputError(
+                f"{', '.join(readers)} reads the results of query {name}: call the stream otherwise"
+            )
         columns = tuple(Column(each.name, type_text(each.dataType)) for each in source.schema.fields)
         names = [each.name for each in columns]
         for each in filter(is_reserved, names):
@@ -101,7 +106,7 @@ class Workload:
         """Register one SELECT."""
         where = Sink("callback") if isinstance(sink, Callback) else sink
         zone = self._read_for(self.session()).zone
-        self._add(bind_query(name, sql, self.streams, where, options, zone=zone))
+        self._add(bind_query(name, sql, self.readable(name), where, options, zone=zone))
         if isinstance(sink, Callback):
             self.handlers[name] = sink.function
 
@@ -111,6 +116,7 @@ class Workload:
         script = parse_script(
             text,
             self.streams,
+            self.queries.values(),
             zone=session.zone if session else None,
             default_zone=SparkSettings.of(self.settings).zone,
         )
@@ -131,9 +137,8 @@ class Workload:
                 self.drop_query(name)
             case AlterQuery(name):
                 registered = self._registered(name)
-                self.queries[registered] = self.typed(
-                    altered(self.queries[registered], statement, self.streams, self.read_under.zone)
-                )
+                inputs, before = self.readable(registered), self.queries[registered]
+                self._change(before, altered(before, statement, inputs, self.read_under.zone))
             case DropStream(name):
                 self.drop_stream(name)
 
@@ -141,10 +146,24 @@ class Workload:
         """Register a bound query under a name that is free."""
         if find_name(query.name, self.queries):
             raise InputError(f"query {query.name} exists already: choose another name, or drop it first")
-        typed = self.typed(query)
-        if why := why_this_one(typed, [self.streams[name] for name in typed.streams]):
-            raise InputError(f"query {query.name} needs a window, {WAYS_OUT}: {why}")
+        typed = self._checked(query)
         self.queries[query.name] = replace(typed, sink=settled(query.sink))
+
+    def _change(self, before: Query, after: Query) -> None:
+        """Define a query anew, unless another reads its results and could not any more."""
+        if why := why_not_changed(before, after, self.streams, self.queries.values()):
+            raise InputError(why)
+        self.queries[before.name] = self._checked(after)
+
+    def _checked(self, query: Query) -> Query:
+        """Fill in the key types that only Spark can tell, and check what follows from them."""
+        typed = self.typed(query)
+        if why := why_this_one(typed, self.inputs_of(typed)):
+            raise InputError(f"query {query.name} needs a window, {WAYS_OUT}: {why}")
+        everyone = {**self.queries, typed.name: typed}.values()
+        if why := why_other_kind(everyone, with_results(self.streams, everyone)):
+            raise InputError(why)
+        return typed
 
     def _registered(self, name: str) -> str:
         """Find a registered query, whatever the case of its name."""
@@ -154,8 +173,11 @@ class Workload:
         return registered
 
     def drop_query(self, name: str) -> None:
-        """Forget a query."""
-        del self.queries[self._registered(name)]
+        """Forget a query whose results no other reads."""
+        query = self.queries[self._registered(name)]
+        if why := why_not_changed(query, None, self.streams, self.queries.values()):
+            raise InputError(why)
+        del self.queries[query.name]
 
     def drop_stream(self, name: str) -> None:
         """Forget a stream that no query reads."""
@@ -193,12 +215,12 @@ class Workload:
         again = bind_query(
             registered,
             sql,
-            self.streams,
+            self.readable(registered),
             before.sink,
             dict(before.options),
             zone=self._read_for(self.session()).zone,
         )
-        self.queries[registered] = self.typed(again)
+        self._change(before, again)
 
     def _read_for(self, session: SparkSettings | None) -> SparkSettings:
         """Say for which settings queries are read from here on: the session's, or those that it will have."""
@@ -220,10 +242,23 @@ class Workload:
         """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
         return budget_of(self.settings)
 
+    def readable(self, reader: str) -> dict[str, Stream]:
+        """Give all that a query may read: streams, and the results of other queries."""
+        return with_results(self.streams, self.queries.values(), reader)
+
+    @property
+    def inputs(self) -> dict[str, Stream]:
+        """Give all that queries read: streams, and the results of queries."""
+        return with_results(self.streams, self.queries.values())
+
+    def inputs_of(self, query: Query) -> list[Stream]:
+        """Give what a query reads, in the order of its inputs."""
+        inputs = self.inputs
+        return [inputs[name] for name in query.streams]
+
     def typed(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell."""
-        streams = [self.streams[name] for name in query.streams]
-        return with_key_types(query, streams, self.spark, ansi=self.read_under.ansi)
+        return with_key_types(query, self.inputs_of(query), self.spark, ansi=self.read_under.ansi)
 
     def plan(self, ledger: Ledger) -> Plan:
         """Share what the queries share, over what the state stores already; those that have failed stay stopped."""
@@ -238,7 +273,7 @@ class Workload:
             raise InputError(
                 f"every query of this state has failed: {'; '.join(map(str, stopped))}. Define one anew, or drop it"
             )
-        return plan_over(self.streams, running, ledger, self.settings, stopped)
+        return plan_over(self.inputs, running, ledger, self.settings, stopped)
 
     def _is_still(self, query: Query) -> bool:
         """Say whether a query is registered as it was."""

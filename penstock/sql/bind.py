@@ -27,6 +27,7 @@ from penstock.sql.oblivious import WAYS_OUT, why_a_window
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
 from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
+from penstock.sql.result_streams import ANOTHER_WAY, why_not_joined
 from penstock.sql.scopes import make_scope, refuse_two_clocks, resolved_conditions
 from penstock.sql.shape import read_select
 from penstock.sql.tokens import Source, span_of_tokens
@@ -251,6 +252,8 @@ def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, ...] | None:
 def _refuse_no_window(scope: Scope, conditions: Conditions, query: str) -> None:
     """Refuse a query without a window where no ordered attribute says how long to remember."""
     streams = [each.stream for each in sorted(scope.inputs, key=lambda each: each.number)]
+    if wrong := why_not_joined(streams, conditions.sorted_edges()):
+        raise scope.source.error(f"{query} {wrong}", scope.span)
     if why := why_a_window(streams, conditions.sorted_edges()):
         message = f"{query} needs a window: {_WINDOW_FORMS}; {WAYS_OUT}. Without one, rows are kept as long as their "
         raise scope.source.error(f"{message}order asks for, but {why}", scope.span)
@@ -282,6 +285,12 @@ def _refuse_buffers(scope: Scope, query: str, options: Mapping[str, str]) -> Non
 def _refuse_timeless(scope: Scope, query: str) -> None:
     """Refuse a window over a stream that has no event time."""
     for each in scope.inputs:
+        if each.stream.results:
+            raise scope.source.error(
+                f"{query} has a window, and the results of query {each.stream.name} have no event time: leave windows "
+                f"and conditions on time out; or, if {each.stream.name} selects a time, {ANOTHER_WAY}",
+                scope.span,
+            )
         if each.stream.timeless:
             raise scope.source.error(
                 f"{query} has a window, and stream {each.stream.name} has no event time: declare it WITH "

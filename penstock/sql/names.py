@@ -227,13 +227,27 @@ class Scope:
         for qualifier in tree.trees:
             yield from self._star_of(qualifier)
             return
+        for each in self.inputs:
+            self._refuse_untyped(each, tree.span)
         yield from listed(self.inputs, self.using)
+
+    def _refuse_untyped(self, where: Input, span: Span, name: str = "") -> None:
+        """Refuse to read a computed column of another query's results, or all of them, if nobody has said its type."""
+        untyped = where.stream.results.untyped if where.stream.results else ()
+        for each in untyped:
+            if not name or name.lower() == each.lower():
+                raise self.error(
+                    f"column {each} of query {where.stream.name} is computed, and its type is not said: write "
+                    f"CAST(... AS <type>) AS {quoted(each)} there",
+                    span,
+                )
 
     def _star_of(self, qualifier: Tree) -> Iterator[tuple[Input, query.Column]]:
         """List the columns of one stream."""
         if not isinstance(qualifier, Name) or len(qualifier.parts) > 1:
             raise self.error("the fields of a struct cannot be listed by *: name them", qualifier)
         where = self.input_called(qualifier.parts[0], qualifier.span)
+        self._refuse_untyped(where, qualifier.span)
         yield from ((where, each) for each in where.stream.columns)
 
     def _listed(self, tree: Form) -> list[str | Tree]:
@@ -255,6 +269,8 @@ class Scope:
     def _only_owner(self, name: str, span: Span) -> Input:
         """Find the one stream that has this column."""
         owners = self.owners(name)
+        for each in () if owners else self.inputs:
+            self._refuse_untyped(each, span, name)
         if not owners:
             columns = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
             raise self.error(f"unknown column {name}: {did_you_mean(name, columns)}", span)
@@ -268,8 +284,10 @@ class Scope:
         """Say that a stream does not have the column that the second part of a name names."""
         inside = [each for each in self.source.tokens if name.span[0] <= each.start < name.span[1]]
         second = inside[min(2, len(inside) - 1)]
+        self._refuse_untyped(where, (second.start, second.end), column)
         hint = did_you_mean(column, [each.name for each in where.stream.columns])
-        message = f"stream {where.stream.name} has no column {column}: {hint}"
+        kind = "query" if where.stream.results else "stream"
+        message = f"{kind} {where.stream.name} has no column {column}: {hint}"
         return self.error(message, (second.start, second.end))
 
 

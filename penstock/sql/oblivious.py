@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from penstock.sql.tree import unquoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.sql.graph import Edge
     from penstock.sql.query import Query, Stream
@@ -53,9 +53,34 @@ def why_a_window(streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
     for edge, kind in zip(edges, types, strict=True):
         if kind and kind.split("(")[0] not in _KIND_OF:
             return f"{edge.key.left}, which is {kind}, has no order that streams follow"
-    kinds = sorted({kind if "(" in kind else _KIND_OF[kind] for kind in types if kind})
+    kinds = _kinds(streams, edges)
     if len(kinds) > 1:
         return f"values are compared as {' and as '.join(kinds)}: CAST them to one type"
+    return ""
+
+
+def _kinds(streams: Sequence[Stream], edges: Sequence[Edge]) -> list[str]:
+    """List what values are compared as, as far as it is known; of a decimal also its digits."""
+    types = [_type(streams, each) for each in edges]
+    return sorted({kind if "(" in kind else _KIND_OF[kind] for kind in types if kind})
+
+
+def why_other_kind(queries: Iterable[Query], inputs: Mapping[str, Stream]) -> str:
+    """Say which query compares values as another type than a query does whose results it reads; empty if none does.
+
+    What is still to come of that one is known by its values, which must mean the same to both.
+    """
+    by_name = {each.name: each for each in queries if each.oblivious}
+    kinds = {
+        name: _kinds([inputs[each] for each in query.streams], query.edges) for name, query in by_name.items()
+    }
+    for name, query in by_name.items():
+        for read in query.streams:
+            if inputs[read].results and kinds[name] and kinds.get(read) and kinds[name] != kinds[read]:
+                return (
+                    f"query {name} compares values as {kinds[name][0]}, and {read}, whose results it reads, as "
+                    f"{kinds[read][0]}: CAST them to one type"
+                )
     return ""
 
 

@@ -71,6 +71,18 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Results:
+    """What is said of a stream whose rows are the results of the query of its name."""
+
+    attribute: tuple[str, ...] = ()
+    """Its columns that hold what the query itself is joined on."""
+    untyped: tuple[str, ...] = ()
+    """Columns of the results that are left out, because only Spark could tell their types."""
+    refusal: str = ""
+    """Why it cannot be read; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A source of rows with an event time.
 
@@ -85,6 +97,8 @@ class Stream:
     lateness: int = 0
     format: str = ""
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+    results: Results | None = None
+    """Set where its rows are the results of a query (`penstock.sql.result_streams`), and no source is read."""
 
     def __post_init__(self) -> None:
         """Refuse a stream whose time column or lateness cannot be right."""

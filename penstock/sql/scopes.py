@@ -61,8 +61,11 @@ def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) ->
     folded = {each.name.lower(): each for each in streams.values()}
     stream = folded.get(table.name.lower())
     if not stream:
-        hint = did_you_mean(table.name, [each.name for each in streams.values()])
+        readable = [each.name for each in streams.values() if not (each.results and each.results.refusal)]
+        hint = did_you_mean(table.name, readable)
         raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
+    if stream.results and stream.results.refusal:
+        raise source.error(stream.results.refusal, table.span)
     if about := carried(stream):
         raise source.error(
             f"stream {stream.name} carries the promises of {about} and has no rows to join: join {about}",

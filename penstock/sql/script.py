@@ -1,9 +1,9 @@
 """A script to statements, and to what stands once all of them are done.
 
-Statements are read in order, and each sees the streams declared before it.  What a script says about queries
+Statements are read in order, and each sees the streams and queries declared before it.  What a script says about queries
 it did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement for the engine to judge.
 
-In:  the text, and the streams declared outside it.
+In:  the text, and the streams and queries declared outside it.
 Out: a `Script`.
 """
 
@@ -17,13 +17,14 @@ from penstock.sql.bind import bind_query, bind_tokens, with_window
 from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
 from penstock.sql.promises import carriers_of
 from penstock.sql.query import Sink
+from penstock.sql.result_streams import readers_of, why_not_changed, with_results
 from penstock.sql.streams import read_stream
 from penstock.sql.tokens import Reader, Source, Span, joined, span_of_tokens
 from penstock.sql.windows import WindowSpec, read_spec
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.sql.query import Query, Stream
 
@@ -99,15 +100,21 @@ class Script:
     queries: tuple[Query, ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def inputs(self) -> dict[str, Stream]:
+        """Give all that its queries may read: the streams, and the results of queries."""
+        return with_results(self.streams, self.queries)
+
 
 def parse_script(
     text: str,
     declared: Mapping[str, Stream] | None = None,
+    queries: Iterable[Query] = (),
     *,
     zone: str | None = None,
     default_zone: str = "UTC",
 ) -> Script:
-    """Read a whole script; `declared` are the streams declared outside it.
+    """Read a whole script; `declared` and `queries` are the streams and queries declared outside it.
 
     `zone` is the time zone of the session; if there is none yet, it will be what the script sets, or the default.
 
@@ -119,6 +126,7 @@ def parse_script(
     """
     source = Source(text)
     reading = _Reading(source, dict(declared or {}), zone or _zone_set_by(source, default_zone))
+    reading.others = {each.name.lower(): each for each in queries}
     statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
 
@@ -150,11 +158,22 @@ class _Reading:
         self.streams: dict[str, Stream] = {}
         self.settings: dict[str, str] = {}
         self.queries: dict[str, Query] = {}
+        self.others: dict[str, Query] = {}
+        """Queries that were created elsewhere."""
 
     @property
     def visible(self) -> dict[str, Stream]:
-        """Every stream a query may read at this point."""
+        """Every stream that is declared at this point."""
         return {**self.declared, **self.streams}
+
+    @property
+    def everyone(self) -> list[Query]:
+        """Every query that there is at this point."""
+        return list({**self.others, **self.queries}.values())
+
+    def readable(self, reader: str) -> dict[str, Stream]:
+        """Give all that a query may read at this point."""
+        return with_results(self.visible, self.everyone, reader)
 
     def read(self, reader: Reader) -> Statement:
         """Read one statement and let it take effect."""
@@ -168,6 +187,10 @@ class _Reading:
         stream = read_stream(reader, self.visible)
         if stream.name.lower() in {name.lower() for name in self.visible}:
             raise self.source.error(f"stream {stream.name} is declared twice", span)
+        if readers := readers_of(stream.name, self.everyone):
+            raise self.source.error(
+                f"{', '.join(readers)} reads the results of query {stream.name}: call the stream otherwise", span
+            )
         self.streams[stream.name] = stream
         return CreateStream(stream)
 
@@ -184,16 +207,25 @@ class _Reading:
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
         query = bind_tokens(
-            name, self.source, reader.rest, self.visible, sink=sink, options=own, zone=self.zone
+            name, self.source, reader.rest, self.readable(name), sink=sink, options=own, zone=self.zone
         )
         self.queries[name.lower()] = query
         return CreateQuery(query)
 
     def drop_query(self, reader: Reader) -> DropQuery:
+        span = reader.span
         name = reader.name("DROP QUERY")
         reader.end()
+        self._refuse_change(name, None, span)
         dropped = self.queries.pop(name.lower(), None)
+        self.others.pop(name.lower(), None)
         return DropQuery(dropped.name if dropped else name)
+
+    def _refuse_change(self, name: str, after: Query | None, span: Span) -> None:
+        """Refuse to drop or alter a query if another reads its results, and could not any more."""
+        before = self.queries.get(name.lower()) or self.others.get(name.lower())
+        if before and (why := why_not_changed(before, after, self.visible, self.everyone)):
+            raise self.source.error(why, span)
 
     def drop_stream(self, reader: Reader) -> DropStream:
         span = reader.span
@@ -212,27 +244,31 @@ class _Reading:
         return DropStream(stream)
 
     def alter_query(self, reader: Reader) -> AlterQuery:
+        span = reader.span
         name = reader.name("ALTER QUERY")
         query = self.queries.get(name.lower())
         if reader.accept("AS"):
-            return self._alter_select(reader, query.name if query else name, query)
+            return self._alter_select(reader, query.name if query else name, query, span)
         forms = f"write ALTER QUERY {name} SET WINDOW 5 min, or ALTER QUERY {name} AS SELECT ..."
         reader.expect("SET", forms)
         if reader.word() != "WINDOW":
             raise reader.error(f"{reader.next_text()}: {forms}")
         window = read_spec(self.source, reader.rest, name)
         if query:
-            self.queries[name.lower()] = self._with_window(query, window, span_of_tokens(reader.rest))
+            changed = self._with_window(query, window, span_of_tokens(reader.rest))
+            self._refuse_change(name, changed, span)
+            self.queries[name.lower()] = changed
         return AlterQuery(query.name if query else name, window)
 
-    def _alter_select(self, reader: Reader, name: str, query: Query | None) -> AlterQuery:
+    def _alter_select(self, reader: Reader, name: str, query: Query | None, span: Span) -> AlterQuery:
         """Define a query anew; one that was created elsewhere is only checked."""
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
         sink, options = (query.sink, query.options) if query else (Sink(), ())
         changed = bind_tokens(
-            name, self.source, reader.rest, self.visible, sink=sink, options=options, zone=self.zone
+            name, self.source, reader.rest, self.readable(name), sink=sink, options=options, zone=self.zone
         )
+        self._refuse_change(name, changed, span)
         if query:
             self.queries[name.lower()] = changed
         return AlterQuery(name, select=changed.text)
@@ -240,7 +276,7 @@ class _Reading:
     def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
         """Apply an ALTER; what is wrong then is wrong with the ALTER, so point there."""
         try:
-            return with_window(query, window, self.visible, zone=self.zone)
+            return with_window(query, window, self.readable(query.name), zone=self.zone)
         except SqlError as error:
             raise self.source.error(error.message, span) from None
 

@@ -64,7 +64,7 @@ class _LoopWorkload(Workload):
 
     def typed(self, query: Query) -> Query:
         """Fill in the key types that follow from expressions; all results are kept, to be looked at."""
-        streams = [self.streams[name] for name in query.streams]
+        streams = self.inputs_of(query)
         return query.with_keys(lambda key, left, right: self._key(key, streams[left], streams[right]))
 
     def _key(self, key: Key, *streams: Stream) -> Key:
@@ -123,7 +123,7 @@ class Session:
 
     def _refuse_unknown(self, query: Query) -> None:
         """Refuse what only Spark can evaluate, before any row is looked at."""
-        streams = tuple(self._workload.streams[name] for name in query.streams)
+        streams = tuple(self._workload.inputs_of(query))
         for side, stream in zip(query.sides, streams, strict=True):
             types = {each.name: each.type for each in stream.columns}
             for expression in query.predicates(side):
