@@ -52,7 +52,13 @@ from penstock.engine.out.sinks import clear_staging, sink_root
 from penstock.engine.out.unknown_results import refuse_unknown_results
 from penstock.engine.readings.idle import IdleClock
 from penstock.engine.readings.memory import MemoryPolicy
-from penstock.engine.readings.plans import current_plan, made_under, next_plan, standing_plan
+from penstock.engine.readings.plans import (
+    current_plan,
+    made_under,
+    next_plan,
+    standing_plan,
+    stopped_with_readers,
+)
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.dispatch import forget_plans
 from penstock.engine.spark.early_start import begin_workers, workers_failure
@@ -75,7 +81,6 @@ from penstock.errors import DamagedError, InputError, MissingError, PenstockErro
 from penstock.join.warm import warm_folds, warm_orders, warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
-from penstock.plan.build import Stopped
 from penstock.plan.plan_text import plan_text, serving
 from penstock.plan.promises import indexes_about
 from penstock.plan.spark_settings import refuse_other
@@ -94,7 +99,7 @@ if TYPE_CHECKING:
     from penstock.engine.out.sinks import Callback
     from penstock.engine.units.joining import UnitDone
     from penstock.log.values import Publication
-    from penstock.plan.build import Plan
+    from penstock.plan.build import Plan, Stopped
     from penstock.sql.query import Query, Sink, Stream
     from penstock.sql.script import Script
 
@@ -341,7 +346,7 @@ class Engine:
         write_empty_results(plan, empty)
         joiner.start()
         self._joiner = joiner
-        for stream in plan.streams:
+        for stream in plan.sources:
             self._start_ingest(plan, stream, sources[stream.name])
         if not once:
             self._listener = Listener(self._store.files, self._handle)
@@ -510,10 +515,9 @@ class Engine:
         with nullcontext() if by_joiner else joiner.between_units(), self._between_batches():
             before = current_plan(self._store.ledger)
             at = datetime.now(UTC).isoformat(timespec="seconds")
-            stopped = [
-                Stopped(each, failures[each.name], at) for each in before.queries if each.name in failures
-            ]
-            rest = [each for each in before.queries if each.name not in failures]
+            stopped = stopped_with_readers(before, failures, at)
+            names = {each.query.name for each in stopped}
+            rest = [each for each in before.queries if each.name not in names]
             after = self._planned_like(before, rest, before.cuts, (*before.stopped, *stopped))
             plan = self._go_over(Transition.to(after, self._store.ledger))
             for each in stopped:
@@ -578,7 +582,7 @@ class Engine:
                 ingester.stop()
                 self._ingesters.remove(ingester)
         reading = {each.stream.name for each in self._ingesters}
-        for stream in plan.streams:
+        for stream in plan.sources:
             if stream.name not in reading:
                 self._start_ingest(plan, stream, sources[stream.name])
 
@@ -589,7 +593,7 @@ class Engine:
         """
         refuse_other_streams(plan, self._store.ledger, self._store.files.root)
         reading = {each.stream.name for each in self._ingesters}
-        for stream in plan.streams:
+        for stream in plan.sources:
             if stream.name not in reading:
                 check_checkpoint(self._store, stream.name)
         check_paths(plan, self._store.files)
@@ -606,7 +610,7 @@ class Engine:
         sources = {
             stream.name: self._workload.sources.get(stream.name)
             or open_source(self.spark, stream, in_order=plan.is_read_in_order(stream.name))
-            for stream in plan.streams
+            for stream in plan.sources
         }
         return sources, empty
 

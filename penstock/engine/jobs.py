@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
-Batch_contra = TypeVar("Batch_contra", contravariant=True)
+Batch = TypeVar("Batch")
 """The rows of one batch as a source hands them over: a DataFrame of Spark's, or a table of Arrow's."""
 
 
@@ -111,31 +111,32 @@ class UnitJobs(Protocol):
         """Write segments again under a log's new layout."""
 
 
-class Jobs(UnitJobs, Protocol[Batch_contra]):
+class Jobs(UnitJobs, Protocol[Batch]):
     """All the work of an engine: also that of batches, which come from sources of one kind."""
 
     def time_type(self, stream: Stream) -> pa.DataType | None:
         """Give the Arrow type of a stream's time column; None if that is not in microseconds."""
 
-    def ingest(self, batch: Batch_contra, stream: Stream, task: BatchTask) -> list[BatchPart]:
+    def ingest(self, batch: Batch, stream: Stream, task: BatchTask) -> list[BatchPart]:
         """Write the segments of a batch."""
 
-    def keep_aside(self, batch: Batch_contra, stream: Stream, watermark: int | None, folder: str) -> None:
+    def keep_aside(self, batch: Batch, stream: Stream, watermark: int | None, folder: str) -> None:
         """Write the rows of a batch that are late or have no time, whole, into a directory of the state."""
 
-    def keep_aside_with_reasons(
-        self, batch: Batch_contra, stream: Stream, task: BatchTask, folder: str
-    ) -> None:
+    def keep_aside_with_reasons(self, batch: Batch, stream: Stream, task: BatchTask, folder: str) -> None:
         """Write the same, and the rows that break a promise, with the reason for each."""
 
     def count_broken(self, segments: Sequence[Segment], known: PromiseFiles) -> int:
         """Count the rows of some segments that come after a promise of their own stream."""
 
-    def failures(self, batch: Batch_contra, stream: Stream, plan: Plan) -> dict[str, str]:
+    def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> Batch:
+        """Give the results of a query, which units have written into files, as a batch of the stream that they are."""
+
+    def failures(self, batch: Batch, stream: Stream, plan: Plan) -> dict[str, str]:
         """Find the queries that cannot be evaluated on a batch, each with the reason."""
 
 
-class SourceJobs(Jobs[Batch_contra], Protocol[Batch_contra]):
+class SourceJobs(Jobs[Batch], Protocol[Batch]):
     """The work of an engine whose batches come from real sources: some can be read without the source."""
 
     def ingest_files(self, batch: PlainBatch, task: BatchTask) -> list[BatchPart]:

@@ -264,7 +264,15 @@ def _streams(surveyed: Survey[Ledger]) -> list[str]:
     """List the streams that were ever read, as far as anything says so."""
     names = {name for ledger in surveyed.states.values() for name in (*ledger.declared, *ledger.streams)}
     names |= {str(commit["stream"]) for commit in surveyed.commits.values() if commit.get("kind") == "batch"}
-    return sorted(names)
+    return sorted(names - _results(surveyed))
+
+
+def _results(surveyed: Survey[Ledger]) -> set[str]:
+    """List the streams that are the results of queries: they have no source, and come again with their rows."""
+    plans = [ledger.plan for ledger in surveyed.states.values() if ledger.plan]
+    commits = (decode(each) for each in surveyed.commits.values() if each.get("kind") == "plan")
+    plans += [each.plan for each in commits if isinstance(each, PlanServed)]
+    return {stream.name for plan in plans for stream in plan.streams if stream.results}
 
 
 def _sinks(surveyed: Survey[Ledger]) -> set[str]:

@@ -25,7 +25,12 @@ from penstock.engine.ingest.batch_culprits import blame_for_batch
 from penstock.engine.ingest.batch_task import BatchPart, reason_name, run_ingest, set_aside
 from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
-from penstock.engine.ingest.sources import in_arrival_order, ingest_columns_of, with_ingest_columns
+from penstock.engine.ingest.sources import (
+    FILE_ORDER,
+    in_arrival_order,
+    ingest_columns_of,
+    with_ingest_columns,
+)
 from penstock.engine.out.answer_sql import answer_columns, answers_schema, folded, instant_type
 from penstock.engine.out.answer_task import NOTE, PaneReport
 from penstock.engine.out.answers import AnswerJob, AnswerReport, deliver_answers, noted
@@ -36,6 +41,7 @@ from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.propagation import PropagationReport, run_propagation
 from penstock.engine.out.release import ReleaseReport, run_release
 from penstock.engine.out.result_types import ResultTypes
+from penstock.engine.out.results import read_files
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
 from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
@@ -230,6 +236,15 @@ class SparkJobs:
             kept = kept.withColumn(CORRUPT, F.substring(F.col(always_quoted(CORRUPT)), 1, MOST_TEXT))
             kept = kept.withColumnRenamed(CORRUPT, SHOWN)
         kept.coalesce(1).write.mode("overwrite").parquet(self.files.path(folder))
+
+    def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> DataFrame:
+        """Read the results of a query; rows say which file they are from, and so in which order units came."""
+        rows = read_files(self.spark, self.files, (each.name for each in files))
+        columns = (
+            F.col(always_quoted(each.name)).cast(each.type).alias(each.name) for each in stream.columns
+        )
+        order = (F.col(place).alias(name) for name, place in FILE_ORDER.items())
+        return rows.select(*columns, *order)
 
     def failures(self, batch: DataFrame, stream: Stream, plan: Plan) -> dict[str, str]:
         """Find the queries whose predicates or keys cannot be evaluated on a batch."""

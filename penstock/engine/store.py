@@ -6,6 +6,7 @@
     late/         rows that came too late, by stream and batch
     pairs/        pairs, stored once per group, read through views
     results/      results of queries with the table sink that have files of their own
+    feed/         results that other queries read, until they are rows of these
     hold/         results that wait for their turn, where order was asked for
     panes/        partial aggregates, by pane set
     spool/        results on their way to a console or a callback
@@ -49,6 +50,7 @@ KINDS = (
     "late",
     "pairs",
     "results",
+    "feed",
     "hold",
     "panes",
     "spool",
@@ -143,7 +145,7 @@ class Store:
         Those may be needed to go back to before the last commit, so that is not the last any more.
         """
         named = self.ledger.files()
-        kinds = ("log", "hold", "panes", "pairs", "results")
+        kinds = ("log", "hold", "panes", "pairs", "results", "feed")
         stray = [name for kind in kinds for name in self.files.find(kind) if name not in named]
         if stray and self._lock.excludes:
             self.commit(Opened())

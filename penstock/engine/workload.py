@@ -267,6 +267,8 @@ class Workload:
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
             )
         stopped = [each for each in stopped_queries(ledger) if self._is_still(each.query)]
+        failed = {each.query.name for each in stopped if not each.because_of}
+        stopped = [each for each in stopped if not each.because_of or each.because_of in failed]
         names = {each.query.name for each in stopped}
         running = [query for name, query in self.queries.items() if name not in names]
         if not running:

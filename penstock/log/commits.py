@@ -18,7 +18,7 @@ from penstock.log.panes import PaneFile
 from penstock.log.promises import PromiseFiles
 from penstock.log.recent import BatchTraffic, Fanout
 from penstock.log.segment import Segment
-from penstock.log.tables import StoredFile, StoredTable
+from penstock.log.tables import Fed, StoredFile, StoredTable
 from penstock.log.values import (
     Cursor,
     GroupState,
@@ -66,6 +66,8 @@ class Output:
     """By query: seconds from arrival to here, and how many results took so long."""
     panes: Mapping[str, tuple[PaneFile, ...]] = field(default_factory=dict)
     """Files of partial aggregates, by pane set."""
+    fed: Mapping[str, Fed] = field(default_factory=dict)
+    """Results that other queries read, by query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class BatchIngested:
     """By log: the newest event time of rows that are not kept for their window, and how many they are."""
     watched: Mapping[str, BatchWatch] = field(default_factory=dict)
     """By log: what its order was like, where joins have no window."""
+    fed: tuple[str, ...] = ()
+    """Where the rows are the results of a query: the files that they were in, which are not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,8 @@ class PlanServed:
     """The indexes of promises that are kept from here on."""
     watched: tuple[str, ...] = ()
     """The logs whose order is watched from here on, because joins have no window."""
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
+    """What streams begin with that are the results of queries which have some already."""
 
 
 @dataclass(frozen=True, slots=True)

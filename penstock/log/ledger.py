@@ -42,7 +42,7 @@ from penstock.log.promises import PromiseFiles
 from penstock.log.recent import Departures, Effort, Fanout, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
-from penstock.log.tables import StoredFile, StoredTable, last_begun, readable, without_ends
+from penstock.log.tables import Fed, StoredFile, StoredTable, last_begun, readable, without_ends
 from penstock.log.values import (
     GroupState,
     Layout,
@@ -128,6 +128,8 @@ class Ledger:
     """For each log that joins without a window read, what its order was like."""
     buffers: Mapping[str, GroupWatch] = field(default_factory=dict)
     """For each join without a window, what it has let go of, and what that has cost."""
+    fed: Mapping[str, tuple[Fed, ...]] = field(default_factory=dict)
+    """For each query that others read, its results that are not in their logs yet, unit by unit."""
     origins: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """Where the last batch of each stream came from (`penstock.log.origin`); not known of earlier versions' batches."""
 
@@ -163,6 +165,9 @@ class Ledger:
             yield from panes.files
         for promises in self.promises.values():
             yield from promises.files()
+        for waiting in self.fed.values():
+            for each in waiting:
+                yield from each.files
         yield from self.result_files()
 
     def result_files(self) -> Iterator[StoredFile]:
@@ -248,6 +253,8 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         propagated={index: each for index, each in ledger.propagated.items() if index in commit.promises},
         watches={log: each for log, each in ledger.watches.items() if log in commit.watched},
         buffers={group: each for group, each in ledger.buffers.items() if group in commit.groups},
+        streams={**ledger.streams, **commit.streams},
+        fed={name: each for name, each in ledger.fed.items() if name in _by_name(commit.plan.streams)},
     )
 
 
@@ -353,11 +360,20 @@ def _delivered(ledger: Ledger, output: Output) -> Ledger:
     panes = dict(ledger.panes)
     for name, files in output.panes.items():
         panes[name] = replace(panes[name], files=panes[name].files + files)
+    fed = dict(ledger.fed)
+    for name, results in output.fed.items():
+        fed[name] = (*fed.get(name, ()), results)
     pending = ledger.pending + output.publish
     undelivered = Counter(ledger.undelivered)
     undelivered.update(output.results if pending else {})
     return replace(
-        ledger, queries=queries, pending=pending, holds=holds, panes=panes, undelivered=dict(undelivered)
+        ledger,
+        queries=queries,
+        pending=pending,
+        holds=holds,
+        panes=panes,
+        undelivered=dict(undelivered),
+        fed=fed,
     )
 
 
@@ -466,6 +482,7 @@ def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
         watches[log] = watches.get(log, LogWatch()).then(seen)
     return replace(
         ledger,
+        fed=_without_fed(ledger.fed, commit),
         watches=watches,
         streams=streams,
         logs=logs,
@@ -475,6 +492,14 @@ def _batch(commit: BatchIngested, ledger: Ledger) -> Ledger:
         gone=gone,
         promises=promises,
     )
+
+
+def _without_fed(fed: Mapping[str, tuple[Fed, ...]], commit: BatchIngested) -> dict[str, tuple[Fed, ...]]:
+    """Leave out the results that are in the logs of those who read them now."""
+    gone = set(commit.fed)
+    rest = tuple(each for each in fed.get(commit.stream, ()) if gone.isdisjoint(f.name for f in each.files))
+    others = {name: each for name, each in fed.items() if name != commit.stream}
+    return {**others, commit.stream: rest} if rest else others
 
 
 @_fold.register

@@ -53,6 +53,14 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Fed:
+    """Results of one unit on their way to the queries that read them: their files, and when the unit's rows arrived."""
+
+    files: tuple[StoredFile, ...]
+    arrived: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """One way in which a query reads the pairs of a table.
 

@@ -53,6 +53,8 @@ class BatchWatch:
     copies: Copies = field(default_factory=Copies)
     sample: Sample = field(default_factory=Sample)
     arrived: float = 0.0
+    above: int | None = None
+    """Where the rows are results of a query: those of all later batches have larger values; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class LogWatch:
     pace: Pace = field(default_factory=Pace)
     arrived: float = 0.0
     pieces: tuple[BatchWatch, ...] = ()
+    above: int | None = None
+    """What rows of batches still to come are above, where that is known otherwise than by their order."""
 
     def then(self, piece: BatchWatch) -> LogWatch:
         """Add a batch."""
@@ -81,6 +85,7 @@ class LogWatch:
             self.pace,
             self.arrived,
             (*self.pieces, piece),
+            piece.above,
         )
 
     def settled(self, until: int) -> LogWatch:
@@ -92,7 +97,7 @@ class LogWatch:
             pace = pace.then(each.order.rows, each.arrived - arrived if arrived else 0.0)
             arrived = each.arrived
         rest = tuple(each for each in self.pieces if each.batch >= until)
-        return LogWatch(self.first, max(until, self.until), order, copies, pace, arrived, rest)
+        return LogWatch(self.first, max(until, self.until), order, copies, pace, arrived, rest, self.above)
 
     @property
     def newest_arrival(self) -> float:
@@ -162,6 +167,8 @@ class GroupWatch:
     sorters: tuple[Sorter, ...] = ()
     """By input, where rows were sorted before they were joined: up to where it has looked besides."""
     memory: MemoryWatch = field(default_factory=MemoryWatch)
+    above: int | None = None
+    """Results still to come have larger values of what the join is on; None: nobody knows."""
 
     def has_joined(self, number: int, batch: int, values: Ints) -> NDArray[np.bool_]:
         """Say which rows of a batch of one input, by their values, were joined when this was looked at."""

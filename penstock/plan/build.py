@@ -40,6 +40,8 @@ class Stopped:
     query: Query
     reason: str
     at: str
+    because_of: str = ""
+    """The query that failed, where this one could be evaluated and reads its results."""
 
     def __str__(self) -> str:
         """Say what became of it."""
@@ -110,6 +112,23 @@ class Plan:
     def stream(self, name: str) -> Stream:
         """Find a stream by name."""
         return next(each for each in self.streams if each.name == name)
+
+    @property
+    def sources(self) -> tuple[Stream, ...]:
+        """List the streams that are read from sources; all others are the results of queries."""
+        return tuple(each for each in self.streams if each.results is None)
+
+    @property
+    def results(self) -> tuple[Stream, ...]:
+        """List the streams that are the results of queries, each after those that it is made of."""
+        found = [each for each in self.streams if each.results is not None]
+        return tuple(sorted(found, key=lambda each: self.depth(each.name)))
+
+    def depth(self, stream: str) -> int:
+        """Say how many joins a row of a stream has passed: none, if it is from a source."""
+        if self.stream(stream).results is None:
+            return 0
+        return 1 + max(self.depth(each) for each in self.query(stream).streams)
 
     def stream_of(self, log: str) -> str:
         """Name the stream whose rows a log holds."""

@@ -31,9 +31,15 @@ if TYPE_CHECKING:
 
 
 def serving(plan: Plan, query: str) -> Plan:
-    """Give the part of a plan that serves one query: its chains with all their readers, and the logs they read."""
+    """Give the part of a plan that serves one query: its chains with all their readers, and the logs they read.
+
+    Chains of queries whose results it reads serve it too.
+    """
     plan.find(query)  # or say that there is none
-    groups = tuple(group for group, _, _ in plan.groups_of(query))
+    tree = _tree(plan, query)
+    groups = tuple(
+        each for each in plan.groups if any(each.id == g.id for q in tree for g, _, _ in plan.groups_of(q))
+    )
     logs = {log.id for group in groups for log in group.all_logs}
     names = {member.query.name for group in groups for member in group.members}
     return replace(
@@ -42,6 +48,13 @@ def serving(plan: Plan, query: str) -> Plan:
         groups=groups,
         queries=tuple(each for each in plan.queries if each.name in names),
     )
+
+
+def _tree(plan: Plan, query: str) -> list[str]:
+    """Name a query, and the queries whose results it reads, directly or over others."""
+    results = {each.name for each in plan.results}
+    below = [name for name in plan.query(query).streams if name in results]
+    return [query, *(each for name in below for each in _tree(plan, name))]
 
 
 def plan_text(plan: Plan) -> str:
@@ -58,7 +71,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     )
     yield ", ".join(f"{len(each)} {one if len(each) == 1 else many}" for each, one, many in counts)
     for log in plan.logs:
-        yield from _log_lines(log)
+        yield from _log_lines(log, is_result=plan.stream(log.stream).results is not None)
     for group in plan.groups:
         yield from _group_lines(group)
     for panes in _pane_sets(plan):
@@ -139,13 +152,14 @@ def _asked(query: Query) -> str:
     return f"the last {window} EVERY {_age(aggregation.every)}"
 
 
-def _log_lines(log: LogPlan) -> Iterator[str]:
-    """Print what is stored of a stream."""
+def _log_lines(log: LogPlan, *, is_result: bool) -> Iterator[str]:
+    """Print what is stored of a stream, or of the results of a query."""
     kind = "64-bit key" if log.whole_key else "hashed key, compared"
     owner = f", of query {log.owner}" if log.owner else ""
     yield ""
     counted = ", for windows that count rows" if log.counted else ""
-    yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}{counted}){owner}"
+    fed = f", results of query {log.stream}" if is_result else ""
+    yield f"Log {log.stream} by {log.order} ({kind if log.key else 'no key'}{counted}){owner}{fed}"
     own = [each for each in log.columns if not is_link_column(each)]
     yield f"  columns     {', '.join(own) or '(none)'}"
     for bit, predicate in enumerate(log.predicates):
@@ -310,7 +324,7 @@ def plan_json(plan: Plan) -> str:
     """Write the plan as JSON, for tools."""
     return json.dumps(
         {
-            "logs": [_log_json(log) for log in plan.logs],
+            "logs": [_log_json(log, plan) for log in plan.logs],
             "chains": [_group_json(g) for g in plan.groups],
             "panes": [_pane_json(each) for each in _pane_sets(plan)],
             "promises": [_promise_json(each, plan) for each in all_indexes(plan)],
@@ -328,10 +342,12 @@ def _promise_json(index: PromiseIndex, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _log_json(log: LogPlan) -> dict[str, Any]:
+def _log_json(log: LogPlan, plan: Plan) -> dict[str, Any]:
+    is_result = plan.stream(log.stream).results is not None
     return {
         "id": log.id,
         "stream": log.stream,
+        **({"results_of": log.stream} if is_result else {}),
         "key": [part.expression for part in log.key],
         "columns": list(log.columns),
         "predicates": list(log.predicates),
@@ -411,6 +427,9 @@ def plan_mermaid(plan: Plan) -> str:
     queries = {query.name: number for number, query in enumerate(plan.queries)}
     for g, group in enumerate(plan.groups):
         lines += _group_mermaid(group, g, logs, queries)
+    for number, log in enumerate(plan.logs):
+        if plan.stream(log.stream).results is not None:
+            lines.append(f"  Q{queries[log.stream]} ==> L{number}")
     for number, panes in enumerate(_pane_sets(plan)):
         lines.append(f"  P{number}[/{_label(f'panes of {_age(panes.pane)}' if panes.pane else 'groups')}/]")
         lines += [f"  P{number} ==> Q{queries[name]}" for name in panes.readers]

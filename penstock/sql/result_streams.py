@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.sql.query import Output, Query
 
 ANOTHER_WAY = (
-    "let it write to a parquet sink, and declare that directory as a stream: CREATE STREAM ... WITH "
+    "let it write to a parquet sink, and let another engine read that directory as a stream: CREATE STREAM ... WITH "
     "(format = 'parquet', path = '...', time = '...')"
 )
 
@@ -51,8 +51,12 @@ def with_results(
             _add(known, by_name, name)
     if reader and reader.lower() not in taken:
         for each in readers_of(reader, by_name.values(), deep=True):
-            known[each] = _refused(each, f"{each} is made of the results of {reader}, which cannot read them again")
-        known[reader] = _refused(reader, f"{reader} cannot read its own results: name another query, or a stream")
+            known[each] = _refused(
+                each, f"{each} is made of the results of {reader}, which cannot read them again"
+            )
+        known[reader] = _refused(
+            reader, f"{reader} cannot read its own results: name another query, or a stream"
+        )
     return known
 
 
@@ -83,9 +87,7 @@ def _why_not(query: Query) -> str:
     if query.aggregation is not None:
         return f"{query.name} answers with aggregates, which a join cannot read as they come: {ANOTHER_WAY}"
     if not query.oblivious:
-        return (
-            f"{query.name} has a window, and only joins without one are read by others as they come: {ANOTHER_WAY}"
-        )
+        return f"{query.name} has a window, and only joins without one are read by others as they come: {ANOTHER_WAY}"
     return ""
 
 
@@ -113,7 +115,9 @@ def _attributes(query: Query) -> tuple[str, ...]:
     terms = set(attribute_terms(query.edges))
     sides = {side: number for number, side in enumerate(query.sides)}
     return tuple(
-        each.name for each in query.outputs if each.column and (sides[each.column[0]], each.column[1]) in terms
+        each.name
+        for each in query.outputs
+        if each.column and (sides[each.column[0]], each.column[1]) in terms
     )
 
 

@@ -1,7 +1,7 @@
 """A script to statements, and to what stands once all of them are done.
 
-Statements are read in order, and each sees the streams and queries declared before it.  What a script says about queries
-it did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement for the engine to judge.
+Statements are read in order, and each sees the streams and queries declared before it.  What a script says about
+queries it did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement for the engine to judge.
 
 In:  the text, and the streams and queries declared outside it.
 Out: a `Script`.
@@ -189,7 +189,8 @@ class _Reading:
             raise self.source.error(f"stream {stream.name} is declared twice", span)
         if readers := readers_of(stream.name, self.everyone):
             raise self.source.error(
-                f"{', '.join(readers)} reads the results of query {stream.name}: call the stream otherwise", span
+                f"{', '.join(readers)} reads the results of query {stream.name}: call the stream otherwise",
+                span,
             )
         self.streams[stream.name] = stream
         return CreateStream(stream)

@@ -50,6 +50,7 @@ def expect(run: Run | Session, *queries: str) -> None:
         if query.name in session.altered:
             raise InputError(f"query {query.name} was defined anew: its results are by two definitions")
         _refuse_overtaken(session, query)
+        _refuse_later(session, query)
         _refuse_changes(query)
         rows = run[query.name] if isinstance(run, Run) else session.results(query.name)
         _compare(session, query, rows)
@@ -61,6 +62,16 @@ def _refuse_overtaken(session: Session, query: Query) -> None:
     if any(query.rows) and overtaken & set(query.streams):
         raise InputError(
             f"query {query.name} counts rows, and some came after `end` for times that were counted: compare before"
+        )
+
+
+def _refuse_later(session: Session, query: Query) -> None:
+    """Refuse to compare a query over another that had results before it: DuckDB does not know which came first."""
+    read = [name for name in query.streams if session.plan.stream(name).results]
+    if read and session.since[query.name] is not None:
+        raise InputError(
+            f"query {query.name} came when {read[0]}, whose results it reads, had some already: compare its results "
+            "with rows that you write down, or name the queries to compare: expect(run, 'another')"
         )
 
 
@@ -111,11 +122,15 @@ def _answer(session: Session, query: Query, since: int | None) -> Bag:
 
 
 def _question(session: Session, query: Query) -> Question:
-    return Question(query, tuple(map(session.stream, query.streams)), session.settings)
+    return Question(query, tuple(map(session.plan.stream, query.streams)), session.settings)
 
 
 def _ask(session: Session, query: Query, question: str) -> list[tuple[Any, ...]]:
     """Put a question to DuckDB, about the rows of a query's streams."""
+    return _columns(_asked(session, query, question))
+
+
+def _asked(session: Session, query: Query, question: str) -> pa.Table:
     try:
         import duckdb  # noqa: PLC0415 - wanted here only
         import sqlglot  # noqa: F401, PLC0415 - and so is this
@@ -127,7 +142,7 @@ def _ask(session: Session, query: Query, question: str) -> list[tuple[Any, ...]]
     connection.execute("SET TimeZone = 'UTC'")
     for side, stream in zip(query.sides, query.streams, strict=True):
         connection.register(table_of(side), _rows(session, stream))
-    return _columns(connection.sql(question).to_arrow_table())
+    return connection.sql(question).to_arrow_table()
 
 
 def _columns(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -137,11 +152,20 @@ def _columns(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _rows(session: Session, name: str) -> pa.Table:
-    """Give the rows of a stream that count, with their event times in microseconds."""
+    """Give the rows of a stream that count, with their event times in microseconds; of a query DuckDB's results."""
+    if session.plan.stream(name).results:
+        return _results(session, session.plan.query(name))
     stream = session.stream(name)
     batches = session.sent.get(stream.name) or [_no_rows(session, name)]
     table = _without_broken(session, _without_promises(session, timely(batches, stream), stream), stream)
     return table.append_column(TIME, row_times(table, stream))
+
+
+def _results(session: Session, query: Query) -> pa.Table:
+    """Let DuckDB answer a query that others read, and number its results in whatever order."""
+    found = _asked(session, query, _question(session, query).results())
+    table = found.rename_columns([each.name for each in query.outputs])
+    return table.append_column(TIME, pa.array(range(table.num_rows), pa.int64()))
 
 
 def _without_promises(session: Session, table: pa.Table, stream: Stream) -> pa.Table:

@@ -160,7 +160,7 @@ class Session:
         self.plan: Plan = transition.apply(self._store, jobs)
         self._joining = self._joining_of(self.plan)
         self._batches = {
-            each.name: BatchIngest(self._store, jobs, self.plan, each) for each in self.plan.streams
+            each.name: BatchIngest(self._store, jobs, self.plan, each) for each in self.plan.sources
         }
         for name in list(self._unread):
             self._read(name)
@@ -380,6 +380,6 @@ def run(
         if ends:
             session.end()
         results = {each.name: session.results(each.name) for each in session.queries}
-        late = {each.name: session.late(each.name) for each in session.plan.streams}
+        late = {each.name: session.late(each.name) for each in session.plan.sources}
         session._late = late  # noqa: SLF001 - for whoever asks when its state is gone
         return Run(results, late, session.status(), session)

@@ -1,8 +1,9 @@
 """A process to be killed: runs the crash test's queries over all input that is there.
 
-    python tests/spark/child.py ROOT [tasks | here] [many]
+    python tests/spark/child.py ROOT [tasks | here] [many | tree SEED]
 
-With ``tasks`` also what is little work is told to Spark, not done here; ``many`` are the queries over three streams.
+With ``tasks`` also what is little work is told to Spark, not done here; ``many`` are the queries over three streams,
+``tree`` those over other queries.
 The parent finds out how far it is by looking at the journal.
 """
 
@@ -21,6 +22,7 @@ def main() -> None:
     from tests.spark.crash_world import crash_specs
     from tests.spark.many_runs import QUERIES, ManyRun
     from tests.spark.runner import Run
+    from tests.spark.tree_runs import queries, run_once, streams, values_of
 
     if "tasks" in sys.argv[2:]:
         little_work.MOST_ROWS = little_work.MOST_BYTES = -1
@@ -28,6 +30,8 @@ def main() -> None:
     spark = embedded_session({**QUICK_START, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
     if "many" in sys.argv[2:]:
         ManyRun(root, QUERIES[:5]).once(spark)
+    elif "tree" in sys.argv[2:]:
+        run_once(spark, root, streams(root, values_of(int(sys.argv[-1]))) + queries(root))
     else:
         Run(spark, root, crash_specs(root)).once()
 

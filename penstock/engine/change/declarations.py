@@ -30,6 +30,10 @@ def stream_difference(before_all: Iterable[Stream], now_all: Iterable[Stream]) -
 
 def _differences(was: Stream, now: Stream) -> Iterator[str]:
     """Say what is another in the second of two declarations."""
+    if (was.results is None) != (now.results is None):
+        yield (
+            "it was the results of a query" if was.results else "it was no query's results, but had a source"
+        )
     if was.name != now.name:
         yield f"it was called {was.name}"
     columns, others = ({each.name: each.type for each in stream.columns} for stream in (was, now))

@@ -20,7 +20,7 @@ from penstock.errors import InputError
 from penstock.log.commits import PlanServed
 from penstock.log.ledger import fold
 from penstock.log.tables import Definition, StoredTable
-from penstock.log.values import Cursor, Layout, ServedPlan
+from penstock.log.values import Cursor, Layout, ServedPlan, StreamState
 from penstock.plan.group import Group, subgroup
 from penstock.plan.panes import share_panes
 from penstock.plan.promises import remembered
@@ -73,6 +73,8 @@ def plan_commit(
     if before is not None:
         _refuse_repeats(plan, before, change, ledger)
     ledger = ledger if release is None else fold(ledger, release)
+    begun = _begun_streams(plan, before, ledger)
+    ledger = replace(ledger, streams={**ledger.streams, **begun})
     then = upgraded(ledger, plan, upgrades or {})
     starts = {
         name: start_of(group, member, before, change, then)
@@ -104,7 +106,22 @@ def plan_commit(
         adopted=before is None,
         promises=tuple(remembered(plan)),
         watched=plan.watched,
+        streams=begun,
     )
+
+
+def _begun_streams(plan: Plan, before: Plan | None, ledger: Ledger) -> dict[str, StreamState]:
+    """Say what the results of queries begin with that are read from here on: what was found before counts as gone by.
+
+    The position of a result is its number among the query's results, unless an earlier query of its name had more.
+    """
+    standing = {each.name for each in before.results} if before else set()
+    begun = {}
+    for stream in plan.results:
+        state, found = ledger.stream(stream.name), ledger.query(stream.name).results
+        if stream.name not in standing and found > state.arrivals:
+            begun[stream.name] = replace(state, arrivals=found, newest=found - 1, watermark=found - 1)
+    return begun
 
 
 def _pane_sets(

@@ -145,8 +145,14 @@ def _farewell(query: Query, ledger: Ledger) -> str:
 
 
 def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
-    """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while."""
-    if (difference := stream_difference(ledger.declared.values(), plan.streams)) is not None:
+    """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while.
+
+    Results of a query that nobody reads now may be others when they are read again.
+    """
+    read = {each.name for each in ledger.plan.streams} if ledger.plan else set()
+    free = {each.name for each in plan.results if each.name not in read}
+    known = [each for each in ledger.declared.values() if not (each.results and each.name in free)]
+    if (difference := stream_difference(known, plan.streams)) is not None:
         raise InputError(
             f"state {state} was made by another script: {difference}. "
             "Declare the stream as it was, give it another name, or give a new directory (--state)"

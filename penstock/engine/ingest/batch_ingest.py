@@ -89,25 +89,24 @@ class BatchIngest(Generic[Batch]):
         after = _advanced(before, batch_id, parts, self.stream.lateness)
         made = _together(part.promises for part in parts)
         self._keep_aside(rows, self._with_promises(task, made), before, after)
-        self.store.commit(
-            BatchIngested(
-                stream=self.stream.name,
-                state=after,
-                segments=by_name(part.segments for part in parts),
-                origin=origin,
-                arrived=arrived,
-                at=time.time(),
-                traffic={each.log.id: _traffic(each, before, after, parts) for each in self._logs},
-                times=tuple(each for part in parts for each in part.times),
-                promises=made,
-                gone=_departures(parts),
-                watched={
-                    log: put_together((part.watched[log] for part in parts if log in part.watched), arrived)
-                    for log in self._readers
-                    if any(log in part.watched for part in parts)
-                },
-            )
+        commit = BatchIngested(
+            stream=self.stream.name,
+            state=after,
+            segments=by_name(part.segments for part in parts),
+            origin=origin,
+            arrived=arrived,
+            at=time.time(),
+            traffic={each.log.id: _traffic(each, before, after, parts) for each in self._logs},
+            times=tuple(each for part in parts for each in part.times),
+            promises=made,
+            gone=_departures(parts),
+            watched={
+                log: put_together((part.watched[log] for part in parts if log in part.watched), arrived)
+                for log in self._readers
+                if any(log in part.watched for part in parts)
+            },
         )
+        self.store.commit(self.completed(commit))
         self._let_go(
             in_vain, everything=True
         )  # not before: the second reading looks up promises of the first
@@ -166,6 +165,10 @@ class BatchIngest(Generic[Batch]):
 
     def check(self, parts: Sequence[BatchPart]) -> None:
         """Look at what was written before it is committed; a source may have more to say."""
+
+    def completed(self, commit: BatchIngested) -> BatchIngested:
+        """Give the commit of a batch with what else it makes true."""
+        return commit
 
     def _task(self, before: StreamState) -> BatchTask:
         """Describe the batch to its tasks."""

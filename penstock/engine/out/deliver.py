@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.pane_fold import FoldRoute, folds_of
-from penstock.engine.out.routes import CountRoute, FileRoute, Route, TableRoute
+from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, way_of
 from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
 from penstock.engine.out.shared_files import shared_files
 from penstock.join import width
@@ -41,6 +41,7 @@ from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import PaneFile
 from penstock.log.recent import Delays, Fanout, delays_of
+from penstock.log.tables import StoredFile
 from penstock.sql.graph import is_side
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Target:
     @property
     def in_table(self) -> bool:
         """Say whether its results are read from the group's table."""
-        return isinstance(self.route, TableRoute)
+        return isinstance(way_of(self.route), TableRoute)
 
     @property
     def is_folded(self) -> bool:
@@ -151,6 +152,8 @@ class UnitReport:
     panes: Mapping[str, tuple[PaneFile, ...]] = field(default_factory=dict)
     """Partial aggregates, by pane set."""
     fanouts: Fanouts = field(default_factory=dict)
+    fed: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
+    """Files of results that other queries read, by query."""
 
 
 class FoundRows(Protocol):
@@ -295,6 +298,7 @@ class TaskOutput:
         self.part_name = f"part-{delivery.unit}-{part:04d}"
         self.files: dict[str, OutputFile] = {}
         self.holds: dict[str, HoldRuns] = {}
+        self.feeds: dict[str, OutputFile] = {}
         self.counts = np.zeros(delivery.queries, np.int64)
         self.arrivals: dict[float, NDArray[np.int64]] = {}
         """The same number, by when the later row of the pair arrived."""
@@ -336,6 +340,12 @@ class TaskOutput:
             self.holds[query] = HoldRuns(self.delivery.state, folder)
         return self.holds[query]
 
+    def feed(self, query: str, route: FeedRoute) -> OutputFile:
+        """Open (once) the file of a query's results that others read."""
+        if query not in self.feeds:
+            self.feeds[query] = route.file(self)
+        return self.feeds[query]
+
     def put(self, where: Waiting, rows: pa.RecordBatch) -> None:
         """Give rows to a file; write out the fullest ones if too much waits in all of them."""
         before = where.waiting
@@ -347,7 +357,7 @@ class TaskOutput:
     def _make_room(self) -> None:
         """Write out the fullest files until half of what may wait is left."""
         kinds = (kind for each in self.shared for kind in each.kinds.values())
-        files: list[Waiting] = [*self.files.values(), *self.holds.values(), *kinds]
+        files: list[Waiting] = [*self.files.values(), *self.feeds.values(), *self.holds.values(), *kinds]
         for each in sorted(files, key=lambda each: -each.waiting):
             self.waiting -= each.waiting
             each.flush()
@@ -360,6 +370,8 @@ class TaskOutput:
             shared.finish()
         for query, file in self.files.items():
             file.close(self._note(query))
+        for file in self.feeds.values():
+            file.close()
         for runs in self.holds.values():
             runs.flush()
         return UnitReport(
@@ -369,6 +381,7 @@ class TaskOutput:
             tuple(file.report(query) for query, file in self.files.items() if file.rows),
             {query: tuple(runs.made) for query, runs in self.holds.items() if runs.made},
             self._write_folds(),
+            fed={query: made for query, file in self.feeds.items() if (made := _kept(file))},
         )
 
     def _write_folds(self) -> dict[str, tuple[PaneFile, ...]]:
@@ -388,6 +401,12 @@ class TaskOutput:
         number = next(each.number for each in delivery.targets if each.query == query)
         arrivals = [(arrived, int(counts[number])) for arrived, counts in self.arrivals.items()]
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
+
+
+def _kept(file: OutputFile) -> tuple[StoredFile, ...]:
+    """Give what the state keeps of a file: nothing, if no row was written."""
+    kept = file.report("").kept if file.rows else None
+    return (kept,) if kept else ()
 
 
 def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch | FoundPairs]) -> UnitReport:

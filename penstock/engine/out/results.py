@@ -200,6 +200,11 @@ def read_late(spark: SparkSession, files: Files, stream: Stream, *, reasons: boo
     return _reader(spark).schema(schema).parquet(*batches)
 
 
+def read_files(spark: SparkSession, files: Files, names: Iterable[str]) -> DataFrame:
+    """Read some files of results of the state, which are all of one shape."""
+    return _read_files(_reader(spark), files, names)
+
+
 def _reader(spark: SparkSession) -> DataFrameReader:
     """Read Parquet, and check the pages: a damaged one is an error that names the file, not another result."""
     return spark.read.option("parquet.page.verify-checksum.enabled", "true")

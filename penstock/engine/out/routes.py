@@ -6,6 +6,7 @@
     KeptRoute    a row of a file of its own that the state keeps    sink table, where results are settled
     TableRoute   read from its pair, which the group's table keeps  sink table, else
     HoldRoute    held until it is its turn, then released           any sink, where order was asked for
+    FeedRoute    any of these, and a row for the queries that read  any sink, where other queries read the results
 
 A route is described on the driver and travels to the tasks.  There it takes the query's pairs, batch by batch, and
 writes through the task's output (`penstock.engine.out.deliver.TaskOutput`).  Another way out is another class here, and
@@ -126,6 +127,36 @@ class HoldRoute:
         times = hold_times(pairs.times())
         arrived = {ARRIVED: pa.array(np.full(pairs.batch.num_rows, pairs.arrived))}
         task.put(task.hold(target.query, self.folder), own_rows(pairs, target, wanted, times, arrived))
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRoute:
+    """Results go another way, and also into files that become rows for the queries that read them.
+
+    These files are in a `folder` of the state until their rows are in the logs (`penstock.engine.units.feeding`).
+    """
+
+    way: Route
+    folder: str
+    makes_rows: ClassVar[bool] = True
+    at_once: ClassVar[bool] = True
+
+    def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
+        """Let them go their way, and write the query's own rows."""
+        if self.way.makes_rows or target.computed:
+            self.way.take(task, target, pairs, wanted)
+        if wanted.any():
+            task.put(task.feed(target.query, self), own_rows(pairs, target, wanted))
+
+    def file(self, task: TaskOutput) -> OutputFile:
+        """Name the file of one task, so that files of later units come later, and a task run twice writes two."""
+        name = f"{self.folder}/{task.part_name}-{uuid.uuid4().hex}.parquet"
+        return OutputFile(task.delivery.state, name, kept=True)
+
+
+def way_of(route: Route) -> Route:
+    """Give the way that results take to their sink, whoever else reads them."""
+    return route.way if isinstance(route, FeedRoute) else route
 
 
 def own_rows(

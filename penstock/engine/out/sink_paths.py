@@ -89,6 +89,8 @@ def _refuse_loops(plan: Plan, paths: dict[str, str]) -> None:
 
 def _writers(stream: Stream, paths: dict[str, str]) -> list[str]:
     """List the queries whose results a stream reads."""
+    if stream.results is not None:
+        return [stream.name]
     path = dict(stream.options).get("path", "")
     if not path:
         return []

@@ -117,6 +117,11 @@ def results_folder(query: str) -> str:
     return f"results/{safe_name(query)}"
 
 
+def feed_folder(query: str) -> str:
+    """Say where the state keeps the results of a query that others read, until their rows are in the logs."""
+    return f"feed/{safe_name(query)}"
+
+
 def pairs_folder(group: str) -> str:
     """Say where the state keeps the pairs of a group."""
     return f"pairs/{group}"

@@ -4,6 +4,14 @@ A row still to come from S_j is above all but the last k_j rows of S_j.  So of S
 first that is above what S_j had reached k_j rows ago (`penstock.join.order_watch`), or that is not below the lowest
 row of S_j that is ingested and waits to be joined (`penstock.engine.readings.reach`).  Of S_i, what was joined counts.
 
+Where the rows of S_j are the results of another join, what is still to come of them has a row that is still to come of
+some stream of that join: it is above the least of what these are above::
+
+    S1   to come: above 57 ─┐
+                            ├─ q1   to come: above 52 ─┐
+    S2   to come: above 52 ─┘                          ├─ q2   to come: above 49
+    S3   to come: above 49 ────────────────────────────┘
+
 In:  a group, the plan and the ledger.  Out: how many rows of each stream are of no more use, and what streams are like.
 True: where the scrambling of every stream is what it is said to be, no row that a partner may meet is let go.
 """
@@ -19,11 +27,11 @@ from penstock.join.order_watch import HEADROOM, PRECISION, Order, lag_at_most, r
 from penstock.join.ordered_values import MOST_DIGITS
 from penstock.log.watch import GroupWatch, LogWatch
 from penstock.plan.buffers import buffer_rows
-from penstock.plan.characteristics import Characteristics
+from penstock.plan.characteristics import Characteristics, joined
 from penstock.sql.arrival import known_multiplicity, known_scrambling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
@@ -81,6 +89,20 @@ def orders_now(group: Group, ledger: Ledger) -> list[Order]:
     return [reduce(Order.merged, (piece.order for piece in each.pieces), each.order) for each in watches]
 
 
+def results_above(plan: Plan, query: str, ledger: Ledger) -> int | None:
+    """Give what all results that a query is still to find are above; None if nobody knows."""
+    groups = [group.id for group, _, _ in plan.groups_of(query)]
+    if ledger.query(query).backfill is not None or not all(each in ledger.buffers for each in groups):
+        return None
+    return lowest_of(ledger.buffers[each].above for each in groups)
+
+
+def lowest_of(values: Iterable[int | None]) -> int | None:
+    """Give the lowest of some values; None if one is not known."""
+    known = list(values)
+    return min((each for each in known if each is not None), default=None) if None not in known else None
+
+
 def rows_let_go(watches: Sequence[LogWatch], passed: Sequence[int | None]) -> tuple[int, ...]:
     """Say for each input how many of the first rows that it has joined no partner still to be joined can meet.
 
@@ -118,7 +140,7 @@ def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ..
     """Say what each stream of a join without a window is like, and what is kept of it."""
     buffer = buffer_of(group, ledger)
     watches = [watch_at(log.id, until, ledger) for log, until in zip(group.logs, buffer.until, strict=True)]
-    alike = characteristics(plan, group, watches)
+    alike = characteristics(plan, group, watches, ledger)
     lags = [
         [
             0 if i == j else lag_at_most(own.order, other.order, alike[j].scrambling)
@@ -136,7 +158,7 @@ def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ..
             each.multiplicity,
             watch.pace.rate,
             max(lag),
-            _is_declared(plan, log, each.scrambling),
+            _is_known(plan, log, each.scrambling, ledger),
         )
         for log, watch, gone, need, each, lag in zip(
             group.logs, watches, buffer.gone, needed, alike, lags, strict=True
@@ -144,19 +166,38 @@ def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ..
     )
 
 
-def _is_declared(plan: Plan, log: LogPlan, reckoned: int) -> bool:
+def _is_known(plan: Plan, log: LogPlan, reckoned: int, ledger: Ledger) -> bool:
+    """Say whether a stream's scrambling was declared, and holds; of results, that of all that they are made of."""
+    if plan.stream(log.stream).results is not None:
+        return all(each.is_known for each in figures(plan, plan.find(log.stream)[0], ledger))
     known = known_scrambling(plan.stream(log.stream))
     return known is not None and holds(
         max(known, (known_multiplicity(plan.stream(log.stream)) or 1) - 1), reckoned
     )
 
 
-def characteristics(plan: Plan, group: Group, watches: Sequence[LogWatch]) -> list[Characteristics]:
-    """Give what the model takes of each stream: as declared, or as measured where that is more."""
+def characteristics(
+    plan: Plan, group: Group, watches: Sequence[LogWatch], ledger: Ledger
+) -> list[Characteristics]:
+    """Give what the model takes of each stream: as declared, or as measured where that is more.
+
+    Of the results of a query it is what Theorem 3.1 bounds them by, or more where that was measured: results of one
+    unit come in no order.
+    """
     scrambling = scramblings(plan, group, [each.order for each in watches])
     made = []
     for log, watch, apart in zip(group.logs, watches, scrambling, strict=True):
-        alike = max(watch.copies.multiplicity, known_multiplicity(plan.stream(log.stream)) or 1)
+        told = expected_results(plan, log.stream, ledger) if plan.stream(log.stream).results else None
+        known = told.multiplicity if told else known_multiplicity(plan.stream(log.stream)) or 1
+        alike = max(watch.copies.multiplicity, known)
         rate = watch.pace.rate or float(max(1, watch.order.rows))
-        made.append(Characteristics(max(apart, alike - 1), alike, rate))
+        made.append(Characteristics(max(apart, alike - 1, told.scrambling if told else 0), alike, rate))
     return made
+
+
+def expected_results(plan: Plan, query: str, ledger: Ledger) -> Characteristics:
+    """Bound what the results of a query are like by the streams that it joins (Theorem 3.1)."""
+    group = plan.find(query)[0]
+    until = buffer_of(group, ledger).until
+    watches = [watch_at(log.id, each, ledger) for log, each in zip(group.logs, until, strict=True)]
+    return joined(characteristics(plan, group, watches, ledger))

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import characteristics, holds, orders_now
+from penstock.engine.readings.buffers import buffer_of, characteristics, holds, orders_now
 from penstock.engine.readings.reach import views
 from penstock.errors import InputError
 from penstock.join.order_watch import lag_at_most
@@ -138,7 +138,7 @@ def choose_strategy(
     if policy.budget is None:
         return MemoryChoice(policy.asked(group) or PLAIN, 0, fits=True)
     room, before = Room.of(group, ledger), strategy_in_force(group, ledger, policy)
-    alike, orders = characteristics(plan, group, watches), orders_now(group, ledger)
+    alike, orders = characteristics(plan, group, watches, ledger), orders_now(group, ledger)
     lags = [
         [0 if i == j else lag_at_most(own, other, alike[j].scrambling) for j, other in enumerate(orders)]
         for i, own in enumerate(orders)
@@ -159,12 +159,19 @@ def choose_strategy(
     return MemoryChoice(strategy, needed, fits=needed <= policy.budget)
 
 
-def is_known(plan: Plan, group: Group, scrambling: Sequence[int]) -> bool:
-    """Say whether every stream's scrambling was declared, and holds."""
-    declared = [known_scrambling(plan.stream(log.stream)) for log in group.logs]
+def is_known(plan: Plan, group: Group, scrambling: Sequence[int], ledger: Ledger) -> bool:
+    """Say whether every stream's scrambling was declared, and holds; of results, that of all they are made of."""
     return all(
-        known is not None and holds(known, each) for known, each in zip(declared, scrambling, strict=True)
+        _is_known(plan, log.stream, each, ledger) for log, each in zip(group.logs, scrambling, strict=True)
     )
+
+
+def _is_known(plan: Plan, stream: str, scrambling: int, ledger: Ledger) -> bool:
+    if plan.stream(stream).results is not None:
+        below = (group for group, _, _ in plan.groups_of(stream))
+        return all(is_known(plan, each, buffer_of(each, ledger).scrambling, ledger) for each in below)
+    known = known_scrambling(plan.stream(stream))
+    return known is not None and holds(known, scrambling)
 
 
 def rows_without_room(room: Room, budget: int, kept: Sequence[int]) -> tuple[int, ...]:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.log.values import ServedPlan
-from penstock.plan.build import Plan, build_plan
+from penstock.plan.build import Plan, Stopped, build_plan
+from penstock.sql.result_streams import readers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from penstock.log.ledger import Ledger
-    from penstock.plan.build import Shape, Stopped
+    from penstock.plan.build import Shape
     from penstock.plan.group import Group
     from penstock.plan.spark_settings import SparkSettings
     from penstock.sql.query import Query, Stream
@@ -67,6 +68,18 @@ def made_under(ledger: Ledger) -> SparkSettings | None:
 def stopped_queries(ledger: Ledger) -> tuple[Stopped, ...]:
     """List the queries that could not be evaluated, and have not been defined anew since."""
     return ledger.plan.stopped if ledger.plan else ()
+
+
+def stopped_with_readers(plan: Plan, failures: Mapping[str, str], at: str) -> list[Stopped]:
+    """List the queries that stop because they cannot be evaluated, and those that read their results."""
+    stopped = [Stopped(each, failures[each.name], at) for each in plan.queries if each.name in failures]
+    names = {each.name for each in plan.results}
+    for name in failures.keys() & names:
+        known = {each.query.name for each in stopped}
+        why = f"it reads {name}, which failed: {failures[name]}"
+        readers = set(readers_of(name, plan.queries, deep=True)) - known
+        stopped += [Stopped(each, why, at, name) for each in plan.queries if each.name in readers]
+    return stopped
 
 
 def standing_plan(ledger: Ledger) -> Plan | None:

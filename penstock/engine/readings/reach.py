@@ -28,7 +28,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of, is_rounded
+from penstock.engine.readings.buffers import buffer_of, is_rounded, lowest_of, results_above
 from penstock.join.ordered_values import HIGHEST, LOWEST
 from penstock.log.values import Cursor, Sorter
 from penstock.log.watch import LogWatch
@@ -36,7 +36,7 @@ from penstock.plan.buffers import DBF, HYBRID, MSF
 from penstock.sql.arrival import known_scrambling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from penstock.log.ledger import Ledger
     from penstock.log.values import Station
@@ -106,13 +106,15 @@ def views(plan: Plan, group: Group, ledger: Ledger, watch: GroupWatch | None = N
     told = [known_scrambling(plan.stream(log.stream)) or 0 for log in group.logs]
     sorters = cursor.sorters or (None,) * len(known)
     parts = zip(group.logs, cursor.batches, sorters, map(max, known, told), strict=True)
-    return tuple(_view(log, (batch, sorter), apart, ledger) for log, batch, sorter, apart in parts)
+    return tuple(
+        _view(log, (batch, sorter), _sure(plan, log, apart, ledger), ledger)
+        for log, batch, sorter, apart in parts
+    )
 
 
-def _view(log: LogPlan, reached: tuple[int, Sorter | None], apart: int, ledger: Ledger) -> InputView:
-    """Look at one input that is joined so far, and may be out of order by so many rows."""
+def _view(log: LogPlan, reached: tuple[int, Sorter | None], sure: int | None, ledger: Ledger) -> InputView:
+    """Look at one input that is joined so far, of which all rows still to be ingested are above a value."""
     watch, (batch, sorter) = ledger.watches.get(log.id, LogWatch()), reached
-    sure = watch.front_before(apart)
     return InputView(
         batch,
         ledger.stream(log.stream).batches,
@@ -120,8 +122,21 @@ def _view(log: LogPlan, reached: tuple[int, Sorter | None], apart: int, ledger: 
         _waiting(log.id, batch, watch, ledger),
         watch.front_before(0),
         sum(each.bytes for each in ledger.segments(log.id) if each.last < batch),
-        sure - 1 if sure is not None and is_rounded(log) else sure,
+        sure,
     )
+
+
+def _sure(plan: Plan, log: LogPlan, apart: int, ledger: Ledger) -> int | None:
+    """Give a value that all rows of a log still to be ingested are above; None if none is known.
+
+    Of a stream it follows from its order.  Of the results of a query it follows from what this is still to join; while
+    some that were found wait to be fed, it is what was known with the last that were.
+    """
+    watch = ledger.watches.get(log.id, LogWatch())
+    if plan.stream(log.stream).results is not None:
+        return watch.above if log.stream in ledger.fed else results_above(plan, log.stream, ledger)
+    sure = watch.front_before(apart)
+    return sure - 1 if sure is not None and is_rounded(log) else sure
 
 
 def _waiting(log: str, since: int, watch: LogWatch, ledger: Ledger) -> tuple[WaitingBatch, ...]:
@@ -160,7 +175,7 @@ def goal_without_window(
 def _near(number: int, inputs: Sequence[InputView]) -> int:
     """Say before which batch an input is joined: behind the last that all its partners may have a value of."""
     own = inputs[number]
-    bound = _lowest_of(each.highest for place, each in enumerate(inputs) if place != number)
+    bound = lowest_of(each.highest for place, each in enumerate(inputs) if place != number)
     behind = own.sorter.until if own.sorter else own.reached  # what was joined in part is joined whole
     wanted = [
         each.number
@@ -170,18 +185,12 @@ def _near(number: int, inputs: Sequence[InputView]) -> int:
     return own.next_after(max(wanted)) if wanted else own.next_after(own.reached - 1)
 
 
-def _lowest_of(values: Iterable[int | None]) -> int | None:
-    """Give the lowest of some values; None if one is not known."""
-    known = list(values)
-    return min((each for each in known if each is not None), default=None) if None not in known else None
-
-
 def _release_values(strategy: str, inputs: Sequence[InputView], *, ended: bool) -> list[int | None]:
     """Say for each input up to which value its rows are in order, and may be joined."""
     values = [each.sure for each in inputs]
     if strategy == HYBRID:
-        values = [_lowest_of(values)] * len(inputs)
-    everyone = _lowest_of(each.highest for each in inputs) if ended else None
+        values = [lowest_of(values)] * len(inputs)
+    everyone = lowest_of(each.highest for each in inputs) if ended else None
     return [_highest_of(each, everyone) for each in values]
 
 
@@ -211,7 +220,7 @@ def _sorted_reach(value: int | None, own: InputView) -> tuple[int, Sorter]:
 
 def results_wait(inputs: Sequence[InputView]) -> bool:
     """Say whether some row that is not joined may be in a result of the rows that are there."""
-    everyone = _lowest_of(each.highest for each in inputs)
+    everyone = lowest_of(each.highest for each in inputs)
     return everyone is not None and any(
         _unjoined_from(batch, each.sorter) <= everyone for each in inputs for batch in each.waiting
     )

@@ -18,7 +18,7 @@ from penstock.engine.units.count_axis import row_spans, sealed_until
 from penstock.engine.units.joining import UnitDone
 from penstock.engine.units.many_plan import exploding
 from penstock.engine.units.next_unit import Advance, next_advance
-from penstock.engine.units.unit_commit import together, unit_delays, unit_output
+from penstock.engine.units.unit_commit import together, unit_delays, unit_fed, unit_output
 from penstock.engine.units.unit_culprits import blame_for_unit
 from penstock.log.commits import Backfilled, Output, UnitJoined
 from penstock.log.values import Cursor
@@ -124,7 +124,7 @@ def advance(joining: Joining, group: Group) -> None:
         cursors=step.cursors,
         watermarks=(horizon,) * len(group.inputs) if counted else step.watermarks,
         pairs=sum(each.pairs for each in reports),
-        output=replace(output, delays=unit_delays(group, reports)),
+        output=replace(output, delays=unit_delays(group, reports), fed=unit_fed(reports, task.arrived)),
         spans=tuple(row_spans(group, side, ledger, joining.store.files, horizon) for side in group.sides),
         rows=task.new_rows,
         seconds=time.monotonic() - started,

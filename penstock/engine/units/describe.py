@@ -19,9 +19,9 @@ from penstock.engine.out.pair_columns import (
 )
 from penstock.engine.out.pair_sql import is_computed
 from penstock.engine.out.pane_fold import FoldRoute, FoldSpec, folds_of
-from penstock.engine.out.routes import route_of
+from penstock.engine.out.routes import FeedRoute, TableRoute, route_of
 from penstock.engine.out.row_fold import RowRoute
-from penstock.engine.out.sinks import pairs_folder
+from penstock.engine.out.sinks import feed_folder, pairs_folder
 from penstock.engine.readings.buffers import buffer_of
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
@@ -186,20 +186,23 @@ class Describer:
         """Describe one query's delivery."""
         member = group.members[number]
         query, route = member.query, self._route(group, member.query, in_table=in_table)
+        decided_only = in_table and not isinstance(route, FeedRoute)
         return Target(
             number=number,
             query=query.name,
             levels=member.levels,
             route=route,
             columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
-            computed=bool(query.residual) if in_table else is_computed(query),
+            computed=bool(query.residual) if decided_only else is_computed(query),
             types=self.jobs.result_types(group, number, self.streams(group)) if route.makes_rows else "",
         )
 
     def _route(self, group: Group, query: Query, *, in_table: bool) -> Route:
         """Choose the way out for a query's pairs: into its panes, if it answers with aggregates."""
         if query.aggregation is None:
-            return route_of(query, self.files, in_table=in_table)
+            way = route_of(query, self.files, in_table=in_table)
+            is_read = any(each.name == query.name for each in self.plan.results)
+            return FeedRoute(way, feed_folder(query.name)) if is_read else way
         panes = set_of(query.name, {name: each.panes for name, each in self.ledger.panes.items()})
         assert panes is not None  # noqa: S101 - the plan's commit gave it one
         types = {
@@ -239,7 +242,7 @@ class Describer:
             return None
         members = [group.members[each.number] for each in asked]
         alone = (
-            computed_for(group, target.number, member, in_table=target.in_table)
+            computed_for(group, target.number, member, in_table=isinstance(target.route, TableRoute))
             for target, member in zip(asked, members, strict=True)
             if not target.is_folded
         )

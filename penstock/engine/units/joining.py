@@ -6,7 +6,7 @@ In:  the store, the jobs and a plan.  Out: answers to what is still to do; the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.out.answers import is_answer_due
 from penstock.engine.out.compact import Attic
@@ -23,7 +23,7 @@ from penstock.sql.options import DEFAULT_SCHEDULER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.jobs import Jobs
     from penstock.engine.store import Store
     from penstock.log.ledger import Ledger
     from penstock.log.values import Publication, Station
@@ -50,7 +50,7 @@ class Joining:
     """The state, the plan by which it is joined, and what stages remember from one turn to the next."""
 
     store: Store
-    jobs: UnitJobs
+    jobs: Jobs[Any]
     plan: Plan
     hand_over: Callable[[Publication], None]
     """Gives a query's new results to its console or callback."""
@@ -129,9 +129,9 @@ class Joining:
         return [name for name in names if ledger.query(name).backfill is not None]
 
     def is_joining(self, ledger: Ledger | None = None) -> bool:
-        """Say whether some row is not counted, some batch not joined, or some query lacks its past."""
+        """Say whether a row is not counted, a batch not joined, a result not fed, or a query lacks its past."""
         ledger = ledger or self.ledger
-        if choose_sealings(self.plan, ledger, everything=self.input_ended):
+        if ledger.fed or choose_sealings(self.plan, ledger, everything=self.input_ended):
             return True
         return any(self.lacking(group, ledger) or self.is_behind(group, ledger) for group in self.plan.groups)
 

@@ -5,6 +5,7 @@ Each stage reads the ledger and changes nothing but by commits, so a turn may be
     seal                where windows count rows: rows the watermarks have passed get their positions  ──▶ commit
     join                new queries get their past; the slices whose turn it is advance by a unit      ──▶ commit
     watch               where there is no window: which rows meet nobody any more, and what was missed ──▶ commit
+    feed                where queries read others: their results become rows of these                  ──▶ commit
     choose what waits   adaptive queries: the input, or the results                                    ──▶ commit
     release             where order was asked for: results that nothing can come before any more       ──▶ commit
     answer              aggregates: instants and groups that are complete, and groups that have changed      ──▶ commit
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.units.advance import join
 from penstock.engine.units.expiry import expire
+from penstock.engine.units.feeding import feed
 from penstock.engine.units.stages import (
     answer,
     choose_what_waits,
@@ -42,6 +44,7 @@ STAGES = (
     seal,
     join,
     watch,
+    feed,
     choose_what_waits,
     release,
     answer,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications
 from penstock.log.commits import Output
 from penstock.log.recent import delays_of
+from penstock.log.tables import Fed
 from penstock.log.values import by_name
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ def unit_output(
         kept=kept,
         held=by_name(report.held for report in reports),
         panes=by_name(report.panes for report in reports),
+        fed=unit_fed(reports, 0.0),
     )
+
+
+def unit_fed(reports: Sequence[UnitReport], arrived: float) -> dict[str, Fed]:
+    """Name the files of results that other queries read, and say when the last of their rows arrived."""
+    return {query: Fed(files, arrived) for query, files in by_name(each.fed for each in reports).items()}
 
 
 def unit_delays(group: Group, reports: Sequence[UnitReport]) -> dict[str, tuple[tuple[float, int], ...]]:
@@ -70,4 +77,11 @@ def together(outputs: Sequence[Output]) -> Output:
         kept=by_name(each.kept for each in outputs),
         held=by_name(each.held for each in outputs),
         panes=by_name(each.panes for each in outputs),
+        fed={query: _fed(query, outputs) for each in outputs for query in each.fed},
     )
+
+
+def _fed(query: str, outputs: Sequence[Output]) -> Fed:
+    """Bring together the results of one query that others read."""
+    found = [each.fed[query] for each in outputs if query in each.fed]
+    return Fed(tuple(file for each in found for file in each.files), max(each.arrived for each in found))

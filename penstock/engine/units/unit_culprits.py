@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.routes import CountRoute
+from penstock.engine.out.routes import CountRoute, TableRoute
 from penstock.engine.spark.culprits import find_culprits
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def blame_for_unit(delivery: Delivery, run: Callable[[Delivery], object]) -> dic
 
     def attempt(names: Collection[str]) -> None:
         targets = (
-            (each if each.in_table else replace(each, route=CountRoute()))
+            (each if isinstance(each.route, TableRoute) else replace(each, route=CountRoute()))
             for each in delivery.targets
             if each.query in names
         )

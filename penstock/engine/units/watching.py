@@ -19,6 +19,7 @@ import numpy as np
 
 from penstock.engine.readings.buffers import (
     buffer_of,
+    lowest_of,
     orders_now,
     reached,
     rows_let_go,
@@ -54,11 +55,7 @@ def watch(joining: Joining) -> None:
     """Look at what units of joins without a window have read since the last time."""
     ledger, plan = joining.ledger, joining.plan
     oblivious = [group for group in plan.groups if group.oblivious]
-    moved = {
-        group.id: _looked(plan, group, ledger, joining.memory)
-        for group in oblivious
-        if _has_moved(group, ledger, joining.memory)
-    }
+    moved = _moved(plan, oblivious, ledger, joining.memory)
     if not moved:
         return
     joining.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
@@ -66,7 +63,7 @@ def watch(joining: Joining) -> None:
         if group.id in moved:
             before, after = ledger.buffers.get(group.id), moved[group.id]
             _tell(group, before, after)
-            known = is_known(plan, group, after.scrambling)
+            known = is_known(plan, group, after.scrambling, ledger)
             _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
 
 
@@ -79,14 +76,35 @@ def _has_moved(group: Group, ledger: Ledger, policy: MemoryPolicy) -> bool:
     return in_force != (known.memory.strategy, known.memory.budget)
 
 
+def _moved(
+    plan: Plan, oblivious: Sequence[Group], ledger: Ledger, policy: MemoryPolicy
+) -> dict[str, GroupWatch]:
+    """Look at the groups that have read something, and at those that read the results of other ones, after them."""
+    moved: dict[str, GroupWatch] = {}
+    for group in sorted(oblivious, key=lambda each: max(map(plan.depth, each.streams))):
+        has_read = _has_moved(group, ledger, policy)
+        if not has_read and not any(plan.stream(each).results for each in group.streams):
+            continue
+        looked = _looked(plan, group, ledger, policy)
+        if (
+            has_read
+            or looked.gone != ledger.buffers[group.id].gone
+            or looked.above != ledger.buffers[group.id].above
+        ):
+            moved[group.id] = looked
+            ledger = replace(ledger, buffers={**ledger.buffers, group.id: looked})
+    return moved
+
+
 def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> GroupWatch:
     """Say what a group lets go of from here on, and what it has missed up to here."""
     before, until = buffer_of(group, ledger), reached(group, ledger)
     apart = scramblings(plan, group, orders_now(group, ledger))
     told = replace(before, scrambling=apart)
     watches = [watch_at(log.id, each, ledger) for log, each in zip(group.logs, until, strict=True)]
-    gone = rows_let_go(watches, [each.passed for each in views(plan, group, ledger, told)])
-    known = is_known(plan, group, apart)
+    passed = [each.passed for each in views(plan, group, ledger, told)]
+    gone = rows_let_go(watches, passed)
+    known = is_known(plan, group, apart, ledger)
     choice = choose_strategy(plan, group, ledger, policy, watches, known=known)
     memory = MemoryWatch(choice.strategy, policy.budget, choice.needed, choice.fits, before.memory.dropped)
     after = replace(
@@ -95,13 +113,14 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
         gone=tuple(map(max, before.gone, gone)),
         sorters=ledger.groups[group.id].cursors[0].sorters,
         memory=memory,
+        above=lowest_of(passed),
     )
     if policy.budget is not None and not known:
         after = _with_room(after, watches, Room.of(group, ledger), policy.budget)
     rows, halvings = _sampled(group, before, after, ledger)
     after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, after.gone))
     missed = after.sketch.missed - before.sketch.missed
-    return replace(after, misses=_misses(group, before, after, missed)) if missed else after
+    return replace(after, misses=_misses(plan, group, before, after, missed)) if missed else after
 
 
 def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room, budget: int) -> GroupWatch:
@@ -137,12 +156,17 @@ def _sampled(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger
     return SampledRows(tuple(values), tuple(streams), tuple(positions)), halvings
 
 
-def _misses(group: Group, before: GroupWatch, after: GroupWatch, missed: float) -> tuple[Miss, ...]:
-    """Take note of an occasion on which results were missed: whose rows came later than was known."""
+def _misses(
+    plan: Plan, group: Group, before: GroupWatch, after: GroupWatch, missed: float
+) -> tuple[Miss, ...]:
+    """Take note of an occasion on which results were missed: whose rows came later than was known.
+
+    Results of a query come when their rows do, so it is not they that were late.
+    """
     wrong = {
         name: now
         for name, was, now in zip(group.streams, before.scrambling, after.scrambling, strict=True)
-        if now > was
+        if now > was and plan.stream(name).results is None
     }
     at = datetime.now(UTC).isoformat(timespec="seconds")
     miss = Miss(at, missed, tuple(wrong), tuple(wrong.values()), after.memory.dropped)

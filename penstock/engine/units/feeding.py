@@ -1,0 +1,52 @@
+"""Feed: results of queries that others read become rows of these, in the order in which they were committed.
+
+Those at the bottom of a tree go first; what is joined of them is fed a turn later::
+
+    turn 1    q1 ── unit ──▶ results ── feed ──▶ rows of q1
+    turn 2    q1 ── unit ──▶ results ── feed ──▶ rows of q1
+              q2 ── unit, of the rows before ──▶ results ── feed ──▶ rows of q2 …
+
+In:  what stages share.  Out: ``batch`` commits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.ingest.result_ingest import ResultIngest
+from penstock.engine.readings.buffers import results_above
+from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.engine.units.joining import Joining
+    from penstock.sql.query import Stream
+
+
+def feed(joining: Joining) -> None:
+    """Put the results that wait into the logs of the queries that read them."""
+    if not joining.ledger.fed:
+        return
+    for stream in joining.plan.results:
+        if stream.name in joining.ledger.fed and not _feed(joining, stream):
+            return
+    joining.jobs.begin_units()  # a batch has its own pool of Spark's
+
+
+def _feed(joining: Joining, stream: Stream) -> bool:
+    """Make one batch of what waits of a query; say whether the plan is still what it was."""
+    plan = joining.plan
+    batch = ResultIngest(joining.store, joining.jobs, plan, stream)
+    try:
+        batch.take(results_above(plan, stream.name, joining.ledger))
+    except PenstockError:
+        raise
+    except Exception as error:
+        failures = joining.jobs.failures(batch.rows(), stream, plan)
+        if not failures:
+            raise
+        if joining.stop_queries is None:
+            raise QueriesFailedError(failures) from error
+        joining.plan = joining.stop_queries(failures)
+        return False
+    return True
