@@ -6,7 +6,7 @@ were.
 """
 
 from penstock.lab.bench.peers.flink import FLINK, FLINK_WIDEST
-from penstock.lab.bench.peers.peer import Job, Peer
+from penstock.lab.bench.peers.peer import Job, Peer, started_early
 
 OWN = "one shared plan; results counted by the noop sink; its own default settings"
 PLAIN = (
@@ -17,7 +17,7 @@ WIDEST = "a join at the widest window with the default store; each query's filte
 BATCH = "a join of the whole input at the widest window, read as Arrow batches"
 
 _ALL = (
-    Peer("penstock", "Penstock", OWN),
+    Peer("penstock", "Penstock", OWN, command=started_early),
     Peer("spark", "Spark, one query each", PLAIN),
     Peer("spark-best", "Spark at its best, one query each", BEST),
     Peer("spark-widest", "one Spark join, filters behind", WIDEST),

@@ -103,9 +103,14 @@ class Peer:
         return self.command(job) if self.command else contestant(self.name, job.to_json())
 
 
-def contestant(engine: str, what: str) -> Launch:
+def contestant(engine: str, what: str, module: str = "contestant") -> Launch:
     """Launch `penstock.lab.bench.peers.contestant` in a fresh process of this very interpreter."""
-    return Launch((sys.executable, "-m", "penstock.lab.bench.peers.contestant", engine, what))
+    return Launch((sys.executable, "-m", f"penstock.lab.bench.peers.{module}", engine, what))
+
+
+def started_early(job: Job) -> Launch:
+    """Launch Penstock as its command line starts it."""
+    return contestant("penstock", job.to_json(), "started_early")
 
 
 def tell(kind: str, *values: float, **what: Any) -> None:
