@@ -20,7 +20,7 @@ def test_the_plan_prints_as_it_is_written_here(path):
         f"{path.name} has no line of dashes: make golden"
     )
     script = parse_script(sql)
-    printed = plan_text(build_plan(script.streams, script.queries))
+    printed = plan_text(build_plan(script.inputs, script.queries))
     if os.environ.get("PENSTOCK_GOLDEN") == "rewrite":
         path.write_text(sql.rstrip("\n") + RULE + printed, encoding="utf-8")
     else:

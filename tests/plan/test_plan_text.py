@@ -6,9 +6,10 @@ import re
 from hypothesis import given
 
 from penstock.plan.build import build_plan
-from penstock.plan.plan_text import plan_json, plan_mermaid, plan_text, show_cut
+from penstock.plan.plan_text import plan_json, plan_mermaid, plan_text, serving, show_cut
 from penstock.sql.graph import Key
 from penstock.sql.query import FOREVER, Output, Query, Range
+from penstock.sql.script import parse_script
 from tests.join.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
 
@@ -105,3 +106,20 @@ def test_an_unbounded_window_is_shown_as_such():
         "q", "A", "B", (Key("k", "k"),), Range(1 - FOREVER, FOREVER), (Output("id", "l.id", ("l", "id")),)
     )
     assert "WINDOW for ever" in plan_text(plan_of(query))
+
+
+def test_what_serves_a_query_are_also_the_chains_of_those_whose_results_it_reads():
+    streams = "".join(
+        f"CREATE STREAM S{number} (k BIGINT, v DOUBLE) WITH (format = 'parquet', path = 's');"
+        for number in range(4)
+    )
+    script = parse_script(
+        f"{streams} CREATE QUERY q1 AS SELECT S0.k FROM S0, S1 WHERE S0.k = S1.k;"
+        "CREATE QUERY q2 AS SELECT q1.k FROM q1, S2 WHERE q1.k = S2.k;"
+        "CREATE QUERY other AS SELECT S3.k FROM S2, S3 WHERE S2.k = S3.k;"
+    )
+    plan = build_plan(script.inputs, script.queries)
+    assert [each.name for each in serving(plan, "q2").queries] == ["q1", "q2"]
+    assert [each.name for each in serving(plan, "q1").queries] == ["q1"]
+    assert [each.get("results_of") for each in json.loads(plan_json(plan))["logs"]].count("q1") == 1
+    assert "  Q0 ==> L2\n" in plan_mermaid(plan), "results of q1 lead to their log"
