@@ -10,10 +10,12 @@ from collections import Counter
 from random import Random
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.engine import Engine
+from penstock.engine.out.sinks import parquet
 from penstock.errors import InputError
 from tests.spark.test_crash import CHILD, _kill_session, _wait_for_commits
 from tests.spark.tree_runs import COLUMNS, SELECTS, queries, run_once, streams, tables, values_of, write_rows
@@ -158,3 +160,26 @@ def test_one_run_after_another_goes_on_with_the_tree(spark, tmp_path):
         write_rows(tmp_path, values, first, last, files=2)
         run_once(spark, tmp_path, script)
     check(spark, tmp_path, values, script)
+
+
+def test_a_query_with_a_window_is_read_by_another_engine_from_its_sink(spark, tmp_path):
+    """The way out that is named where a query cannot be read as it comes."""
+    rows = pa.table(
+        {"k": range(20), "ts": pa.array([1_000_000 * each for each in range(20)], pa.timestamp("us", "UTC"))}
+    )
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        pq.write_table(rows, tmp_path / name / "rows.parquet")
+
+    def stream(name, path):
+        source = f"format = 'parquet', path = '{path}', time = 'ts'"
+        return f"CREATE STREAM {name} (k BIGINT, ts TIMESTAMP) WITH ({source});"
+
+    joined = "SELECT x.k, x.ts FROM {} x, {} y WHERE x.k = y.k WINDOW 5 s"
+    for state, streams_read, sink in (("one", ("a", "b"), "ab"), ("two", ("ab", "c"), "abc")):
+        with Engine(state=tmp_path / state, spark=spark) as engine:
+            engine.script("".join(stream(each, tmp_path / each) for each in streams_read))
+            engine.query("q", joined.format(*streams_read), sink=parquet(tmp_path / sink))
+            engine.start(once=True)
+            engine.wait()
+    assert sorted(pq.read_table(tmp_path / "abc").column("k").to_pylist()) == list(range(20))
