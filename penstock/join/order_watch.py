@@ -27,6 +27,7 @@ Out: `Order`, a small frozen value that a commit can hold.  Positions begin at 1
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -153,7 +154,7 @@ class Order:
         >>> order.front_at(4), order.front_at(7), order.front_at(0)
         (4, 9, None)
         """
-        place = int(np.searchsorted(self.front.last, position, "right"))
+        place = bisect_right(self.front.last, position)
         return self.front.value[place - 1] if place else None
 
     def rows_up_to(self, value: int) -> int:
@@ -162,7 +163,7 @@ class Order:
         >>> Order.of(np.array([1, 4, 2, 2, 3, 5, 9])).rows_up_to(4)
         5
         """
-        place = int(np.searchsorted(self.front.value, value, "right"))
+        place = bisect_right(self.front.value, value)
         return self.front.first[place] - 1 if place < len(self.front.first) else self.rows
 
 

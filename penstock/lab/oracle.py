@@ -5,6 +5,7 @@ One pass over the pairs of the widest window: every query is a count with a filt
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import duckdb
@@ -32,6 +33,14 @@ def true_counts(data: Path, queries: Sequence[WindowQuery], only: str = "TRUE") 
     connection = duckdb.connect()
     counted = connection.execute(f"SELECT count(*), {counts} FROM ({pairs})").fetchone() or ()
     return Truth(_rows_in(connection, data, only), tuple(counted[1:]), counted[0])
+
+
+def joined_rows(data: Path, streams: Sequence[str], column: str) -> int:
+    """Count by DuckDB what a join of all streams on one column gives, without a window."""
+    files = ", ".join(f"read_parquet('{data}/{name}/*.parquet') AS {name}" for name in streams)
+    equal = " AND ".join(f"{one}.{column} = {other}.{column}" for one, other in pairwise(streams))
+    (count,) = duckdb.connect().execute(f"SELECT count(*) FROM {files} WHERE {equal}").fetchone() or (0,)
+    return int(count)
 
 
 def true_answers(data: Path, queries: Sequence[WindowQuery], sides: Literal["both", "a"]) -> Truth:

@@ -227,3 +227,19 @@ def test_status_says_what_memory_costs():
     assert "of 8 KiB mapped" in shown[0][0]
     assert "rows were let go because there was no room for them" in shown[1][-1]
     assert shown[2] == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_backlog_is_joined_in_steps_that_the_budget_has_room_for(strategy):
+    sensors = [sensor(Random(seed), name, 5) for seed, name in enumerate(["S0", "S1"])]
+    known, units = [replace(each, values=list(range(5))) for each in sensors], []
+    with Session(script(known) + f"SET memory = '4 KiB'; SET buffers = '{strategy}';") as session:
+        watch_units(session, units)
+        for start in range(0, 800, 20):
+            for name in ("S0", "S1"):
+                send_rows(session, name, start)
+        session.turn()
+        session.end()
+        assert len(session.results("q")) == 800
+    assert len(units) > 8
+    assert max(mapped for mapped, _ in units) <= parse_size("4 KiB")

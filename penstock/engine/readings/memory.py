@@ -4,19 +4,17 @@ What counts are the bytes of the segments that a unit maps, those it keeps rows 
 machine share them, and none maps more.  One unit runs at a time, so every join has the whole budget::
 
     memory     |------------------------- budget --------------------------|
-               | kept rows                        |  a quarter  | a batch   |
-               |                                  |  for rows   | of each   |
-               |                                  |  of no more | stream    |
-                                                     use
+               | kept rows                    |  a quarter  |  the batch    |
+               |                              |  for rows   |  that is new  |
+               |                              |  of no use  |               |
 
 By what is known of the streams, `penstock.plan.buffers` says what each strategy takes, and the first that fits is
 chosen, from the one that delays results least.  A thriftier one is taken up at once, a less thrifty one only if it
-leaves a quarter of its room free.  Where none fits,
+leaves a quarter of its room free.  Where none fits, the smallest is taken, and then
 
-* if the scrambling of every stream is declared, and holds, no result is given up: the smallest is taken, and more is
-  mapped than was asked for;
-* else rows ahead wait on disk, the oldest that are kept are let go, of every stream in proportion, and what that misses
-  is told as what comes late is.  A unit may still pass the budget by a batch, which it has to take as it came.
+* if the scrambling of every stream is declared, and holds, no result is given up: more is mapped than was asked for;
+* else the oldest rows that are kept are let go, of every stream in proportion, and what that misses is told as what
+  comes late is.  A unit may still pass the budget by a batch of each stream, which it takes as they came.
 
 In:  what settings and queries say, and the ledger.  Out: the strategy in force, and figures for `status`.
 """
@@ -28,10 +26,10 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.buffers import buffer_of, characteristics, holds, orders_now
-from penstock.engine.readings.reach import views
+from penstock.engine.readings.reach import SORTING, views
 from penstock.errors import InputError
 from penstock.join.order_watch import lag_at_most
-from penstock.plan.buffers import DBF, PLAIN, STRATEGIES, choose, need
+from penstock.plan.buffers import PLAIN, STRATEGIES, need
 from penstock.sql.arrival import known_scrambling
 from penstock.sql.options import budget_of, buffers_of, check_value
 from penstock.sql.sizes import show_size
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
-    from penstock.log.watch import GroupWatch, LogWatch
+    from penstock.log.watch import GroupWatch, LogWatch, MemoryWatch
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
 
@@ -83,20 +81,35 @@ def strategy_in_force(group: Group, ledger: Ledger, policy: MemoryPolicy) -> str
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a join takes: bytes of a row of each input, and of a batch of every input together."""
+    """What a join takes: bytes of a row of each input, and of a batch of each: the largest, and the next to join."""
 
     widths: tuple[float, ...]
-    batches: int
+    batches: tuple[int, ...]
+    next_batches: tuple[int, ...]
 
     @classmethod
-    def of(cls, group: Group, ledger: Ledger) -> Room:
-        """Measure it by the segments that are there."""
+    def of(cls, plan: Plan, group: Group, ledger: Ledger) -> Room:
+        """Measure it by the segments that are there; while no batch waits, the next one is taken to be as the last."""
         logs = [ledger.segments(log.id) for log in group.logs]
-        return cls(tuple(map(_width, logs)), sum(map(_largest_batch, logs)))
+        sizes = [_batch_sizes(each) for each in logs]
+        ahead = [view.waiting[0].bytes if view.waiting else None for view in views(plan, group, ledger)]
+        return cls(
+            tuple(map(_width, logs)),
+            tuple(max(each.values(), default=0) for each in sizes),
+            tuple(
+                each[max(each)] if next_one is None and each else next_one or 0
+                for each, next_one in zip(sizes, ahead, strict=True)
+            ),
+        )
 
-    def for_rows(self, budget: int) -> float:
-        """Say how many bytes rows may take."""
-        return max(1.0, FOR_ROWS * budget - self.batches)
+    def beside_rows(self, strategy: str) -> int:
+        """Say what a unit takes beside rows of use: the batch that is new, or, if it sorts, one of each stream."""
+        return sum(self.batches) if strategy in SORTING else max(self.batches)
+
+    def for_rows(self, budget: int, strategy: str) -> float:
+        """Say how many bytes rows may take now, with what is to be joined next."""
+        beside = sum(self.next_batches) if strategy in SORTING else max(self.next_batches)
+        return max(1.0, FOR_ROWS * (budget - beside))
 
     def taken(self, rows: Sequence[int]) -> float:
         """Say how many bytes so many rows of each input take."""
@@ -107,13 +120,13 @@ def _width(segments: Sequence[Segment]) -> float:
     return sum(each.bytes for each in segments) / max(1, sum(each.rows for each in segments))
 
 
-def _largest_batch(segments: Sequence[Segment]) -> int:
-    """Give the bytes of the largest batch that is there as it came."""
+def _batch_sizes(segments: Sequence[Segment]) -> dict[int, int]:
+    """Give the bytes of the batches that are there as they came."""
     sizes: dict[int, int] = {}
     for each in segments:
         if each.first == each.last and not each.generation:
             sizes[each.last] = sizes.get(each.last, 0) + each.bytes
-    return max(sizes.values(), default=0)
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,32 +144,40 @@ def choose_strategy(
     ledger: Ledger,
     policy: MemoryPolicy,
     watches: Sequence[LogWatch],
-    *,
-    known: bool,
 ) -> MemoryChoice:
-    """Choose how a join saves memory; `watches` are what is known of its inputs' rows, `known` if that is declared."""
+    """Choose how a join saves memory; `watches` are what is known of its inputs' rows."""
     if policy.budget is None:
         return MemoryChoice(policy.asked(group) or PLAIN, 0, fits=True)
-    room, before = Room.of(group, ledger), strategy_in_force(group, ledger, policy)
+    room, before = Room.of(plan, group, ledger), strategy_in_force(group, ledger, policy)
     alike, orders = characteristics(plan, group, watches, ledger), orders_now(group, ledger)
     lags = [
         [0 if i == j else lag_at_most(own, other, alike[j].scrambling) for j, other in enumerate(orders)]
         for i, own in enumerate(orders)
     ]
     widths = [max(1, round(each)) for each in room.widths]
-    most = int(room.for_rows(policy.budget))
-    strategy = policy.asked(group)
-    if not strategy:
-        now, relaxed = (
-            choose(alike, widths, max(1, budget), lags).need.strategy
-            for budget in (most, int(TO_GO_BACK * most))
-        )
-        strategy = max(now, min(before, relaxed, key=STRATEGIES.index), key=STRATEGIES.index)
-    if not policy.asked(group) and need(strategy, alike, lags).bytes(widths) > most and not known:
-        strategy = DBF  # whose rows in memory can all be let go; those in sorters cannot
-    taken = need(strategy, alike, lags).bytes(widths)
-    needed = ceil((taken + room.batches) / FOR_ROWS)
-    return MemoryChoice(strategy, needed, fits=needed <= policy.budget)
+    takes = {
+        each: ceil((need(each, alike, lags).bytes(widths) + room.beside_rows(each)) / FOR_ROWS)
+        for each in STRATEGIES
+    }
+    strategy = policy.asked(group) or _chosen(takes, policy.budget, before)
+    return MemoryChoice(strategy, takes[strategy], fits=takes[strategy] <= policy.budget)
+
+
+def _chosen(takes: Mapping[str, int], budget: int, before: str) -> str:
+    """Choose the strategy that delays results least of those that fit, and goes back only to one that fits easily.
+
+    >>> takes = {"plain": 90, "dbf": 50, "msf": 95, "hybrid": 30}
+    >>> [_chosen(takes, budget, "plain") for budget in (100, 60, 40, 20)]
+    ['plain', 'dbf', 'hybrid', 'hybrid']
+    >>> _chosen(takes, 100, "dbf")
+    'dbf'
+    """
+    fitting = [each for each in STRATEGIES if takes[each] <= budget]
+    if not fitting:
+        return min(takes, key=takes.__getitem__)
+    easy = [each for each in STRATEGIES if takes[each] <= TO_GO_BACK * budget]
+    stays = min(before, *easy[:1], key=STRATEGIES.index) if easy else before
+    return max(fitting[0], stays, key=STRATEGIES.index) if stays in fitting else fitting[0]
 
 
 def is_known(plan: Plan, group: Group, scrambling: Sequence[int], ledger: Ledger) -> bool:
@@ -174,14 +195,15 @@ def _is_known(plan: Plan, stream: str, scrambling: int, ledger: Ledger) -> bool:
     return known is not None and holds(known, scrambling)
 
 
-def rows_without_room(room: Room, budget: int, kept: Sequence[int]) -> tuple[int, ...]:
+def rows_without_room(room: Room, memory: MemoryWatch, kept: Sequence[int]) -> tuple[int, ...]:
     """Say how many of the rows that are kept of each input there is no room for; the oldest of them go.
 
-    >>> rows_without_room(Room((10.0, 20.0), 100), 2000, (50, 50))
-    (4, 4)
+    >>> from penstock.log.watch import MemoryWatch
+    >>> rows_without_room(Room((10.0, 20.0), (100, 80), (100, 80)), MemoryWatch(budget=2000), (50, 50))
+    (3, 3)
     """
     taken = room.taken(kept)
-    part = min(1.0, room.for_rows(budget) / taken) if taken else 1.0
+    part = min(1.0, room.for_rows(memory.budget, memory.strategy) / taken) if taken and memory.budget else 1.0
     return tuple(count - int(count * part) for count in kept)
 
 

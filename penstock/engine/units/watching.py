@@ -105,7 +105,7 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
     passed = [each.passed for each in views(plan, group, ledger, told)]
     gone = rows_let_go(watches, passed)
     known = is_known(plan, group, apart, ledger)
-    choice = choose_strategy(plan, group, ledger, policy, watches, known=known)
+    choice = choose_strategy(plan, group, ledger, policy, watches)
     memory = MemoryWatch(choice.strategy, policy.budget, choice.needed, choice.fits, before.memory.dropped)
     after = replace(
         told,
@@ -116,18 +116,18 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
         above=lowest_of(passed),
     )
     if policy.budget is not None and not known:
-        after = _with_room(after, watches, Room.of(group, ledger), policy.budget)
+        after = _with_room(after, watches, Room.of(plan, group, ledger))
     rows, halvings = _sampled(group, before, after, ledger)
     after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, after.gone))
     missed = after.sketch.missed - before.sketch.missed
     return replace(after, misses=_misses(plan, group, before, after, missed)) if missed else after
 
 
-def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room, budget: int) -> GroupWatch:
+def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room) -> GroupWatch:
     """Let go of the oldest rows that there is no room for."""
     ends = [each.first + each.order.rows for each in watches]
     kept = [max(0, end - gone) for end, gone in zip(ends, watch.gone, strict=True)]
-    dropped = rows_without_room(room, budget, kept)
+    dropped = rows_without_room(room, watch.memory, kept)
     if not any(dropped):
         return watch
     gone = tuple(

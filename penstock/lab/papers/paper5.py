@@ -16,6 +16,7 @@ from penstock.join.order_watch import HEADROOM
 from penstock.lab.papers import paper5_sweep as p5
 from penstock.lab.papers.figure import CHECK, Outcome, Paper
 from penstock.lab.papers.paper5_curves import mean_curve, show, spread
+from penstock.lab.papers.paper5_on_spark import fig9_on_spark
 from penstock.lab.papers.paper5_operator import KNOWN, Run
 from penstock.lab.papers.paper5_strategies import fig9, fig10, fig11
 from penstock.lab.papers.paper5_streams import CONGESTION
@@ -225,4 +226,4 @@ FIGURES = {
     fig10: 60,
     fig11: 40,
 }  # about how many seconds each takes
-PAPER = Paper(5, p5.Sweep, "p5-", FIGURES)
+PAPER = Paper(5, p5.Sweep, "p5-", FIGURES, fig9=fig9_on_spark)

@@ -93,6 +93,12 @@ def _streams(sweep: Sweep, sample: int, changes: Sequence[tuple[Change, ...]]) -
     return tuple(make(Flow(int(random.integers(0, 501)), each), longer, random) for each in changes)
 
 
+def streams_of_query_1(sweep: Sweep, sample: int, *, caught_up: bool = False) -> tuple[Stream, ...]:
+    """Make the streams of Query 1."""
+    slow = (CONGESTION, CAUGHT_UP) if caught_up else (CONGESTION,)
+    return _streams(sweep, sample, ((), slow, (BURST,)))
+
+
 @cache
 def query_1(
     sweep: Sweep,
@@ -104,8 +110,7 @@ def query_1(
     caught_up: bool = False,
 ) -> Run:
     """Run Query 1.  `caught_up` is the other reading of a congestion: afterwards its rows come in a rush."""
-    slow = (CONGESTION, CAUGHT_UP) if caught_up else (CONGESTION,)
-    streams = _streams(sweep, sample, ((), slow, (BURST,)))
+    streams = streams_of_query_1(sweep, sample, caught_up=caught_up)
     watched = strategy == PLAIN and sizes == MONITORED and not caught_up
     return Run(
         streams,
