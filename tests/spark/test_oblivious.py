@@ -38,9 +38,10 @@ def write(folder, values, files, since=0, *, timed=False):
             columns["ts"] = pa.array(
                 [1_000_000 * each for each in range(len(some))], pa.timestamp("us", "UTC")
             )
-        path = folder / f"{since}-{files - number}.parquet"
-        pq.write_table(pa.table(columns), path, row_group_size=7)
-        os.utime(path, (1_000_000_000 + since + number, 1_000_000_000 + since + number))
+        hidden = folder / f".{since}-{files - number}.parquet"  # until it is whole and has its date
+        pq.write_table(pa.table(columns), hidden, row_group_size=7)
+        os.utime(hidden, (1_000_000_000 + since + number, 1_000_000_000 + since + number))
+        hidden.rename(folder / hidden.name[1:])
 
 
 def sensor(folder, number, apart, more=""):
