@@ -7,8 +7,10 @@ at random, several files and row groups.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,12 +19,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.engine import Engine
-from penstock.engine.ingest import plain_files
+from penstock.engine.ingest import plain_files, source_ingest
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.ingest.plain_columns import FILE_TYPES, plain_columns
 from penstock.engine.ingest.plain_files import only_says_which_files, plain_batch
+from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.sources import ingest_columns_of
+from penstock.engine.ingest.watching import Arrival
 from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
+from penstock.errors import RunError
 from penstock.log.files import open_files
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.query import Column, Stream
@@ -299,3 +304,103 @@ def test_other_files_of_the_same_stream_are_read_by_spark(spark, tmp_path):
         engine.start(once=True)
         engine.wait()
         assert engine.results("q").count() == 100
+
+
+def plain_files_of(spark, folder, names=("id",)):
+    """Say how the columns of files are made, and what the batch of all of them is."""
+    stream = stream_of("c_timestamp")
+    task = batch_task(spark, stream, (), columns=names)
+    made = plain_columns(stream, task, lambda: arrow_types(spark, stream))
+    return plain_batch(made, origin_of(sorted(folder.iterdir())))
+
+
+@pytest.mark.parametrize(("codec", "is_plain"), [("zstd", True), ("lz4", True), ("brotli", False)])
+def test_a_codec_that_spark_does_not_have_is_sparks_to_refuse(spark, tmp_path, codec, is_plain):
+    """Else a run would go well until a row is late, which only Spark writes to the dead letters."""
+    pq.write_table(pa.table(ROW), tmp_path / "x.parquet", compression=codec)
+    assert (plain_files_of(spark, tmp_path) is not None) == is_plain
+
+
+def test_a_file_with_a_name_that_is_no_text_is_sparks(spark, tmp_path):
+    file = tmp_path / "x.parquet"
+    pq.write_table(pa.table(ROW | {"zzzz": pa.array([1])}), file, store_schema=False)
+    file.write_bytes(file.read_bytes().replace(b"zzzz", b"z\xff\xfez"))
+    assert plain_files_of(spark, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ROW | {"id": pa.array([1], pa.int32())},
+        {name: pa.concat_arrays([column, column]) for name, column in ROW.items()},
+        {"c_timestamp": ROW["c_timestamp"]},
+    ],
+)
+def test_a_file_that_becomes_another_before_it_is_read_is_left_to_spark(spark, tmp_path, other):
+    file = tmp_path / "x.parquet"
+    pq.write_table(pa.table(ROW), file)
+    batch = plain_files_of(spark, tmp_path)
+    pq.write_table(pa.table(other), file)
+    with pytest.raises(OSError, match="was changed while it was being read"):
+        list(batch._read())
+
+
+def test_text_is_read_in_short_pieces_however_small_its_file_is(spark, tmp_path):
+    rows = 10_000
+    columns = {name: pa.concat_arrays([column] * rows) for name, column in ROW.items()}
+    columns["c_string"] = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array(["x" * 10_000])
+    )
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet", store_schema=False)
+    batch = plain_files_of(spark, tmp_path, ("id", "c_string"))
+    assert batch.is_little, "its bytes are those of one text"
+    pieces = [each.nbytes for each in batch._read()]
+    assert sum(pieces) > 2 * max(pieces)
+    assert sum(pieces) > rows * 10_000
+
+
+def test_a_file_that_spark_would_find_damaged_is_sparks(spark, tmp_path):
+    """Hadoop puts checksums beside local files, and a session that nobody told otherwise verifies them."""
+    theirs = spark.newSession()
+    theirs.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    for name in "ab":
+        rows = theirs.sql("SELECT 7777777777777777777 AS k, TIMESTAMP'2024-01-01 00:00:00' AS ts")
+        rows.write.option("compression", "none").parquet(str(tmp_path / name))
+    (file,) = (tmp_path / "a").glob("*.parquet")
+    good = (7777777777777777777).to_bytes(8, "little")
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(good, b"\0" + good[1:], 1))
+    assert file.read_bytes() != whole
+    with Engine(state=tmp_path / "state", spark=theirs) as engine:
+        engine.script(SCRIPT.format(path=tmp_path))
+        engine.start(once=True)
+        with pytest.raises(RunError, match=r"[Cc]hecksum"):
+            engine.wait()
+
+
+@pytest.mark.parametrize("step", ["plain_columns", "plain_batch"])
+def test_spark_reads_if_something_goes_wrong_before_a_file_is_read(spark, tmp_path, monkeypatch, step):
+    monkeypatch.setattr(source_ingest, step, Mock(side_effect=RecursionError("too deep")))
+    for name in "ab":
+        write_rows(tmp_path / name, 100)
+    with Engine(state=tmp_path / "state", spark=spark) as engine:
+        engine.script(SCRIPT.format(path=tmp_path))
+        engine.start(once=True)
+        engine.wait()
+        assert engine.results("q").count() == 100
+
+
+def test_a_stream_that_others_make_promises_about_from_now_on_is_sparks(spark, tmp_path):
+    for name in "ab":
+        write_rows(tmp_path / name, 1)
+    with Engine(state=tmp_path / "state", spark=spark) as engine:
+        engine.script(SCRIPT.format(path=tmp_path))
+        engine.start(once=True)
+        engine.wait()
+        ingest = engine._ingesters[0].batches
+        task = ingest._task(ingest.store.ledger.stream(ingest.stream.name))
+        rows = spark.range(1)
+        assert ingest._plain_columns(rows, task)
+        assert ingest._plain_columns(rows, replace(task, promises=PromiseTask())) is None
+        assert ingest._plain_columns(rows, replace(task, arrival=Arrival(0, {}))) is None
+        assert ingest._plain_columns(rows, task)

@@ -8,7 +8,8 @@ says.  But no row passes through the JVM, and a few rows do not even take a job:
 
 Whether the two are the same is a question of types, which each file answers before it is read: every column must be
 there once, under its declared name and with the very type that its declared one has in Parquet.  Spark reads what is
-left: directories that are columns, times of the old calendar, casts, options that say how to read, broken files.
+left: directories that are columns, times of the old calendar, casts, options that say how to read, broken files, and
+files of a codec that it does not have.  A file that is no longer what it said when it is read is for Spark too.
 
 In:  a stream, what the tasks of its batches are told, and the origin of a batch.  Out: a `PlainBatch`, or None.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -24,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.ingest.batch_task import run_ingest
+from penstock.join.width import gathered
 from penstock.sql.arrival import ARRIVAL_OPTIONS
 from penstock.sql.promises import PROMISE_OPTIONS
 
@@ -55,8 +58,15 @@ MOST_LITTLE_ROWS = 1 << 17
 MOST_LITTLE_BYTES = 1 << 23
 """Bytes of them."""
 
-_BATCH_ROWS = 1 << 17
-"""Rows that are read at a time."""
+_READ_ROWS = 1 << 12
+"""Rows that are read at a time: how long values are, a file does not say, since one that comes again and again is in it
+once."""
+
+_PIECE_BYTES = 1 << 23
+"""Bytes of them that are put together before columns are made, which takes its time for each piece."""
+
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"})
+"""How files are compressed that Spark can read too: it has to, if a row is late."""
 
 REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 """Spark's setting for times in files that do not say which calendar they are of."""
@@ -97,20 +107,30 @@ class PlainBatch:
             before += each.rows
         return [PlainBatch(self.columns, each) for each in shares if each]
 
+    @property
+    def has_checksums(self) -> bool:
+        """Say whether Hadoop has written a checksum beside one of the files."""
+        files = {Path(each.path) for each in self.groups}
+        return any(each.with_name(f".{each.name}.crc").exists() for each in files)
+
     def ingest(self, task: BatchTask) -> Iterator[BatchPart]:
         """Read it and write its segments."""
         return run_ingest(task, self._read())
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         for path, of_file in groupby(self.groups, lambda each: each.path):
+            groups = list(of_file)
             with pq.ParquetFile(path) as file:
-                for rows in file.iter_batches(
-                    _BATCH_ROWS,
-                    row_groups=[each.number for each in of_file],
+                if not set(groups) <= set(_row_groups(path, file, self.columns) or ()):
+                    raise OSError(f"file {path} was changed while it was being read")
+                rows = file.iter_batches(
+                    _READ_ROWS,
+                    row_groups=[each.number for each in groups],
                     columns=list(self.columns.types),
                     use_threads=False,
-                ):
-                    yield self.columns.of(rows)
+                )
+                for piece in gathered(rows, _PIECE_BYTES):
+                    yield self.columns.of(pa.concat_batches(piece))
 
 
 def only_says_which_files(stream: Stream) -> bool:
@@ -125,8 +145,8 @@ def plain_batch(columns: PlainColumns, origin: dict[str, Any]) -> PlainBatch | N
     """Look at the files of a batch; None if some of them are for Spark."""
     paths = [_local_path(url) for url in _urls(origin) or ("",)]
     try:
-        found = [_row_groups(path, columns) if path else None for path in paths]
-    except (OSError, pa.ArrowException):  # Spark says what is wrong, or passes over it
+        found = [_row_groups_of(path, columns) if path else None for path in paths]
+    except (OSError, ValueError, pa.ArrowException):  # Spark says what is wrong, or passes over it
         return None
     groups = [each for each in found if each is not None]
     return PlainBatch(columns, tuple(sum(groups, ()))) if len(groups) == len(found) else None
@@ -152,15 +172,27 @@ def _local_path(url: str) -> str:
     return path if plain and "=" not in path.rpartition("/")[0] else ""
 
 
-def _row_groups(path: str, columns: PlainColumns) -> tuple[RowGroup, ...] | None:
+def _row_groups_of(path: str, columns: PlainColumns) -> tuple[RowGroup, ...] | None:
     """Read what a file says of itself; None if Spark would read it otherwise."""
     with pq.ParquetFile(path) as file:
-        if not _has_columns(file.schema_arrow, columns) or not _is_of_today(file.metadata.metadata or {}):
-            return None
-        parts = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        return _row_groups(path, file, columns)
+
+
+def _row_groups(path: str, file: pq.ParquetFile, columns: PlainColumns) -> tuple[RowGroup, ...] | None:
+    """List the parts of a file; None if Spark would read it otherwise."""
+    if not _has_columns(file.schema_arrow, columns) or not _is_of_today(file.metadata.metadata or {}):
+        return None
+    parts = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    if not all(map(_has_known_codecs, parts[:1])):
+        return None
     return tuple(
         RowGroup(path, number, each.num_rows, each.total_byte_size) for number, each in enumerate(parts)
     )
+
+
+def _has_known_codecs(part: pq.RowGroupMetaData) -> bool:
+    """Say whether Spark can decompress all columns of a row group; those of a file are alike."""
+    return all(part.column(number).compression in _CODECS for number in range(part.num_columns))
 
 
 def _has_columns(schema: pa.Schema, columns: PlainColumns) -> bool:

@@ -15,6 +15,7 @@ from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.ingest.plain_columns import plain_columns
 from penstock.engine.ingest.plain_files import REBASE, only_says_which_files, plain_batch
 from penstock.engine.ingest.sources import source_path
+from penstock.engine.spark.session import verifies_checksums
 from penstock.errors import RunError
 from penstock.log.locations import files_below
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
+    _Told = tuple[tuple[LogPlan, ...], bool, bool]
+    """The logs of a stream, whether nobody makes promises about it, and whether nobody reads it in order."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -42,28 +46,35 @@ class SourceIngest(BatchIngest["DataFrame"]):
         super().__init__(store, jobs, plan, stream)
         self._source_jobs = jobs
         self._checked: set[str] = set()
-        self._plain: tuple[tuple[LogPlan, ...], PlainColumns | None] = ((), None)
-        """How columns are made without Spark for some logs; None if they cannot be."""
+        self._plain: tuple[_Told | None, PlainColumns | None] = (None, None)
+        """How columns are made without Spark where tasks are told this; None if they cannot be."""
 
     def read(self, rows: DataFrame, task: BatchTask, origin: dict[str, Any] | None) -> list[BatchPart]:
         """Write a batch's segments: of plain files as they are, of all others by Spark."""
-        columns = self._plain_columns(rows, task)
-        batch = plain_batch(columns, origin) if columns and origin else None
-        if batch is None:
-            return super().read(rows, task, origin)
         try:
-            return self._source_jobs.ingest_files(batch, task)
+            parts = self._read_without_spark(rows, task, origin)
         except Exception as error:  # noqa: BLE001 - Spark may know better; else it says what is wrong
             _log.warning("stream %s: read again by Spark, since %s", self.stream.name, error)
-            return super().read(rows, task, origin)
+            parts = None
+        return super().read(rows, task, origin) if parts is None else parts
+
+    def _read_without_spark(
+        self, rows: DataFrame, task: BatchTask, origin: dict[str, Any] | None
+    ) -> list[BatchPart] | None:
+        """Write the segments of a batch of plain files; None if it is for Spark, which may have checksums to verify."""
+        columns = self._plain_columns(rows, task)
+        batch = plain_batch(columns, origin) if columns and origin else None
+        if batch is None or (batch.has_checksums and verifies_checksums(rows.sparkSession)):
+            return None
+        return self._source_jobs.ingest_files(batch, task)
 
     def _plain_columns(self, rows: DataFrame, task: BatchTask) -> PlainColumns | None:
         """Say how columns are made without Spark; looked up once for each plan."""
-        logs = tuple(each.log for each in task.logs)
-        if self._plain[0] != logs:
+        told = tuple(each.log for each in task.logs), task.promises is None, task.arrival is None
+        if self._plain[0] != told:
             plain = only_says_which_files(self.stream) and rows.sparkSession.conf.get(REBASE) == "CORRECTED"
             types = lambda: self.jobs.arrow_types(self.stream)  # noqa: E731 - asked only if it is needed
-            self._plain = logs, plain_columns(self.stream, task, types) if plain else None
+            self._plain = told, plain_columns(self.stream, task, types) if plain else None
         return self._plain[1]
 
     def check(self, parts: Sequence[BatchPart]) -> None:

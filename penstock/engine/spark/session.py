@@ -105,6 +105,7 @@ def _driver_memory() -> str:
     return f"{max(1024, min(4096, total // 5))}m"
 
 
+_LOCAL = "fs.file.impl"
 _RAW = "org.apache.hadoop.fs.RawLocalFileSystem"
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}FileSystemBasedCheckpointFileManager"
@@ -119,11 +120,16 @@ def use_plain_files(spark: SparkSession) -> None:
     """
     if spark.conf.get(_OURS, "false") != "true":
         return
-    spark.conf.set("fs.file.impl", _RAW)
+    spark.conf.set(_LOCAL, _RAW)
     spark.conf.set("fs.file.impl.disable.cache", "true")
     manager = _checkpoint_manager()
     if manager:
         spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
+
+
+def verifies_checksums(spark: SparkSession) -> bool:
+    """Say whether a session holds files on local disks against the checksums that Hadoop has put beside them."""
+    return spark.conf.get(_LOCAL, "") != _RAW
 
 
 @cache
