@@ -3,13 +3,15 @@
     python -m penstock.lab.bench.peers.answering ENGINE JOB
 
 Penstock runs all queries as one plan; ``pairs`` are the same joins without their aggregates, giving the columns that
-these take.  A run's time ends with its last answer, not with its last row.
+these take: counted by ``noop``, which puts none together, or ``pairs-written`` to Parquet files.  A run's time ends
+with its last answer, not with its last row.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
@@ -28,21 +30,29 @@ if TYPE_CHECKING:
 COLUMNS = "k BIGINT, g BIGINT, v DOUBLE, ts TIMESTAMP"
 
 
-def run_penstock(job: Job, *, pairs: bool = False) -> None:
-    """Run all queries as one shared plan: their aggregates, or only their pairs."""
+def run_penstock(job: Job, *, pairs: bool = False, out: str = "") -> None:
+    """Run all queries as one shared plan: their aggregates, or only their pairs, counted or written to a folder."""
     versions = {name: version(name) for name in ("penstock", "pyspark")}
     tell("about", versions=versions, settings=QUICK_START)
     embedded_session(QUICK_START)  # as `penstock run --once` has it
-    done = run_to_end(answer_script(job.data, job.queries, pairs=pairs))
+    done = run_to_end(answer_script(job.data, job.queries, pairs=pairs, out=out))
     tell("mark", done.seconds, job.rows)
     tell_done(seconds=done.seconds, results=list(done.results.values()), state_rows=done.state_rows)
 
 
-def answer_script(data: Path, queries: Sequence[WindowQuery], *, pairs: bool = False) -> str:
+def run_written(job: Job) -> None:
+    """Run the joins without their aggregates, and write every pair."""
+    with TemporaryDirectory(prefix="penstock-pairs-") as out:
+        run_penstock(job, pairs=True, out=out)
+
+
+def answer_script(data: Path, queries: Sequence[WindowQuery], *, pairs: bool = False, out: str = "") -> str:
     """Write aggregates as a Penstock script, answered every second; or the pairs that they are made of."""
+    sinks = [f"sink = 'parquet', path = '{out}/q{n}'" if out else NOOP for n in range(len(queries))]
     wanted = "b.v AS bv, a.v AS av" if pairs else "COUNT(*) AS n, SUM(b.v) AS s, MAX(a.v) AS m"
     return streams_in(data, columns=COLUMNS) + "".join(
-        f"CREATE QUERY q{number} WITH ({NOOP}) AS SELECT a.{each.group} AS g, {wanted} FROM a JOIN b ON a.k = b.k "
+        f"CREATE QUERY q{number} WITH ({sinks[number]}) AS "
+        f"SELECT a.{each.group} AS g, {wanted} FROM a JOIN b ON a.k = b.k "
         + ("" if pairs else f"GROUP BY a.{each.group} ")
         + f"WINDOW {each.window} seconds{'' if pairs else ' EVERY 1 second'};\n"
         for number, each in enumerate(queries)
@@ -67,6 +77,7 @@ def run_spark_answers(job: Job, queries: Sequence[WindowQuery]) -> None:
 RUNS = {
     "penstock": run_penstock,
     "pairs": lambda job: run_penstock(job, pairs=True),
+    "pairs-written": run_written,
     "spark": lambda job: run_spark_answers(job, [max(job.queries, key=lambda each: each.window)]),
     "spark-each": lambda job: run_spark_answers(job, job.queries),
 }
