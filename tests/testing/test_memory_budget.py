@@ -170,6 +170,24 @@ def test_where_there_is_no_room_the_oldest_rows_go_and_somebody_is_told(caplog):
 
 
 @pytest.mark.parametrize("strategy", ["", *STRATEGIES])
+def test_decimals_that_fall_together_where_they_are_watched_cost_no_result(strategy):
+    """In order they are: that doubles cannot tell them apart breaks no declaration."""
+    kind, known = "DECIMAL(20, 2)", [Sensor(name, list(range(5)), (), 0) for name in ("S0", "S1")]
+    asked = "SET memory = '2 KiB';" + (f"SET buffers = '{strategy}';" if strategy else "")
+    with Session(script(known, kind) + asked) as session:
+        for name in ("S0", "S1"):
+            for start in range(0, 300, 20):
+                rows = list(range(start, start + 20))
+                session.send(name, table(start, rows, kind, timed=False))
+                session.turn()
+        session.end()
+        query = buffers(session)
+        assert len(session.results("q")) == 300
+    assert (query.accuracy, query.missed, query.memory.dropped) == (1.0, 0.0, 0)
+    assert all(each.is_known for each in query.buffers)
+
+
+@pytest.mark.parametrize("strategy", ["", *STRATEGIES])
 def test_a_budget_that_cannot_hold_one_batch_is_refused(strategy):
     sensors = [sensor(Random(seed), name, 5) for seed, name in enumerate(["S0", "S1"])]
     memory = "SET memory = '100 B';" + (f"SET buffers = '{strategy}';" if strategy else "")

@@ -83,6 +83,15 @@ def holds(declared: int, reckoned: int) -> bool:
     return reckoned <= (1 + HEADROOM) * ((1 + PRECISION) * declared + 1)
 
 
+def is_declared(plan: Plan, log: LogPlan, reckoned: int) -> bool:
+    """Say whether a stream's scrambling was declared, and holds by the one that is reckoned with.
+
+    Where values fall together as they are watched, rows look out of order that are not: there it is taken at its word.
+    """
+    known = known_scrambling(plan.stream(log.stream))
+    return known is not None and (is_rounded(log) or holds(known, reckoned))
+
+
 def orders_now(group: Group, ledger: Ledger) -> list[Order]:
     """Give the order of all that was ingested of each input."""
     watches = [ledger.watches.get(log.id, LogWatch()) for log in group.logs]
@@ -170,10 +179,7 @@ def _is_known(plan: Plan, log: LogPlan, reckoned: int, ledger: Ledger) -> bool:
     """Say whether a stream's scrambling was declared, and holds; of results, that of all that they are made of."""
     if plan.stream(log.stream).results is not None:
         return all(each.is_known for each in figures(plan, plan.find(log.stream)[0], ledger))
-    known = known_scrambling(plan.stream(log.stream))
-    return known is not None and holds(
-        max(known, (known_multiplicity(plan.stream(log.stream)) or 1) - 1), reckoned
-    )
+    return is_declared(plan, log, reckoned)
 
 
 def characteristics(

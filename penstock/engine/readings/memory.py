@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of, characteristics, holds, orders_now
+from penstock.engine.readings.buffers import buffer_of, characteristics, is_declared, orders_now
 from penstock.engine.readings.reach import SORTING, views
 from penstock.errors import InputError
 from penstock.join.order_watch import lag_at_most
 from penstock.plan.buffers import PLAIN, STRATEGIES, need
-from penstock.sql.arrival import known_scrambling
 from penstock.sql.options import budget_of, buffers_of, check_value
 from penstock.sql.sizes import show_size
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.log.watch import GroupWatch, LogWatch, MemoryWatch
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.plan.stored import LogPlan
 
 FOR_ROWS = 3 / 4
 """The share of a budget that rows of use may take; the rest is for rows of no more use in the same segments."""
@@ -182,17 +182,14 @@ def _chosen(takes: Mapping[str, int], budget: int, before: str) -> str:
 
 def is_known(plan: Plan, group: Group, scrambling: Sequence[int], ledger: Ledger) -> bool:
     """Say whether every stream's scrambling was declared, and holds; of results, that of all they are made of."""
-    return all(
-        _is_known(plan, log.stream, each, ledger) for log, each in zip(group.logs, scrambling, strict=True)
-    )
+    return all(_is_known(plan, log, each, ledger) for log, each in zip(group.logs, scrambling, strict=True))
 
 
-def _is_known(plan: Plan, stream: str, scrambling: int, ledger: Ledger) -> bool:
-    if plan.stream(stream).results is not None:
-        below = (group for group, _, _ in plan.groups_of(stream))
+def _is_known(plan: Plan, log: LogPlan, scrambling: int, ledger: Ledger) -> bool:
+    if plan.stream(log.stream).results is not None:
+        below = (group for group, _, _ in plan.groups_of(log.stream))
         return all(is_known(plan, each, buffer_of(each, ledger).scrambling, ledger) for each in below)
-    known = known_scrambling(plan.stream(stream))
-    return known is not None and holds(known, scrambling)
+    return is_declared(plan, log, scrambling)
 
 
 def rows_without_room(room: Room, memory: MemoryWatch, kept: Sequence[int]) -> tuple[int, ...]:
