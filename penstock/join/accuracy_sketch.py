@@ -12,7 +12,8 @@ errors, reckoned from what the sampled values have missed.  While everything fit
 
 Memory is bounded by `ROWS_HELD`.  When it is used up and most of it is rows that have left their buffers, the lowest of
 these values are *closed*; if not, the share is halved.  Rows that come for closed values are `unjudged`: they are later
-than three times what buffers hold, and may have missed something that is not counted.
+than three times what buffers hold, and may have missed something that is not counted.  Rows that left early because
+memory had no room for them count as still there: their partners come in time.
 
 In:  for each batch the values of each stream in the order of arrival, and how many rows each buffer has let go of.
 Out: `AccuracySketch`, a frozen value that a commit can hold.

@@ -187,6 +187,24 @@ def test_decimals_that_fall_together_where_they_are_watched_cost_no_result(strat
     assert all(each.is_known for each in query.buffers)
 
 
+def test_of_more_rows_than_are_remembered_what_had_no_room_is_told_too():
+    """Values of rows let go for want of room stay open: their partners are still to come, all of them."""
+    sensors, rows = [Sensor(name, list(range(5)), (), 0) for name in ("S0", "S1")], 6_000
+    asked = "SET memory = '19 KiB'; SET buffers = 'plain';"
+    with Session(script(sensors, declared=False) + asked) as session:
+        for name in ("S0", "S1"):
+            for start in range(0, rows, 200):
+                send_rows(session, name, start, 200)
+                session.turn()
+        session.end()
+        query, found = buffers(session), len(session.results("q"))
+        (watch,) = session._store.ledger.buffers.values()
+    assert found < rows / 10
+    assert abs(query.missed - (rows - found)) <= 2 * query.missed_error
+    assert query.accuracy == pytest.approx(found / rows, rel=0.25)
+    assert watch.sketch.unjudged == 0
+
+
 @pytest.mark.parametrize("strategy", ["", *STRATEGIES])
 def test_a_budget_that_cannot_hold_one_batch_is_refused(strategy):
     sensors = [sensor(Random(seed), name, 5) for seed, name in enumerate(["S0", "S1"])]

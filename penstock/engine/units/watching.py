@@ -118,7 +118,8 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
     if policy.budget is not None and not known:
         after = _with_room(after, watches, Room.of(plan, group, ledger))
     rows, halvings = _sampled(group, before, after, ledger)
-    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, after.gone))
+    # partners of rows that only had no room are still to come: their values stay open
+    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone))
     missed = after.sketch.missed - before.sketch.missed
     return replace(after, misses=_misses(plan, group, before, after, missed)) if missed else after
 
