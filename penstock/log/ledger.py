@@ -251,11 +251,16 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         promises_seen={log: each for log, each in ledger.promises_seen.items() if log in commit.logs},
         gone={log: each for log, each in ledger.gone.items() if log in commit.logs},
         propagated={index: each for index, each in ledger.propagated.items() if index in commit.promises},
-        watches={log: each for log, each in ledger.watches.items() if log in commit.watched},
+        watches=_watched_on(ledger, commit),
         buffers={group: each for group, each in ledger.buffers.items() if group in commit.groups},
         streams={**ledger.streams, **commit.streams},
         fed={name: each for name, each in ledger.fed.items() if name in _by_name(commit.plan.streams)},
     )
+
+
+def _watched_on(ledger: Ledger, commit: PlanServed) -> dict[str, LogWatch]:
+    """Keep what is known of the logs that are watched; a query defined anew may find smaller values than before."""
+    return {log: replace(each, above=None) for log, each in ledger.watches.items() if log in commit.watched}
 
 
 def _pane_sets(ledger: Ledger, commit: PlanServed) -> dict[str, PaneState]:

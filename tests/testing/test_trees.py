@@ -388,3 +388,15 @@ def test_values_must_mean_the_same_to_a_query_and_to_the_one_it_reads():
     )
     with pytest.raises(InputError, match=said):
         Session(two_streams() + other + Q1 + wrong)
+
+
+def test_what_a_query_is_still_to_find_is_not_known_by_what_it_was_before():
+    """q1 had come to 99; defined anew it is at the beginning, and the rows of S3 that it will meet are kept."""
+    with Session(two_streams() + two_streams().replace("STREAM S", "STREAM T") + Q1 + Q2) as session:
+        send(session, ["S1", "S2"], 0, 100)
+        session.script("ALTER QUERY q1 AS SELECT T1.k, T1.n AS a, T2.n AS b FROM T1, T2 WHERE T1.k = T2.k;")
+        send(session, ["S3"], 0, 200)
+        for start in range(0, 200, 50):
+            send(session, ["T1", "T2"], start, start + 50)
+        assert sorted(each["c"] for each in session.results("q2")) == sorted([*range(100), *range(200)])
+        assert [each.missed for each in session.status().queries] == [0.0, 0.0]
