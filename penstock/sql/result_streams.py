@@ -50,7 +50,7 @@ def with_results(
         if name not in taken:
             _add(known, by_name, name)
     if reader and reader.lower() not in taken:
-        for each in readers_of(reader, by_name.values(), deep=True):
+        for each in readers_of(reader, by_name.values(), deep=True, hidden=taken):
             known[each] = _refused(
                 each, f"{each} is made of the results of {reader}, which cannot read them again"
             )
@@ -143,8 +143,13 @@ def why_not_joined(streams: list[Stream], edges: Iterable[Edge]) -> str:
     return ""
 
 
-def readers_of(name: str, queries: Iterable[Query], *, deep: bool = False) -> list[str]:
-    """Name the queries that read the results of one; if `deep`, also those that read theirs, and so on."""
+def readers_of(
+    name: str, queries: Iterable[Query], *, deep: bool = False, hidden: Iterable[str] = ()
+) -> list[str]:
+    """Name the queries that read the results of one; if `deep`, also those that read theirs, and so on.
+
+    Of the names in `hidden` (in lower case) it is a stream that is read, not the query.
+    """
     everyone = list(queries)
     found: list[str] = []
     waiting = [name]
@@ -153,7 +158,7 @@ def readers_of(name: str, queries: Iterable[Query], *, deep: bool = False) -> li
         more = [each.name for each in everyone if read in map(str.lower, each.streams)]
         fresh = [each for each in more if each not in found]
         found += fresh
-        waiting += fresh if deep else []
+        waiting += [each for each in fresh if deep and each.lower() not in hidden]
     return found
 
 

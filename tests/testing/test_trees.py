@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.engine.readings.plans import stopped_with_readers
 from penstock.engine.units.turn import take_turn
 from penstock.errors import InputError
 from penstock.join.order_watch import PRECISION
@@ -400,3 +401,19 @@ def test_what_a_query_is_still_to_find_is_not_known_by_what_it_was_before():
             send(session, ["T1", "T2"], start, start + 50)
         assert sorted(each["c"] for each in session.results("q2")) == sorted([*range(100), *range(200)])
         assert [each.missed for each in session.status().queries] == [0.0, 0.0]
+
+
+def test_who_reads_a_stream_does_not_stop_with_a_query_of_its_name():
+    """Query S3 reads q1 and stops with it; `apart` reads stream S3, which goes on."""
+    named = "CREATE QUERY S3 AS SELECT q1.k FROM q1, S4 WHERE q1.k = S4.k;"
+    apart = "CREATE QUERY apart AS SELECT S3.k, S4.n FROM S3, S4 WHERE S3.k = S4.k;"
+    over = "CREATE QUERY over AS SELECT q1.k FROM q1, apart WHERE q1.k = apart.k;"
+    with Session(two_streams() + Q1 + named + apart + over) as session:
+        stopped = stopped_with_readers(session.plan, {"q1": "it failed"}, "now")
+        assert [each.query.name for each in stopped] == ["q1", "S3", "over"]
+        session.script(
+            "ALTER QUERY S3 AS SELECT over.k FROM over, S4 WHERE over.k = S4.k;"
+            "ALTER QUERY q1 AS SELECT apart.k, apart.n AS a, S2.n AS b FROM apart, S2 WHERE apart.k = S2.k;"
+        )
+        send(session, ["S2", "S3", "S4"], 0, 5)
+        assert len(session.results("S3")) == 5

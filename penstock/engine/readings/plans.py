@@ -74,10 +74,11 @@ def stopped_with_readers(plan: Plan, failures: Mapping[str, str], at: str) -> li
     """List the queries that stop because they cannot be evaluated, and those that read their results."""
     stopped = [Stopped(each, failures[each.name], at) for each in plan.queries if each.name in failures]
     names = {each.name for each in plan.results}
+    sources = {each.name.lower() for each in plan.sources}
     for name in failures.keys() & names:
         known = {each.query.name for each in stopped}
         why = f"it reads {name}, which failed: {failures[name]}"
-        readers = set(readers_of(name, plan.queries, deep=True)) - known
+        readers = set(readers_of(name, plan.queries, deep=True, hidden=sources)) - known
         stopped += [Stopped(each, why, at, name) for each in plan.queries if each.name in readers]
     return stopped
 
