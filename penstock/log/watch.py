@@ -135,7 +135,7 @@ class Miss:
     scrambling: tuple[int, ...] = ()
     """What it turned out to be, stream by stream."""
     dropped: int = 0
-    """Rows that had been let go since the time before because there was no room for them."""
+    """Rows that had been let go by then because there was no room for them, all together."""
 
 
 @dataclass(frozen=True, slots=True)
