@@ -113,6 +113,9 @@ def test_any_reader_can_read_a_parquet_sink(spark, tmp_path, feeds):
     )
     run = Run(spark, tmp_path, [spec])
     run.once()
+    for feed in feeds:
+        add_file(feed, 3)
+    run.once()  # so that there are files of two units at the least
     folder = run.out / "q"
     right = answer(spec)
     assert len(list(folder.glob("*.parquet"))) > 2
