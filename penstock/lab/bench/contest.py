@@ -80,9 +80,12 @@ class Outcome:
 
 
 def steady_part(marks: Sequence[Mark], rows: int, warm: float = WARM) -> Mark:
-    """Give seconds and rows of a run after its warm-up; nothing if there is no such part."""
+    """Give seconds and rows of a run after its warm-up; nothing if there is no such part.
+
+    Nor is there one where a single unit took most of the input: what comes after it says nothing of the rate.
+    """
     begin = next((each for each in marks if each[1] >= warm * rows), None)
-    if begin is None or marks[-1][0] <= begin[0]:
+    if begin is None or marks[-1][0] <= begin[0] or begin[1] > (1 + warm) / 2 * rows:
         return 0.0, 0
     return marks[-1][0] - begin[0], marks[-1][1] - begin[1]
 
@@ -202,8 +205,16 @@ def paired(one: Iterable[Outcome], other: Iterable[Outcome]) -> list[tuple[Outco
 
 
 def ratios(better: Iterable[Outcome], worse: Iterable[Outcome]) -> list[float]:
-    """Give, round by round, how many times the steady throughput of one run is that of another."""
-    return [one.steady_rate / other.steady_rate for one, other in paired(better, worse)]
+    """Give, round by round, how many times the steady throughput of one run is that of another.
+
+    Of whole runs, where one of the two has no steady part.
+    """
+    return [
+        one.steady_rate / other.steady_rate
+        if one.steady_seconds and other.steady_seconds
+        else one.total_rate / other.total_rate
+        for one, other in paired(better, worse)
+    ]
 
 
 def middle(values: Sequence[float], digits: int = 2) -> str:

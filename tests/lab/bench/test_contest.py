@@ -142,6 +142,7 @@ def test_warm_up_is_told_apart():
     assert outcome.total_rate == pytest.approx(1000 / 14)
     assert steady_part(marks[:1], 1000) == (0.0, 0)
     assert steady_part([(5.0, 200), (6.0, 400), (8.0, 1000)], 1000) == (2.0, 600)
+    assert steady_part([(5.0, 200), (6.0, 1000), (8.0, 1000)], 1000) == (0.0, 0), "one unit took it all"
 
 
 def test_wrong_counts_have_no_time():
