@@ -25,10 +25,8 @@ def load() -> None:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     import penstock.engine.spark_jobs  # noqa: F401, PLC0415 - after the settings above
-    from penstock.engine.spark.allocator import keep_memory  # noqa: PLC0415 - see above
     from penstock.join.warm import warm_up  # noqa: PLC0415 - see above
 
-    keep_memory()
     warm_up()
     gc.collect()
     gc.freeze()

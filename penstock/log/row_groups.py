@@ -80,7 +80,7 @@ class _Description:
     """The offset that is between two pieces; None for the row group's own number."""
 
     def at(self, moved: int, ordinal: int) -> bytes:
-        """Write it for a row group that is so many bytes further on, and the file's so-manieth."""
+        """Write it for a row group that begins so many bytes further on, and has this number in its file."""
         out = [self.pieces[0]]
         for place, piece in zip(self.places, self.pieces[1:], strict=True):
             out += (number(ordinal if place is None else place + moved), piece)

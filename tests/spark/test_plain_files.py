@@ -283,27 +283,28 @@ def write_rows(folder, rows: int, kind: str = "int64") -> None:
     pq.write_table(pa.table({"k": pa.array(range(rows), kind), "ts": times}), folder / "0.parquet")
 
 
+def results_of_a_run(spark, path) -> int:
+    """Run the script over what is there, and count its results."""
+    with Engine(state=path / "state", spark=spark) as engine:
+        engine.script(SCRIPT.format(path=path))
+        engine.start(once=True)
+        engine.wait()
+        return engine.results("q").count()
+
+
 @pytest.mark.parametrize("most", [-1, 1 << 15])
 def test_a_run_reads_plain_files_itself_in_tasks_and_here(spark, tmp_path, monkeypatch, most):
     monkeypatch.setattr(plain_files, "MOST_LITTLE_ROWS", most)
     monkeypatch.setattr("penstock.engine.spark_jobs.SparkJobs.ingest", None)  # Spark is not asked
     for name in "ab":
         write_rows(tmp_path / name, 100)
-    with Engine(state=tmp_path / "state", spark=spark) as engine:
-        engine.script(SCRIPT.format(path=tmp_path))
-        engine.start(once=True)
-        engine.wait()
-        assert engine.results("q").count() == 100
+    assert results_of_a_run(spark, tmp_path) == 100
 
 
 def test_other_files_of_the_same_stream_are_read_by_spark(spark, tmp_path):
     write_rows(tmp_path / "a", 100)
     write_rows(tmp_path / "b", 100, "int32")
-    with Engine(state=tmp_path / "state", spark=spark) as engine:
-        engine.script(SCRIPT.format(path=tmp_path))
-        engine.start(once=True)
-        engine.wait()
-        assert engine.results("q").count() == 100
+    assert results_of_a_run(spark, tmp_path) == 100
 
 
 def plain_files_of(spark, folder, names=("id",)):
@@ -383,11 +384,7 @@ def test_spark_reads_if_something_goes_wrong_before_a_file_is_read(spark, tmp_pa
     monkeypatch.setattr(source_ingest, step, Mock(side_effect=RecursionError("too deep")))
     for name in "ab":
         write_rows(tmp_path / name, 100)
-    with Engine(state=tmp_path / "state", spark=spark) as engine:
-        engine.script(SCRIPT.format(path=tmp_path))
-        engine.start(once=True)
-        engine.wait()
-        assert engine.results("q").count() == 100
+    assert results_of_a_run(spark, tmp_path) == 100
 
 
 def test_a_stream_that_others_make_promises_about_from_now_on_is_sparks(spark, tmp_path):

@@ -34,7 +34,7 @@ from penstock.sql.options import budget_of, buffers_of, check_value
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
@@ -91,7 +91,7 @@ class Room:
     def of(cls, plan: Plan, group: Group, ledger: Ledger) -> Room:
         """Measure it by the segments that are there; while no batch waits, the next one is taken to be as the last."""
         logs = [ledger.segments(log.id) for log in group.logs]
-        sizes = [_batch_sizes(each) for each in logs]
+        sizes = [_batch_sizes(filter(_is_as_it_came, each)) for each in logs]
         ahead = [view.waiting[0].bytes if view.waiting else None for view in views(plan, group, ledger)]
         return cls(
             tuple(map(_width, logs)),
@@ -120,13 +120,17 @@ def _width(segments: Sequence[Segment]) -> float:
     return sum(each.bytes for each in segments) / max(1, sum(each.rows for each in segments))
 
 
-def _batch_sizes(segments: Sequence[Segment]) -> dict[int, int]:
-    """Give the bytes of the batches that are there as they came."""
+def _batch_sizes(segments: Iterable[Segment]) -> dict[int, int]:
+    """Add up the bytes of segments by the last batch that is in them."""
     sizes: dict[int, int] = {}
     for each in segments:
-        if each.first == each.last and not each.generation:
-            sizes[each.last] = sizes.get(each.last, 0) + each.bytes
+        sizes[each.last] = sizes.get(each.last, 0) + each.bytes
     return sizes
+
+
+def _is_as_it_came(segment: Segment) -> bool:
+    """Say whether a segment is of one batch, and was not made by merging."""
+    return segment.first == segment.last and not segment.generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +221,7 @@ def refuse_large_batch(group: Group, new: Collection[str], ledger: Ledger, budge
     if budget is None:
         return
     for log in group.logs:
-        sizes: dict[int, int] = {}
-        for each in ledger.segments(log.id):
-            if each.name in new:
-                sizes[each.last] = sizes.get(each.last, 0) + each.bytes
+        sizes = _batch_sizes(each for each in ledger.segments(log.id) if each.name in new)
         for batch, size in sizes.items():
             if size > budget:
                 raise InputError(

@@ -50,7 +50,7 @@ def do_first_work(batches: Batches) -> Batches:
 
 def _told(name: str, batches: Batches) -> Batches:
     """Do what a property of the job says."""
-    keep_memory()  # a worker that was forked from the daemon has been told already
+    keep_memory()
     context = TaskContext.get()
     told = context.getLocalProperty(name) if context else None
     assert told, "the job was told nothing"  # noqa: S101 - every job here is run by `run_work`

@@ -45,9 +45,7 @@ def join(joining: Joining) -> None:
             if joining.is_behind(group):
                 advance(joining, group)
     except QueriesFailedError as error:
-        if joining.stop_queries is None:
-            raise
-        joining.plan = joining.stop_queries(error.failures)
+        joining.go_on_without(error.failures, error.__cause__)
 
 
 def bring_up(joining: Joining, groups: Iterable[Group], without: Iterable[str] = ()) -> None:

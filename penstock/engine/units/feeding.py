@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.ingest.result_ingest import ResultIngest
 from penstock.engine.readings.buffers import results_above
-from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def feed(joining: Joining) -> None:
     for stream in joining.plan.results:
         if stream.name in joining.ledger.fed and not _feed(joining, stream):
             return
-    joining.jobs.begin_units()  # a batch has its own pool of Spark's
+    joining.jobs.begin_units()  # back into the units' scheduling pool: ingest of a batch left it
 
 
 def _feed(joining: Joining, stream: Stream) -> bool:
@@ -45,8 +44,6 @@ def _feed(joining: Joining, stream: Stream) -> bool:
         failures = joining.jobs.failures(batch.rows(), stream, plan)
         if not failures:
             raise
-        if joining.stop_queries is None:
-            raise QueriesFailedError(failures) from error
-        joining.plan = joining.stop_queries(failures)
+        joining.go_on_without(failures, error)
         return False
     return True

@@ -15,6 +15,7 @@ from penstock.engine.readings.idle import IdleClock
 from penstock.engine.readings.memory import MemoryPolicy, strategy_in_force
 from penstock.engine.readings.reach import reach_of
 from penstock.engine.readings.waiting import goal_of
+from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import sealed_until
 from penstock.engine.units.describe import Describer
 from penstock.engine.units.sealing import choose_sealings
@@ -134,6 +135,12 @@ class Joining:
         if ledger.fed or choose_sealings(self.plan, ledger, everything=self.input_ended):
             return True
         return any(self.lacking(group, ledger) or self.is_behind(group, ledger) for group in self.plan.groups)
+
+    def go_on_without(self, failures: Mapping[str, str], cause: BaseException | None) -> None:
+        """Stop queries that cannot be evaluated, and go on by the plan of the others; raise if nobody can stop them."""
+        if self.stop_queries is None:
+            raise QueriesFailedError(failures) from cause
+        self.plan = self.stop_queries(failures)
 
     def has_work(self) -> bool:
         """Say whether something is to be joined, released or published.

@@ -15,7 +15,6 @@ from penstock.engine.out.propagation import choose_propagations, propagate_commi
 from penstock.engine.out.release import choose_releases, last_releases, release_commit
 from penstock.engine.out.sinks import delete_spooled, publish_files
 from penstock.engine.readings.waiting import switch_commit
-from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.sealing import choose_sealings, seal_commit
 from penstock.log.commits import Published
 from penstock.log.table_merge import CONFLICT
@@ -85,9 +84,7 @@ def answer(joining: Joining) -> None:
         failures = blame_for_answers(jobs, joining.jobs)
         if not failures:
             raise
-        if joining.stop_queries is None:
-            raise QueriesFailedError(failures) from error
-        joining.plan = joining.stop_queries(failures)
+        joining.go_on_without(failures, error)
         return
     joining.store.commit(answer_commit(jobs, reports, ledger.answers))
     for name in ledger.files() - joining.ledger.files():

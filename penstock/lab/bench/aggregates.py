@@ -20,7 +20,6 @@ In:  arguments.  Out: a table for each grouping, with the targets; and a line of
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
@@ -37,7 +36,7 @@ from penstock.lab.bench.contest import KEPT, STOPPED, Contest, Outcome, Series, 
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, RowCount, made
 from penstock.lab.bench.options import workload as workload_of
 from penstock.lab.bench.peers.flink import flink
-from penstock.lab.bench.peers.peer import Job, Launch, Peer
+from penstock.lab.bench.peers.peer import Job, Launch, Peer, contestant
 from penstock.lab.oracle import Truth, true_answers, true_counts
 from penstock.lab.printing import table
 from penstock.lab.workloads import QUERY_SETS, STREAMS, WindowQuery, stamps
@@ -61,7 +60,7 @@ LATER = 120_000_000  # microseconds from the last rows to those which only move 
 
 def _peer(name: str, title: str, settings: str) -> Peer:
     def launch(job: Job) -> Launch:
-        return Launch((sys.executable, "-m", "penstock.lab.bench.peers.answering", name, job.to_json()))
+        return contestant(name, job.to_json(), module="answering")
 
     return Peer(name, title, settings, command=launch)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,7 +33,7 @@ from penstock.errors import InputError, RunError
 from penstock.lab.bench.contest import Contest, append_line, run_and_keep
 from penstock.lab.bench.options import HOME, ROWS, Home, RowCount, made, workload
 from penstock.lab.bench.peers.flink import flink_server
-from penstock.lab.bench.peers.peer import Launch, NotHereError
+from penstock.lab.bench.peers.peer import Launch, NotHereError, contestant
 from penstock.lab.bench.peers.run import close_input, conversation, family_cpu_seconds
 from penstock.lab.oracle import true_counts
 from penstock.lab.printing import table
@@ -203,7 +202,7 @@ def _launch(engine: str, home: Path, directory: Path) -> Launch:
     """Say how an engine is started that serves."""
     if engine == "flink":
         return flink_server(home, (WINDOW,), directory)
-    return Launch((sys.executable, "-m", "penstock.lab.bench.peers.serving", engine, str(home)))
+    return contestant(engine, str(home), module="serving")
 
 
 def feed(data: Path, rate: float, seconds: float, every: float = EVERY, seed: int = 7) -> int:

@@ -19,7 +19,6 @@ each run.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -31,7 +30,7 @@ from penstock.errors import InputError
 from penstock.lab.bench.contest import KEPT, STOPPED, Contest, Outcome, Series, middle, ratios, run_and_keep
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, RowCount, made
 from penstock.lab.bench.peers.flink import flink
-from penstock.lab.bench.peers.peer import Job, Launch, Peer
+from penstock.lab.bench.peers.peer import Job, Launch, Peer, contestant
 from penstock.lab.many_streams import SKEWED, Graph, ManyStreams, common_key, skewed_graph, true_results
 from penstock.lab.printing import table
 from penstock.lab.workloads import QUERY_SETS, query_sets
@@ -49,8 +48,7 @@ CHOSEN = "chosen"
 
 def _peer(name: str, title: str, settings: str, *ways: str) -> Peer:
     def launch(job: Job) -> Launch:
-        program = "penstock.lab.bench.peers.joining_many"
-        return Launch((sys.executable, "-m", program, *(ways or (name,)), job.to_json()))
+        return contestant(*(ways or (name,)), job.to_json(), module="joining_many")
 
     return Peer(name, title, settings, command=launch)
 

@@ -24,7 +24,6 @@ In:  arguments.  Out: two tables, with the target; and a line of JSON for each r
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
@@ -45,7 +44,7 @@ from penstock.lab.bench.contest import (
 )
 from penstock.lab.bench.options import HOME, LIMIT, ROWS, Home, Limit, Rounds, RowCount, made
 from penstock.lab.bench.options import workload as workload_of
-from penstock.lab.bench.peers.peer import Job, Launch, Peer
+from penstock.lab.bench.peers.peer import Job, Launch, Peer, contestant
 from penstock.lab.oracle import Truth, true_counts
 from penstock.lab.printing import table
 from penstock.lab.punctuated import (
@@ -89,7 +88,7 @@ class Way(NamedTuple):
         """Say how it is started."""
 
         def launch(job: Job) -> Launch:
-            return Launch((sys.executable, "-m", "penstock.lab.bench.peers.promising", name, job.to_json()))
+            return contestant(name, job.to_json(), module="promising")
 
         return Peer(name, self.title, "one shared plan; results counted by the noop sink", command=launch)
 

@@ -103,14 +103,14 @@ class Peer:
         return self.command(job) if self.command else contestant(self.name, job.to_json())
 
 
-def contestant(engine: str, what: str, module: str = "contestant") -> Launch:
-    """Launch `penstock.lab.bench.peers.contestant` in a fresh process of this very interpreter."""
-    return Launch((sys.executable, "-m", f"penstock.lab.bench.peers.{module}", engine, what))
+def contestant(*arguments: str, module: str = "contestant") -> Launch:
+    """Launch a program of `penstock.lab.bench.peers` in a fresh process of this very interpreter."""
+    return Launch((sys.executable, "-m", f"penstock.lab.bench.peers.{module}", *arguments))
 
 
 def started_early(job: Job) -> Launch:
     """Launch Penstock as its command line starts it."""
-    return contestant("penstock", job.to_json(), "started_early")
+    return contestant("penstock", job.to_json(), module="started_early")
 
 
 def tell(kind: str, *values: float, **what: Any) -> None:
