@@ -277,8 +277,10 @@ def times(more: int, less: int) -> str:
 
 
 def progress_line(status: Status, rates: Mapping[str, float]) -> str:
-    """Say how far everything is, in one line."""
-    rows = sum(each.rows for each in status.streams)
+    """Say how far everything is, in one line; results that are fed into other queries did not come in."""
+    queries = {each.name for each in status.queries}
+    rows = sum(each.rows for each in status.streams if each.name not in queries)
+    rate = sum(each for name, each in rates.items() if name not in queries)
     groups = {each.group for each in status.queries}
     behind = sum(max(each.lag_rows for each in status.queries if each.group == group) for group in groups)
     results = sum(each.results for each in status.queries)
@@ -288,7 +290,7 @@ def progress_line(status: Status, rates: Mapping[str, float]) -> str:
     worst = min((each.accuracy for each in status.queries if each.accuracy is not None), default=None)
     response += "" if worst is None else f"  accuracy {show_accuracy(worst)}"
     return (
-        f"rows in {rows:,} ({sum(rates.values()):,.0f}/s)  results {results:,}  "
+        f"rows in {rows:,} ({rate:,.0f}/s)  results {results:,}  "
         f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}{_waiting(status)}{response}"
     )
 

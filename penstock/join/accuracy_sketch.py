@@ -208,11 +208,13 @@ class AccuracySketch:
         value, stream, position = self.held.arrays()
         left = set(value[~rows].tolist())
         went = [each for key, each in self.open_missed if key not in left]
-        highest = int(value[rows].max(initial=np.iinfo(np.int64).min))
+        lowest = int(np.iinfo(np.int64).min)
+        highest = int(value[rows].max(initial=lowest))
+        closed_to = max(highest, lowest if self.closed_to is None else self.closed_to)
         return replace(
             self,
             held=SampledRows(*(tuple(each[~rows].tolist()) for each in (value, stream, position))),
             open_missed=tuple(each for each in self.open_missed if each[0] in left),
             squares=self.squares + (1 - self.share) * sum(each * each for each in went),
-            closed_to=max(highest, self.closed_to or highest) if closing else self.closed_to,
+            closed_to=closed_to if closing else self.closed_to,
         )

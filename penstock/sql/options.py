@@ -160,7 +160,8 @@ def check_value(name: str, value: str) -> None:
     """Refuse a value that this option or setting cannot have."""
     choices = _CHOICES.get(name)
     if choices and value.lower() not in choices:
-        raise InputError(f"{name} cannot be {value}: choose one of: {', '.join(choices)}")
+        shown = value or "empty"
+        raise InputError(f"{name} cannot be {shown}: choose one of: {', '.join(choices)}")
     if name == "alpha":
         check_alpha(value)
     if name == "memory":

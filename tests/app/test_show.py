@@ -108,6 +108,12 @@ def test_rows_behind_are_counted_once_for_a_group():
     )
 
 
+def test_results_that_are_fed_into_a_query_did_not_come_in():
+    fed = replace(STATUS.streams[0], name="near", rows=300)
+    status = replace(STATUS, streams=(*STATUS.streams, fed))
+    assert progress_line(status, {"L": 2, "R": 3, "near": 9}) == progress_line(STATUS, {"L": 2, "R": 3})
+
+
 def test_response_times_are_shown_where_there_are_any():
     assert response_table(STATUS) is None
     near, far = STATUS.queries

@@ -110,3 +110,10 @@ def test_large_batches_need_not_thin_the_sample_out():
         assert sketch.missed == 0
         made.append(sketch.halvings)
     assert made[1] < made[0]
+
+
+def test_values_closed_at_zero_stay_closed_when_negative_ones_follow():
+    sketch = AccuracySketch(1).then([np.array([0, -5])], gone=(0,))
+    only_zero = sketch.without(sketch.held.arrays()[0] == 0, closing=True)
+    assert only_zero.closed_to == 0
+    assert only_zero.without(only_zero.held.arrays()[0] == -5, closing=True).closed_to == 0

@@ -175,6 +175,7 @@ SCRIPTS = [
     ("CREATE QUERY q >>AS", "query q is empty"),
     ("SET >>stategy = 'x'", "unknown setting stategy: did you mean strategy?"),
     ("SET strategy = >>'memopt'", "strategy cannot be memopt: choose one of: mem-opt, cpu-opt, pull-up"),
+    ("SET buffers = >>''", "buffers cannot be empty: choose one of: "),
     ("SET scheduler = >>fifo", "scheduler cannot be fifo: choose one of: lwo, swf, mqt"),
     ("SET memory = >>'lots'", "memory 'lots' is not an amount of memory: write one such as 2 GiB"),
     ("SET >>strategy", "a setting is written SET name = 'value'"),
