@@ -27,6 +27,7 @@ $(READY): pyproject.toml constraints.txt
 	@scripts/make-venv $(VENV)
 	@echo "setup: installing Penstock and the versions of constraints.txt (a few minutes the first time)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,lab]'
+	@$(PY) -m compileall -q penstock  # as pip does with what it copies
 	@touch $@
 	@echo "setup: done"
 

@@ -61,7 +61,7 @@ from penstock.engine.readings.plans import (
 )
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.dispatch import forget_plans
-from penstock.engine.spark.early_start import begin_workers, workers_failure
+from penstock.engine.spark.early_start import PythonWorkers
 from penstock.engine.spark.schemas import arrow_types, empty_rows
 from penstock.engine.spark.session import (
     embedded_session,
@@ -75,6 +75,7 @@ from penstock.engine.spark_jobs import SparkJobs
 from penstock.engine.store import Store
 from penstock.engine.units.joiner import Joiner
 from penstock.engine.units.joining import Joining
+from penstock.engine.units.own_work import needs_workers
 from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
@@ -151,6 +152,8 @@ class Engine:
         refuse_one_process(absolute(os.fspath(state)), "a state")
         self._store = Store(os.fspath(state))
         self._spark = spark
+        self._workers: PythonWorkers | None = None
+        """Those of the embedded session; a session of the user's has its own."""
         self._workload = Workload(
             settings=dict(settings or {}),
             spark=lambda: self.spark,
@@ -178,14 +181,14 @@ class Engine:
             self._spark = embedded_session(spark_options(self._workload.settings))
             if isinstance(self._store.files, LocalFiles):
                 use_plain_files(self._spark)
-            begin_workers(self._spark)
+            self._workers = PythonWorkers(self._spark)
         return self._spark
 
     @property
     def _jobs(self) -> SparkJobs:
         """Give who runs the work: the session, for this state."""
         if self._spark_jobs is None:
-            self._spark_jobs = SparkJobs(self.spark, self._store.files)
+            self._spark_jobs = SparkJobs(self.spark, self._store.files, self._workers)
         return self._spark_jobs
 
     def stream(
@@ -326,6 +329,8 @@ class Engine:
         refuse_untold(transition.after)
         self._check_settings()
         forget_plans()
+        if self._workers is not None and needs_workers(transition.after):
+            self._workers.begin()
         arrow_types.cache_clear()
         kernels = threading.Thread(
             target=_warm, args=(transition.after,), name="penstock-kernels", daemon=True
@@ -711,7 +716,7 @@ class Engine:
         cause = ingester.failure or error
         if isinstance(cause, PenstockError):
             return cause
-        cause = workers_failure(self.spark) or cause
+        cause = (self._workers.failure if self._workers else None) or cause
         name, file = ingester.stream.name, named_file(cause) or named_file(error)
         if file:
             return RunError(

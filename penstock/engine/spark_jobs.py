@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +47,7 @@ from penstock.engine.spark.dispatch import computed, computed_once, do_work, num
 from penstock.engine.spark.reports import SUMMARY, report
 from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
 from penstock.engine.units.little_work import LittleUnits, is_little_merge, is_little_rewrite
+from penstock.engine.units.own_work import OwnWork
 from penstock.engine.units.unit_task import find_rows, run_probe
 from penstock.join.width import bounded
 from penstock.log.codec import from_json, to_json
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from penstock.engine.out.propagation import Propagation
     from penstock.engine.out.release import Release
     from penstock.engine.spark.dispatch import Batches
+    from penstock.engine.units.own_work import Workers
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.claims import Claim
     from penstock.log.files import Files
@@ -154,13 +157,14 @@ class AnswerRows:
 class SparkJobs:
     """Runs the engine's work on a Spark session; batches are DataFrames."""
 
-    def __init__(self, spark: SparkSession, files: Files) -> None:
-        """Work for one state, in one session."""
+    def __init__(self, spark: SparkSession, files: Files, workers: Workers | None = None) -> None:
+        """Work for one state, in one session; while these workers are not there, much of it in this process."""
         self.spark, self.files = spark, files
         self.results = ResultTypes(spark)
         self._answers: dict[str, AnswerRows] = {}
         self._little_units = LittleUnits()
         self.parallelism = spark.sparkContext.defaultParallelism
+        self._own = OwnWork(workers, self.parallelism)
 
     def begin_units(self) -> None:
         """Let the jobs of this thread have the pool of units."""
@@ -193,8 +197,11 @@ class SparkJobs:
         """Write the segments of a batch of files that tasks read themselves, or this thread if it is little."""
         if batch.is_little:
             return list(batch.ingest(task))
-        self._run_in("ingest")
         shares = batch.shares(self.parallelism)
+        if self._own.is_wanted():
+            parts = self._own.run(lambda number: list(shares[number].ingest(task)), len(shares))
+            return list(chain.from_iterable(parts))
+        self._run_in("ingest")
         return run_work(numbered(self.spark, len(shares)), partial(_ingest_files, task, shares), BatchPart)
 
     def _as_they_are(self, batch: DataFrame, stream: Stream, task: BatchTask) -> DataFrame:
@@ -279,6 +286,8 @@ class SparkJobs:
     def _find_and_deliver(self, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
         if self._little_units.is_little(task):
             return [run_delivery(delivery, 0, replace(task, parts=1).find([0]))]
+        if self._own.is_wanted():
+            return self._own.run(lambda part: run_delivery(delivery, part, task.find([part])), task.parts)
         work = partial(_find_and_deliver, task, delivery)
         return run_work(numbered(self.spark, task.parts), work, UnitReport)
 
@@ -305,6 +314,8 @@ class SparkJobs:
     def _rewritten(self, makers: Sequence[Callable[[], RewrittenRun]], *, little: bool) -> list[RewrittenRun]:
         if little:
             return [make() for make in makers]
+        if self._own.is_wanted():
+            return self._own.run(lambda number: makers[number](), len(makers))
         reports = run_work(numbered(self.spark, len(makers)), partial(_rewrite, tuple(makers)), NumberedRun)
         return [each.run for each in sorted(reports, key=lambda each: each.number)]
 
@@ -333,6 +344,8 @@ class SparkJobs:
         """Merge files of results, one task each."""
         if is_little_merge(merges):
             return [merge_or_say(self.files, each) for each in merges]
+        if self._own.is_wanted():
+            return self._own.run(lambda number: merge_or_say(self.files, merges[number]), len(merges))
         work = partial(_merge, self.files, tuple(merges))
         reports = run_work(numbered(self.spark, len(merges)), work, MergedFile)
         return [each.file for each in sorted(reports, key=lambda each: each.number)]

@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.plain_tests import plain_test
 from penstock.log.spark_schema import PLAIN
+from penstock.plan.links import is_link_column
 from penstock.sql.query import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock.engine.ingest.batch_task import BatchTask
     from penstock.engine.ingest.plain_tests import RowTest
@@ -160,27 +161,45 @@ def plain_columns(
     """
     if task.promises or task.arrival or stream.time_type not in _TIME_UNITS:
         return None
-    declared = {each.name: each.type for each in stream.columns}
-    made: dict[str, Maker | None] = {ROW_TIME: EventTime(stream.time, _TIME_UNITS[stream.time_type])}
-    for number, each in enumerate(task.logs):
-        made |= _key(number, stream, each.log) | _bits(number, stream, each.log)
-    copied = [name for name in task.columns() if name not in made]
-    known = [maker for maker in made.values() if maker is not None]
-    read = {*copied, *(name for maker in known for name in maker.columns())}
-    if len(known) < len(made) or not all(_is_plain(declared.get(name), name) for name in read):
+    made = _made(stream, [each.log for each in task.logs])
+    copied = [name for name in task.columns() if made is None or name not in made]
+    read = _read(made, copied) if made is not None else set()
+    if made is None or not _are_plain(stream, read):
         return None
-    kinds = spark_types()
-    makers: dict[str, Maker | None] = made | {name: Copied(name, kinds[name]) for name in copied}
-    ordered = tuple((name, maker) for name in task.columns() if (maker := makers[name]) is not None)
+    kinds, declared = spark_types(), {each.name: each.type for each in stream.columns}
+    makers: dict[str, Maker] = made | {name: Copied(name, kinds[name]) for name in copied}
+    ordered = tuple((name, makers[name]) for name in task.columns())
     return PlainColumns(ordered, {name: FILE_TYPES[declared[name]] for name in sorted(read)})
+
+
+def has_plain_columns(stream: Stream, logs: Sequence[LogPlan]) -> bool:
+    """Say whether what some logs need of a stream can be made without Spark, as far as its declaration tells."""
+    made = _made(stream, logs) if stream.time_type in _TIME_UNITS else None
+    stored = {name for log in logs for name in log.columns if not is_link_column(name)}
+    return made is not None and _are_plain(stream, _read(made, stored))
+
+
+def _made(stream: Stream, logs: Sequence[LogPlan]) -> dict[str, Maker] | None:
+    """Say how times, keys and bits are made; None if some of them need Spark."""
+    made: dict[str, Maker | None] = {ROW_TIME: EventTime(stream.time, _TIME_UNITS[stream.time_type])}
+    for number, log in enumerate(logs):
+        made |= _key(number, stream, log) | _bits(number, stream, log)
+    known = {name: maker for name, maker in made.items() if maker is not None}
+    return known if len(known) == len(made) else None
+
+
+def _read(made: Mapping[str, Maker], copied: Iterable[str]) -> set[str]:
+    """Name the columns of a file that are read."""
+    return {*copied, *(name for maker in made.values() for name in maker.columns())}
 
 
 _TIME_UNITS = {"timestamp": 1, "timestamp_ntz": 1, "date": DAY}
 
 
-def _is_plain(kind: str | None, name: str) -> bool:
-    """Say whether Arrow reads a column as Spark does; a dot in a name would be read as a path."""
-    return kind in FILE_TYPES and "." not in name
+def _are_plain(stream: Stream, names: Iterable[str]) -> bool:
+    """Say whether Arrow reads columns as Spark does; a dot in a name would be read as a path."""
+    declared = {each.name: each.type for each in stream.columns}
+    return all(declared.get(name) in FILE_TYPES and "." not in name for name in names)
 
 
 def _key(number: int, stream: Stream, log: LogPlan) -> dict[str, Maker | None]:

@@ -1,0 +1,103 @@
+"""Work while there are no Python workers: done by threads of this process, until it has cost what they cost to start.
+
+To start workers takes 3 to 4 seconds of CPU: a daemon that loads Arrow and kernels, which this process has loaded too,
+and a job of Spark.  Many a run is over before that.  How much there will be to join, nobody knows; so the rule is that
+of one who rents until the rent paid is the price of buying, and so never pays more than twice what was needed::
+
+    CPU spent here     0 ────────────── WORTH ────────────────────────────▶
+    work is done by    threads          threads, while workers start        tasks of Spark
+                                        ▲ begin                             ▲ they are there
+
+Kernels and Arrow let go of the interpreter, so that threads share the cores as tasks do, but for what is Python in
+between; that is why workers are worth starting at all.
+
+In:  who starts workers, and the parts of some work.  Out: what the parts give, in order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from penstock.engine.ingest.plain_columns import has_plain_columns
+from penstock.engine.ingest.plain_files import only_says_which_files
+from penstock.engine.out.pair_sql import is_computed
+from penstock.plan.promises import indexes_about
+from penstock.sql.promises import promises_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query, Stream
+
+R = TypeVar("R")
+
+WORTH = 2.0
+"""Seconds of CPU spent on work here after which workers are begun."""
+
+
+class Workers(Protocol):
+    """Starts Python workers, once."""
+
+    def begin(self) -> None:
+        """Begin to start them, and do not wait."""
+
+    @property
+    def are_there(self) -> bool:
+        """Say whether they have started, or cannot be: then a job says why."""
+
+
+class OwnWork:
+    """Does work in threads of this process as long as there are no workers."""
+
+    def __init__(self, workers: Workers | None, threads: int) -> None:
+        """Work beside these workers; with None, they are nobody's concern here, and all work is theirs."""
+        self._workers, self._threads = workers, threads
+        self._adding = threading.Lock()
+        self._spent = 0.0
+
+    def is_wanted(self) -> bool:
+        """Say whether what comes next is to be done here; begin to start workers once they are worth it."""
+        if self._workers is None:
+            return False
+        if self._spent >= WORTH:
+            self._workers.begin()
+        return not self._workers.are_there
+
+    def run(self, work: Callable[[int], R], parts: int) -> list[R]:
+        """Do each part of some work, as many at once as there are cores."""
+        timed = partial(self._timed, work)
+        if parts == 1:
+            return [timed(0)]
+        with ThreadPoolExecutor(self._threads, "penstock-own-work") as pool:
+            return list(pool.map(timed, range(parts)))
+
+    def _timed(self, work: Callable[[int], R], part: int) -> R:
+        began = time.thread_time()
+        try:
+            return work(part)
+        finally:
+            with self._adding:
+                self._spent += time.thread_time() - began
+
+
+def needs_workers(plan: Plan) -> bool:
+    """Say whether a plan has work that is for Spark's tasks however little it is: to begin workers at once."""
+    return not all(_is_read_here(plan, each) for each in plan.sources) or any(
+        map(_is_for_tasks, plan.queries)
+    )
+
+
+def _is_read_here(plan: Plan, stream: Stream) -> bool:
+    """Say whether batches of a stream can be read without Spark, as far as its declaration tells."""
+    plain = only_says_which_files(stream) and not promises_of(stream) and not indexes_about(plan, stream.name)
+    return plain and has_plain_columns(stream, plan.logs_of(stream.name))
+
+
+def _is_for_tasks(query: Query) -> bool:
+    """Say whether a query computes something of pairs, or has its results put in order."""
+    return query.aggregation is not None or query.oblivious or query.order != "none" or is_computed(query)
