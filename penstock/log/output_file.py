@@ -19,9 +19,10 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from penstock.join import width
 from penstock.log.checksum import SummedFile
+from penstock.log.column_encodings import SAMPLE_ROWS, ColumnEncodings, choose_encodings
 from penstock.log.files import open_files
+from penstock.log.row_buffer import RowBuffer
 from penstock.log.row_groups import MAGIC, About, RowGroups, encoded, footer
 from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
 from penstock.log.tables import StoredFile
@@ -55,31 +56,29 @@ class OutputFile:
 
     def __init__(self, root: str, final: str, compression: str = "snappy", *, kept: bool = False) -> None:
         """Name the file, which the state keeps or a sink gets; nothing is created yet."""
-        self.root, self.final, self.compression, self.kept = root, final, compression, kept
+        self.root, self.final, self.kept = root, final, kept
         self.staged = final if kept else f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
         self.rows = 0
-        self.waiting = 0
-        """Bytes of the rows taken and not written yet."""
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
+        self._waiting, self._encoder = RowBuffer(ROWS_PER_WRITE), Encoder(compression)
         self._groups: list[About] = []
         self._file: BinaryIO | SummedFile | None = None
         self._stack = ExitStack()
 
+    @property
+    def waiting(self) -> int:
+        """Count the bytes of the rows taken and not written yet."""
+        return self._waiting.bytes
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Take some rows."""
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self.waiting += batch.nbytes
         self.rows += batch.num_rows
-        if self._waiting_rows >= ROWS_PER_WRITE or self.waiting >= width.MOST_BYTES:
+        if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
         """Write the rows taken so far as one row group."""
-        if self._waiting:
-            self._put(encode(self._waiting, self.compression))
-        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
+        if batches := self._waiting.drain():
+            self._put(self._encoder.encode(batches))
 
     def append(self, groups: RowGroups) -> None:
         """Take rows that are encoded already."""
@@ -114,10 +113,21 @@ class OutputFile:
         return WrittenFile(query, move=Move(self.root, self.staged, self.final))
 
 
-def encode(batches: Sequence[pa.RecordBatch], compression: str) -> RowGroups:
-    """Encode rows as files of results have them."""
-    table = loosened(pa.Table.from_batches(batches))
-    return encoded(table.replace_schema_metadata(described(table.schema).metadata), compression)
+class Encoder:
+    """Encodes rows as files of results have them, all of them by what the first were like."""
+
+    def __init__(self, compression: str) -> None:
+        """Begin without having seen any row."""
+        self._compression = compression
+        self._encodings: ColumnEncodings | None = None
+
+    def encode(self, batches: Sequence[pa.RecordBatch]) -> RowGroups:
+        """Encode some rows."""
+        table = loosened(pa.Table.from_batches(batches))
+        if self._encodings is None and table.num_rows >= SAMPLE_ROWS:
+            self._encodings = choose_encodings(table)
+        described_rows = table.replace_schema_metadata(described(table.schema).metadata)
+        return encoded(described_rows, self._compression, self._encodings or ColumnEncodings())
 
 
 def shape_of(schema: pa.Schema) -> str:

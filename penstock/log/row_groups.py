@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.log.column_encodings import DICTIONARY_BYTES
 from penstock.log.compact_thrift import (
     BINARY,
     I64,
@@ -43,16 +44,11 @@ from penstock.log.compact_thrift import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from penstock.log.column_encodings import ColumnEncodings
+
 MAGIC = b"PAR1"
 _END = 4 + len(MAGIC)
 """Bytes after a footer: its length, and the same word as at the beginning."""
-
-DICTIONARY_BYTES = 1 << 14
-"""Bytes of a column's distinct values after which they are no longer written as a dictionary, in each row group.
-
-Times and measurements hardly repeat: with Parquet's own megabyte, a dictionary of them took three quarters of the time
-that a file of results takes to write, and made it a third larger.  Names and categories stay below it.
-"""
 
 _OFFSET, _ORDINAL, _UNKNOWN = "offset", "ordinal", "unknown"
 
@@ -122,7 +118,7 @@ class RowGroups:
         return cls(data, _read_footer(bytes(content[begin:size]), len(data), arrow))
 
 
-def encoded(table: pa.Table, compression: str) -> RowGroups:
+def encoded(table: pa.Table, compression: str, encodings: ColumnEncodings) -> RowGroups:
     """Encode some rows, as one row group unless there are very many."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -131,6 +127,8 @@ def encoded(table: pa.Table, compression: str) -> RowGroups:
         compression=compression,
         write_page_checksum=True,
         dictionary_pagesize_limit=DICTIONARY_BYTES,
+        use_dictionary=encodings.dictionary,
+        column_encoding=dict(encodings.others) or None,
     ) as writer:
         writer.write_table(table)
     return RowGroups.of_file(out.getvalue(), table.schema)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.log.tables import Bit, Merge, StoredFile
 
 
-LEAST_GROUP = 1 << 14
+LEAST_COPIED = 1 << 14
 """Rows of a row group, on average of a file, that is taken over as it is; of fewer, larger ones are made."""
 
 CONFLICT = "conflict"
@@ -74,7 +74,7 @@ def _encoded(files: Files, inputs: Sequence[StoredFile]) -> list[RowGroups]:
             found.append(RowGroups.of_file(content, pq.read_schema(pa.BufferReader(content))))
         except UnknownLayoutError:
             return []
-    large = all(each.about.rows >= LEAST_GROUP * len(each.about.groups) for each in found)
+    large = all(each.about.rows >= LEAST_COPIED * len(each.about.groups) for each in found)
     return found if large and len({_look(each.about) for each in found}) == 1 else []
 
 

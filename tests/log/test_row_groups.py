@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.log import table_merge
 from penstock.log.files import open_files
-from penstock.log.output_file import OutputFile, encode
+from penstock.log.output_file import Encoder, OutputFile
 from penstock.log.row_groups import RowGroups, UnknownLayoutError
 from penstock.log.table_merge import merge_files
 from penstock.log.tables import Merge
@@ -57,7 +57,7 @@ def read_checked(path):
 @given(batches(), st.data(), st.sampled_from(("snappy", "none", "zstd")))
 def test_every_file_has_the_rows_of_its_row_groups_in_order(tmp_path_factory, rows, data, compression):
     folder = tmp_path_factory.mktemp("files")
-    encoded = [encode([each], compression) for each in rows]
+    encoded = [Encoder(compression).encode([each]) for each in rows]
     for number in range(2):
         chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=20))
         file = OutputFile(str(folder), f"{number}.parquet", kept=True)
@@ -72,7 +72,7 @@ def test_every_file_has_the_rows_of_its_row_groups_in_order(tmp_path_factory, ro
 
 
 def test_statistics_go_where_their_row_group_goes(tmp_path):
-    groups = [encode([pa.record_batch({"x": [low, low + 9]})], "snappy") for low in (0, 100, 200)]
+    groups = [Encoder("snappy").encode([pa.record_batch({"x": [low, low + 9]})]) for low in (0, 100, 200)]
     file = OutputFile(str(tmp_path), "x.parquet", kept=True)
     for each in (groups[2], groups[0], groups[2]):
         file.append(each)
@@ -87,7 +87,7 @@ def test_rows_of_another_schema_are_refused(tmp_path):
     file.write(pa.record_batch({"x": [1]}))
     file.flush()
     with pytest.raises(ValueError, match="another schema"):
-        file.append(encode([pa.record_batch({"x": ["one"]})], "snappy"))
+        file.append(Encoder("snappy").encode([pa.record_batch({"x": ["one"]})]))
 
 
 def test_a_file_with_page_indexes_is_not_taken_over():
@@ -99,7 +99,7 @@ def test_a_file_with_page_indexes_is_not_taken_over():
 
 @pytest.mark.parametrize("least", [5, 500])
 def test_merging_takes_over_large_row_groups_and_makes_one_of_small_ones(tmp_path, monkeypatch, least):
-    monkeypatch.setattr(table_merge, "LEAST_GROUP", least)
+    monkeypatch.setattr(table_merge, "LEAST_COPIED", least)
     files, made = open_files(str(tmp_path), sync=False), []
     for number in range(3):
         out = OutputFile(files.root, f"part-{number}.parquet", kept=True)

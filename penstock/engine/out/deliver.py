@@ -41,6 +41,7 @@ from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import PaneFile
 from penstock.log.recent import Delays, Fanout, delays_of
+from penstock.log.row_buffer import RowBuffer
 from penstock.log.tables import StoredFile
 from penstock.sql.graph import is_side
 
@@ -196,8 +197,9 @@ class FoundPairs:
 class Waiting(Protocol):
     """Rows on their way into files."""
 
-    waiting: int
-    """Bytes of those that are not written yet."""
+    @property
+    def waiting(self) -> int:
+        """Count the bytes of those that are not written yet."""
 
     def write(self, batch: pa.RecordBatch, /) -> None:
         """Take some rows."""
@@ -212,25 +214,24 @@ class HoldRuns:
     def __init__(self, state: str, folder: str) -> None:
         """Say where the runs go; nothing is created yet."""
         self._files, self._folder = open_files(state, sync=False), folder
-        self.waiting = 0
-        """Bytes of the results taken and not written yet."""
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
+        self._waiting = RowBuffer(MOST_ROWS)
         self.made: list[Held] = []
+
+    @property
+    def waiting(self) -> int:
+        """Count the bytes of the results taken and not written yet."""
+        return self._waiting.bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take some results with their times."""
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self.waiting += batch.nbytes
-        if self._waiting_rows >= MOST_ROWS or self.waiting >= width.MOST_BYTES:
+        if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
         """Write what was taken as one run."""
-        if self._waiting and (made := write_hold(self._files, self._folder, [sort_by_time(self._waiting)])):
+        batches = self._waiting.drain()
+        if batches and (made := write_hold(self._files, self._folder, [sort_by_time(batches)])):
             self.made.append(made)
-        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
 
 
 @dataclass(slots=True)
@@ -356,8 +357,12 @@ class TaskOutput:
 
     def _make_room(self) -> None:
         """Write out the fullest files until half of what may wait is left."""
-        kinds = (kind for each in self.shared for kind in each.kinds.values())
-        files: list[Waiting] = [*self.files.values(), *self.feeds.values(), *self.holds.values(), *kinds]
+        files: list[Waiting] = [
+            *self.files.values(),
+            *self.feeds.values(),
+            *self.holds.values(),
+            *self.shared,
+        ]
         for each in sorted(files, key=lambda each: -each.waiting):
             self.waiting -= each.waiting
             each.flush()
@@ -367,7 +372,7 @@ class TaskOutput:
     def report(self) -> UnitReport:
         """Finish all files, and say what there is."""
         for shared in self.shared:
-            shared.finish()
+            shared.flush()
         for query, file in self.files.items():
             file.close(self._note(query))
         for file in self.feeds.values():

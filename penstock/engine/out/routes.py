@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
-    from penstock.join.key_hash import Ints
     from penstock.log.files import Files
     from penstock.sql.query import Query
 
@@ -174,13 +173,6 @@ def own_rows(
         keep = pa.array(wanted)
         arrays = [array.filter(keep) for array in arrays]
     return _typed_rows(names, arrays, target)
-
-
-def rows_at(pairs: PairBatch, target: Target, these: Ints) -> pa.RecordBatch:
-    """Make a query's own rows of some pairs, by their numbers."""
-    names, arrays = _outputs(pairs.batch, target)
-    numbers = pa.array(these)
-    return _typed_rows(names, [array.take(numbers) for array in arrays], target)
 
 
 def _typed_rows(names: list[str], arrays: list[pa.Array], target: Target) -> pa.RecordBatch:

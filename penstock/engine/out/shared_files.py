@@ -1,16 +1,18 @@
 """Results that several files get, encoded once.
 
 Queries that differ in their windows or predicates write the same columns of the same pairs: a pair within the narrowest
-window is in the file of every query.  Encoding is most of what a file costs, so pairs that the same queries get are
-brought together and encoded once, and the bytes are written into the file of each (`penstock.log.row_groups`)::
+window is in the file of every query.  Encoding is most of what a file costs, so pairs that the same queries get, of one
+*kind*, are brought together and encoded once, and the bytes are written into the file of each
+(`penstock.log.row_groups`)::
 
     levels         0 1     2 3     4 5
     q0                    ▒▒▒▒▒
     q1            ▓▓▓▓▓▓▓▓▒▒▒▒▒▓▓▓▓▓▓▓▓
     encoded       q1      q0, q1    q1          a row group ▓ for one file, a row group ▒ for two
 
-Where there are few pairs of a kind, because queries are many and their sets all different, row groups would be many and
-small; such pairs are encoded for each query by itself.
+Pairs wait undivided until there are many: then each kind has as many rows as it can have, and is gathered in one go.
+Where there are few of a kind all the same, because queries are many and their sets all different, row groups would be
+many and small; such pairs are encoded for each query by itself.
 
 In:  batches of pairs, and the queries that want each.  Out: row groups in the files of a task's output.
 """
@@ -18,29 +20,34 @@ In:  batches of pairs, and the queries that want each.  Out: row groups in the f
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.routes import FileRoute, rows_at
-from penstock.join import width
+from penstock.engine.out.routes import FileRoute, own_rows
 from penstock.log import output_file
-from penstock.log.output_file import encode
+from penstock.log.output_file import Encoder
+from penstock.log.row_buffer import RowBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
     from penstock.log.output_file import OutputFile
 
-LEAST_ROWS = 1 << 10
-"""Pairs of a batch that the same queries get, if they are to be encoded together."""
+    Kinds = NDArray[np.integer]
 
-LEAST_GROUP = 1 << 13
-"""Rows of a row group that is written into several files; what is left at the end and fewer, each file encodes."""
+MOST_WAITING = 1 << 20
+"""Rows that wait to be divided by kind."""
+
+LEAST_OF_KIND = 1 << 13
+"""Rows of a kind, if they are to be encoded for several files: of fewer, each file makes row groups with its others."""
+
+_KIND = "kind"
 
 
 def shared_files(task: TaskOutput, targets: Iterable[Target]) -> list[SharedFiles]:
@@ -58,108 +65,101 @@ class SharedFiles:
     def __init__(self, task: TaskOutput, routes: Mapping[Target, FileRoute]) -> None:
         """Begin with nothing."""
         self.targets, self._routes, self._task = tuple(routes), routes, task
-        self.kinds: dict[int, RowsOfKind] = {}
-        """By the set of queries that get them: rows that are not encoded yet."""
+        self._waiting = RowBuffer(MOST_WAITING, copies=2)
+        self._encoder = Encoder(routes[self.targets[0]].compression)
+        self._sets = {0: 0}
+        """Kinds by their sets of queries; what none of these queries gets is kind 0."""
+
+    @property
+    def waiting(self) -> int:
+        """Count the bytes of the rows taken and not encoded yet."""
+        return self._waiting.bytes
 
     def take(self, pairs: PairBatch) -> None:
-        """Take a batch of pairs: each goes to those that get the same."""
-        numbers, sets = self._kinds_of(pairs)
-        counts = np.bincount(numbers, minlength=len(sets))
-        large = [each for each in range(len(sets)) if counts[each] >= LEAST_ROWS and sets[each]]
-        if large:
-            order = np.argsort(numbers, kind="stable")
-            ends = np.cumsum(counts)
-            for each in large:
-                rows = rows_at(pairs, self.targets[0], order[ends[each] - counts[each] : ends[each]])
-                self._task.put(self._rows_of(sets[each]), rows)
-        if len(large) < np.count_nonzero(counts):
-            self._take_rest(pairs, ~np.isin(numbers, large))
-
-    def _take_rest(self, pairs: PairBatch, rest: NDArray[np.bool_]) -> None:
-        """Let each query by itself have what it gets of some pairs."""
-        for target in self.targets:
-            target.route.take(self._task, target, pairs, pairs.wanted_by(target) & rest)
-
-    def _rows_of(self, wanting: int) -> RowsOfKind:
-        if wanting not in self.kinds:
-            routes = {each.query: route for each, route in self._routes.items() if wanting >> each.number & 1}
-            self.kinds[wanting] = RowsOfKind(self._task, routes)
-        return self.kinds[wanting]
-
-    def _kinds_of(self, pairs: PairBatch) -> tuple[NDArray[np.integer], list[int]]:
-        """Give each pair a number by the queries that get it, and say which these are for each number."""
-        if pairs.sets is None:
-            return self._by_level(pairs.level)
-        own = sum(1 << each.number for each in self.targets)
-        packed = np.ascontiguousarray(pairs.sets)
-        kind = pa.binary(packed.itemsize * packed.shape[1])
-        column = pa.FixedSizeBinaryArray.from_buffers(kind, len(packed), [None, pa.py_buffer(packed)])
-        encoded = column.dictionary_encode()
-        wanting = [int.from_bytes(each, "little") & own for each in encoded.dictionary.to_pylist()]
-        return _renumbered(encoded.indices.to_numpy(), wanting)
-
-    def _by_level(self, level: NDArray[np.int16]) -> tuple[NDArray[np.integer], list[int]]:
-        last = max(each.levels[1] for each in self.targets)
-        wanting = [
-            sum(1 << each.number for each in self.targets if each.levels[0] <= number < each.levels[1])
-            for number in range(last + 1)
-        ]
-        return _renumbered(np.minimum(level, last), wanting)
-
-    def finish(self) -> None:
-        """Bring all rows into their files."""
-        for each in self.kinds.values():
-            each.finish()
-
-
-def _renumbered(numbers: NDArray[np.integer], sets: Sequence[int]) -> tuple[NDArray[np.integer], list[int]]:
-    """Give equal sets one number.
-
-    >>> _renumbered(np.array([0, 1, 2, 1]), [5, 7, 5])
-    (array([0, 1, 0, 1], dtype=int16), [5, 7])
-    """
-    distinct = {each: number for number, each in enumerate(dict.fromkeys(sets))}
-    # of 16 bits where that is enough: such numbers are sorted in linear time
-    kind = np.int16 if len(distinct) < np.iinfo(np.int16).max else np.int64
-    return np.array([distinct[each] for each in sets], kind)[numbers], list(distinct)
-
-
-class RowsOfKind:
-    """Rows that the same files get, until they are encoded."""
-
-    def __init__(self, task: TaskOutput, routes: Mapping[str, FileRoute]) -> None:
-        """Begin with nothing; routes are by the names of queries."""
-        self._task, self._routes = task, routes
-        self.waiting = 0
-        """Bytes of the rows taken and not encoded yet."""
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
+        """Take those of a batch of pairs that some of the queries get."""
+        kinds = self._kinds_of(pairs)
+        wanted = kinds > 0
+        if wanted.any():
+            rows = own_rows(pairs, self.targets[0], wanted, after={_KIND: pa.array(kinds, pa.int32())})
+            self._task.put(self, rows)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take some rows."""
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self.waiting += batch.nbytes
-        if self._waiting_rows >= output_file.ROWS_PER_WRITE or self.waiting >= width.MOST_BYTES:
+        """Take some rows with their kinds."""
+        if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
-        """Encode the rows taken so far, once for all files."""
-        if self._waiting:
-            compression = next(iter(self._routes.values())).compression
-            groups = encode(self._waiting, compression)
-            for file in self._files():
-                file.append(groups)
-        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
+        """Encode the rows taken so far, those of a kind once for all files."""
+        if not (batches := self._waiting.drain()):
+            return
+        together = pa.concat_batches(batches)
+        last = together.num_columns - 1
+        kinds, rows = together.column(last).to_numpy(), together.remove_column(last)
+        counts = np.bincount(kinds, minlength=len(self._sets))
+        if (counts >= LEAST_OF_KIND).any():
+            self._share(rows, kinds, counts)
+        self._write_rest(rows, kinds, (counts > 0) & (counts < LEAST_OF_KIND))
 
-    def finish(self) -> None:
-        """Encode what is left; of few rows, let each file do it, together with others."""
-        if self._waiting_rows >= LEAST_GROUP:
-            self.flush()
-        for file in self._files() if self._waiting else ():
-            for batch in self._waiting:
-                file.write(batch)
-        self._waiting, self._waiting_rows, self.waiting = [], 0, 0
+    def _share(self, rows: pa.RecordBatch, kinds: Kinds, counts: NDArray[np.integer]) -> None:
+        """Encode each kind that has many rows, and let all its files have them."""
+        order, ends = np.argsort(narrowed(kinds), kind="stable"), np.cumsum(counts)
+        for kind in np.flatnonzero(counts >= LEAST_OF_KIND).tolist():
+            files = self._files_of(kind)
+            for some in _pieces(order[ends[kind] - counts[kind] : ends[kind]]):
+                groups = self._encoder.encode([rows.take(pa.array(some))])
+                for file in files:
+                    file.append(groups)
 
-    def _files(self) -> list[OutputFile]:
-        return [self._task.file(query, route) for query, route in self._routes.items()]
+    def _write_rest(self, rows: pa.RecordBatch, kinds: Kinds, small: NDArray[np.bool_]) -> None:
+        """Let each file by itself have what it gets of the kinds that have few rows."""
+        sets = list(self._sets)
+        for target in self.targets if small.any() else ():
+            wanting = small & np.array([bool(each >> target.number & 1) for each in sets])
+            if wanting.any():
+                self._task.put(self._file(target), rows.filter(pa.array(wanting[kinds])))
+
+    def _files_of(self, kind: int) -> list[OutputFile]:
+        wanting = list(self._sets)[kind]
+        return [self._file(each) for each in self.targets if wanting >> each.number & 1]
+
+    def _file(self, target: Target) -> OutputFile:
+        return self._task.file(target.query, self._routes[target])
+
+    def _kinds_of(self, pairs: PairBatch) -> Kinds:
+        """Give each pair a number by the queries that get it."""
+        if pairs.sets is None:
+            return self._kinds_of_levels[np.minimum(pairs.level, len(self._kinds_of_levels) - 1)]
+        own = sum(1 << each.number for each in self.targets)
+        packed = np.ascontiguousarray(pairs.sets)
+        width = pa.binary(packed.itemsize * packed.shape[1])
+        column = pa.FixedSizeBinaryArray.from_buffers(width, len(packed), [None, pa.py_buffer(packed)])
+        encoded = column.dictionary_encode()
+        wanting = (int.from_bytes(each, "little") & own for each in encoded.dictionary.to_pylist())
+        return self._numbered(wanting)[encoded.indices.to_numpy()]
+
+    @cached_property
+    def _kinds_of_levels(self) -> Kinds:
+        """The kind of each level, up to the last that some query reads, and of all beyond."""
+        last = max(each.levels[1] for each in self.targets)
+        return self._numbered(
+            sum(1 << each.number for each in self.targets if each.levels[0] <= number < each.levels[1])
+            for number in range(last + 1)
+        )
+
+    def _numbered(self, sets: Iterable[int]) -> Kinds:
+        """Give the kinds of some sets; a set that is new is the next one."""
+        return np.array([self._sets.setdefault(each, len(self._sets)) for each in sets], np.int32)
+
+
+def narrowed(kinds: Kinds) -> Kinds:
+    """Make numbers as narrow as they may be: those of 16 bits are sorted in linear time.
+
+    >>> narrowed(np.array([1, 5])).dtype, narrowed(np.array([1, 1 << 15])).dtype
+    (dtype('int16'), dtype('int64'))
+    """
+    return kinds.astype(np.int16) if kinds.max(initial=0) <= np.iinfo(np.int16).max else kinds
+
+
+def _pieces(rows: NDArray[np.integer]) -> list[NDArray[np.integer]]:
+    """Divide the rows of a kind into row groups of about the same size."""
+    return np.array_split(rows, max(1, round(len(rows) / output_file.ROWS_PER_WRITE)))

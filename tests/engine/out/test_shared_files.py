@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import shared_files
+from penstock.log.output_file import Encoder
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
@@ -18,16 +19,16 @@ from tests.engine.world import Row, World, query
 from tests.join.drawn import examples
 
 
-def sharing(least_rows, least_group=1):
+def sharing(least_of_kind, most_waiting=1 << 20):
     """Let so few rows be encoded together."""
-    return patch.multiple(shared_files, LEAST_ROWS=least_rows, LEAST_GROUP=least_group)
+    return patch.multiple(shared_files, LEAST_OF_KIND=least_of_kind, MOST_WAITING=most_waiting)
 
 
 @examples(50)
 @given(
     queries=workloads(),
     lateness=st.sampled_from((0, 12, 100)),
-    least=st.tuples(st.sampled_from((1, 2, 4)), st.sampled_from((1, 3))),
+    least=st.tuples(st.sampled_from((1, 2, 4)), st.sampled_from((1, 3, 9, 1000))),
     strategy=st.sampled_from(STRATEGIES),
     happening=st.tuples(st.integers(0, 10**9), st.sampled_from((10, 20, 40))),
 )
@@ -52,14 +53,14 @@ def test_what_the_same_queries_get_is_encoded_once(tmp_path, windows):
         )
         for number, each in enumerate(windows)
     ]
-    encoded, encode = [], shared_files.encode
+    encoded, encode = [], Encoder.encode
 
-    def counted(rows, compression):
+    def counted(self, rows):
         encoded.append(sum(each.num_rows for each in rows))
-        return encode(rows, compression)
+        return encode(self, rows)
 
     world = World(tmp_path / "state", queries, parts=1)
-    with sharing(1), patch.object(shared_files, "encode", counted):
+    with sharing(1), patch.object(Encoder, "encode", counted):
         for stream in "AB":
             world.ingest(stream, [Row(number, 1, number) for number in range(40)])
         world.turn()
