@@ -69,6 +69,7 @@ from penstock.engine.spark.session import (
     settings_of,
     spark_options,
     use_plain_files,
+    works_here,
 )
 from penstock.engine.spark.spark_errors import named_file, short_message
 from penstock.engine.spark_jobs import SparkJobs
@@ -153,7 +154,7 @@ class Engine:
         self._store = Store(os.fspath(state))
         self._spark = spark
         self._workers: PythonWorkers | None = None
-        """Those of the embedded session; a session of the user's has its own."""
+        """Those of a session that was not given: the embedded one, or one that was running."""
         self._workload = Workload(
             settings=dict(settings or {}),
             spark=lambda: self.spark,
@@ -188,7 +189,8 @@ class Engine:
     def _jobs(self) -> SparkJobs:
         """Give who runs the work: the session, for this state."""
         if self._spark_jobs is None:
-            self._spark_jobs = SparkJobs(self.spark, self._store.files, self._workers)
+            workers = self._workers if works_here(self.spark) else None
+            self._spark_jobs = SparkJobs(self.spark, self._store.files, workers)
         return self._spark_jobs
 
     def stream(
@@ -329,8 +331,7 @@ class Engine:
         refuse_untold(transition.after)
         self._check_settings()
         forget_plans()
-        if self._workers is not None and needs_workers(transition.after):
-            self._workers.begin()
+        self._begin_workers(transition.after)
         arrow_types.cache_clear()
         kernels = threading.Thread(
             target=_warm, args=(transition.after,), name="penstock-kernels", daemon=True
@@ -356,6 +357,11 @@ class Engine:
         if not once:
             self._listener = Listener(self._store.files, self._handle)
             self._listener.start()
+
+    def _begin_workers(self, plan: Plan) -> None:
+        """Begin to start workers where a plan needs them at once, or where nobody else does the work."""
+        if self._workers is not None and (needs_workers(plan) or not works_here(self.spark)):
+            self._workers.begin()
 
     def _check_settings(self) -> None:
         """Refuse a session whose settings give the queries, or what the state holds, another meaning."""
@@ -461,6 +467,7 @@ class Engine:
             sources, empty = self._check(transition.after)
             self._refuse_other_types(transition, empty)
             plan = self._go_over(transition)
+            self._begin_workers(plan)
             joiner.joining.scheduler = scheduler_of(self._workload.settings)
             joiner.joining.memory = MemoryPolicy.of(self._workload.settings)
             self._chooser.budget = self._workload.budget
@@ -704,9 +711,14 @@ class Engine:
             return RunError(with_owner(str(failure), self._plan))
         if failure is None or isinstance(failure, PenstockError):
             return failure
-        explained = RunError(with_owner(f"the join failed: {short_message(failure)}", self._plan))
+        cause = self._workers_failure() or failure
+        explained = RunError(with_owner(f"the join failed: {short_message(cause)}", self._plan))
         explained.__cause__ = failure
         return explained
+
+    def _workers_failure(self) -> Exception | None:
+        """Say why Python workers could not be started, if that was tried: no job after it says as much."""
+        return self._workers.failure if self._workers is not None else None
 
     def _explained(self, ingester: Ingester, error: Exception) -> PenstockError:
         """Say which stream and which file stopped the run, or that ingest stopped because the join had."""
@@ -716,7 +728,7 @@ class Engine:
         cause = ingester.failure or error
         if isinstance(cause, PenstockError):
             return cause
-        cause = (self._workers.failure if self._workers else None) or cause
+        cause = self._workers_failure() or cause
         name, file = ingester.stream.name, named_file(cause) or named_file(error)
         if file:
             return RunError(

@@ -90,6 +90,17 @@ _OURS = "spark.penstock.embedded"
 """Set in a session that was started here; one that was there before belongs to somebody."""
 
 
+def is_ours(spark: SparkSession) -> bool:
+    """Say whether a session was started here; one that was running before is its owner's."""
+    return spark.conf.get(_OURS, "false") == "true"
+
+
+def works_here(spark: SparkSession) -> bool:
+    """Say whether a session was started here and its tasks run on this machine, not on a cluster's."""
+    master = spark.sparkContext.master or ""
+    return is_ours(spark) and (master == "local" or master.startswith("local["))
+
+
 def _is_running() -> bool:
     """Say whether there is a session already."""
     try:
@@ -118,7 +129,7 @@ def use_plain_files(spark: SparkSession) -> None:
     files a batch and stream, which took as long as the batch.  A session that the user made is left as it is: what
     else runs there may count on Hadoop's own local file system, as Spark's RocksDB store does.
     """
-    if spark.conf.get(_OURS, "false") != "true":
+    if not is_ours(spark):
         return
     spark.conf.set(_LOCAL, _RAW)
     spark.conf.set("fs.file.impl.disable.cache", "true")

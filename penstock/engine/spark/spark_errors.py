@@ -36,7 +36,21 @@ def short_message(error: BaseException) -> str:
     """
     if isinstance(error, PenstockError):
         return str(error)
-    return _sentence(str(error).strip()) or type(error).__name__
+    text = str(error).strip()
+    if isinstance(error, (OSError, MemoryError)) and not _dead_jvm(text):
+        return _raised_here(error, text)
+    return _sentence(text) or type(error).__name__
+
+
+def _raised_here(error: OSError | MemoryError, text: str) -> str:
+    """Say what was raised in this process, in the words that a task would have it in.
+
+    >>> _raised_here(MemoryError(), "")
+    'this process ran out of memory'
+    """
+    if isinstance(error, MemoryError):
+        return f"this process ran out of memory{f' ({text})' if text else ''}"
+    return _said(type(error).__name__, text, [])
 
 
 def _sentence(text: str) -> str:

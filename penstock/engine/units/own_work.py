@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from penstock.engine.ingest.plain_columns import has_plain_columns
 from penstock.engine.ingest.plain_files import only_says_which_files
@@ -69,12 +69,9 @@ class OwnWork:
         return not self._workers.are_there
 
     def run(self, work: Callable[[int], R], parts: int) -> list[R]:
-        """Do each part of some work, as many at once as there are cores."""
+        """Do each part of some work, as many at once as there are cores; once one has failed, begin no more."""
         timed = partial(self._timed, work)
-        if parts == 1:
-            return [timed(0)]
-        with ThreadPoolExecutor(self._threads, "penstock-own-work") as pool:
-            return list(pool.map(timed, range(parts)))
+        return [timed(0)] if parts == 1 else _Parts(timed, parts).done_by(min(self._threads, parts))
 
     def _timed(self, work: Callable[[int], R], part: int) -> R:
         began = time.thread_time()
@@ -83,6 +80,46 @@ class OwnWork:
         finally:
             with self._adding:
                 self._spent += time.thread_time() - began
+
+
+class _Parts(Generic[R]):
+    """Parts of some work that threads take one after the other.
+
+    The threads are daemons, as the joiner is: those of a pool would let nobody leave before a unit is done.
+    """
+
+    def __init__(self, work: Callable[[int], R], parts: int) -> None:
+        """Begin with all parts to do."""
+        self._work = work
+        self._left = deque(range(parts))
+        self._made: dict[int, R] = {}
+        self._failures: list[BaseException] = []
+
+    def done_by(self, count: int) -> list[R]:
+        """Let so many threads do them, and give what they make in order; what failed first is raised, once all rest."""
+        threads = [
+            threading.Thread(target=self._take, name=f"penstock-own-work-{each}", daemon=True)
+            for each in range(count)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        if self._failures:
+            raise self._failures[0]
+        return [self._made[part] for part in sorted(self._made)]
+
+    def _take(self) -> None:
+        while self._left:
+            try:
+                part = self._left.popleft()
+            except IndexError:  # another thread was sooner
+                return
+            try:
+                self._made[part] = self._work(part)
+            except BaseException as failure:  # noqa: BLE001 - raised by whoever waits for the parts
+                self._failures.append(failure)
+                self._left.clear()
 
 
 def needs_workers(plan: Plan) -> bool:

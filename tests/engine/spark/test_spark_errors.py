@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,3 +146,27 @@ def test_the_command_line_gives_the_reason_of_whatever_spark_raises(capsys):
 
     assert _say(Exception(MESSAGES["udf_sql"]["text"]), 1) == 1
     assert "udf cannot do 1 (in bad, line 86 of job.py)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device", "/s/log/a"), "No space left on device: '/s/log/a'"),
+        (
+            OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"),
+            "Error writing bytes to file: No space left on device",
+        ),
+        (MemoryError(), "this process ran out of memory"),
+        (
+            pa.ArrowMemoryError("malloc of size 64 failed"),
+            "this process ran out of memory (malloc of size 64 failed)",
+        ),
+        (
+            ConnectionRefusedError(111, "Connection refused"),
+            "Spark's process is gone: the system may have killed",
+        ),
+    ],
+    ids=repr,
+)
+def test_what_is_raised_in_this_process_reads_like_what_a_task_raises(error, said):
+    assert short_message(error).startswith(said)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -41,6 +43,39 @@ def test_as_many_parts_are_done_at_once_as_there_are_threads():
 def test_what_goes_wrong_in_a_part_is_heard():
     with pytest.raises(ZeroDivisionError):
         OwnWork(Workers(), 2).run(lambda part: 1 // part, 2)
+
+
+def test_once_a_part_has_failed_no_more_are_begun_and_none_is_under_way():
+    begun, ended = [], []
+    failed = threading.Event()
+
+    def work(part):
+        begun.append(part)
+        if part == 0:
+            failed.set()
+            raise OSError(28, "No space left on device")
+        failed.wait(60)
+        ended.append(part)
+
+    with pytest.raises(OSError, match="No space left"):
+        OwnWork(Workers(), 2).run(work, 100)
+    assert len(begun) < 100
+    assert sorted(ended) == sorted(begun)[1:], "what was begun has ended: nobody writes any more"
+
+
+def test_nobody_has_to_wait_for_a_unit_to_leave():
+    """A process that ends waits for the threads of a pool, however long a unit takes; it does not for daemons."""
+    program = """if True:
+        import threading
+        from penstock.engine.units.own_work import OwnWork
+        begun = threading.Semaphore(0)
+        def work(part):
+            begun.release()
+            threading.Event().wait()
+        threading.Thread(target=OwnWork(None, 2).run, args=(work, 2), daemon=True).start()
+        begun.acquire(), begun.acquire()
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.usefixtures("clock")
