@@ -43,7 +43,7 @@ from penstock.log import cache
 from penstock.log.locations import absolute, is_local, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
 
@@ -145,6 +145,10 @@ class Files(ABC):
     @abstractmethod
     def move(self, source: str, target: str) -> None:
         """Publish a file or directory under its final name; done already when only `target` is there."""
+
+    @abstractmethod
+    def settle(self, directories: Iterable[str]) -> None:
+        """Make what was moved into directories last, where a move alone does not (`sync` is off)."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
@@ -264,6 +268,11 @@ class LocalFiles(Files):
                 raise FileExistsError(message) from error
             raise
         self._sync(os.path.dirname(goal))
+
+    def settle(self, directories: Iterable[str]) -> None:
+        """Sync each of them."""
+        for each in directories:
+            self._sync(self._at(each))
 
     def delete(self, name: str) -> None:
         """Unlink the file."""
@@ -463,6 +472,9 @@ class FsspecFiles(Files):
                 fs.makedirs(moved.rpartition("/")[0], exist_ok=True)
             fs.mv(each, moved)
         self.delete_tree(source)
+
+    def settle(self, directories: Iterable[str]) -> None:
+        """Do nothing: what a store has answered for is there."""
 
     def delete(self, name: str) -> None:
         """Remove the file, and this machine's copy of it."""

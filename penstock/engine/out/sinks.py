@@ -128,12 +128,19 @@ def pairs_folder(group: str) -> str:
 
 
 def publish_files(publication: Publication, state: Files) -> None:
-    """Move committed files into place; doing it again changes nothing."""
+    """Move committed files into place; doing it again changes nothing.
+
+    All are moved before the first directory is synced: a disk then has one thing to write, and not one for each file.
+    """
+    moved: dict[str, set[str]] = {}
     for move in publication.moves:
         try:
-            open_files(move.root).move(move.staged, move.final)
+            open_files(move.root, sync=False).move(move.staged, move.final)
+            moved.setdefault(move.root, set()).add(move.final.rpartition("/")[0])
         except FileNotFoundError:
             _pass_over(publication, move, state)
+    for root, directories in moved.items():
+        open_files(root).settle(directories)
 
 
 def _pass_over(publication: Publication, move: Move, state: Files) -> None:

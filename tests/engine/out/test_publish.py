@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,3 +74,21 @@ def test_what_is_to_be_handed_over_must_be_there(root: str) -> None:
             Publication("0a-1-7", (Move(f"{root}/out", "_staging/c", "c.parquet"),), "q"),
             open_files(f"{root}/s"),
         )
+
+
+def test_all_files_of_a_unit_are_moved_before_the_disk_is_waited_for(tmp_path, monkeypatch):
+    moves = []
+    for query, part in product(("q0", "q1"), range(2)):
+        files = open_files(str(tmp_path / query), sync=False)
+        with files.writer(f"_staging/{part}.parquet") as file:
+            file.write(b"rows")
+        moves.append(Move(files.root, f"_staging/{part}.parquet", f"{part}.parquet"))
+    seen, fsync = [], os.fsync
+
+    def counted(descriptor):
+        seen.append(len(list(tmp_path.glob("*/*.parquet"))))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    publish_files(Publication("u", tuple(moves), ""), open_files(str(tmp_path / "state")))
+    assert seen == [4, 4]  # each directory once
