@@ -2,8 +2,8 @@
 
 All results are put together, encoded and written, ten million of them with one query of `w1` and seventy with twelve;
 the table stores a pair once for all queries.  Runs take turns; the figure is the ratio of the times of their steady
-parts, round by round, and of the CPU that the whole run took.  Beside them Spark: one join at the widest window, whose
-micro-batches are written into the files of every query from ``foreachBatch``.
+parts, round by round, and of the time and the CPU that the whole run took.  Beside them Spark: one join at the widest
+window, whose micro-batches are written into the files of every query from ``foreachBatch``.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ HEADINGS = (
     "run",
     "steady rows/s",
     "times noop's time",
+    "of the whole run",
     "parquet is faster",
     "wanted",
     "CPU s",
@@ -95,6 +96,7 @@ def _row(name: str, series: Series) -> tuple[str, ...]:
         WAYS[name].title,
         middle([each.steady_rate for each in shown], 0),
         _told(ratios(noop, runs)),
+        _told([one.total_seconds / other.total_seconds for one, other in paired(runs, noop)]),
         _told(against_spark),
         _wanted(name),
         middle([each.cpu_seconds for each in shown], 0),
