@@ -682,8 +682,7 @@ class Engine:
         self._joiner.joining.in_no_hurry = False  # here somebody waits
         for ingester in self._ingesters:
             try:
-                if ingester.query is not None:
-                    ingester.query.processAllAvailable()
+                ingester.read_available()
             except Exception as error:
                 raise self._explained(ingester, error) from error
         self._drain()

@@ -21,6 +21,7 @@ from penstock.errors import InputError, did_you_mean
 from penstock.lab.bench.against_peers import first, peers
 from penstock.lab.bench.aggregates import aggregates
 from penstock.lab.bench.breakdown import breakdown
+from penstock.lab.bench.idle import idle
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.multiway import multiway
 from penstock.lab.bench.punctuations import punctuations
@@ -50,6 +51,7 @@ BENCHMARKS = {
         multiway,
         scale,
         latency,
+        idle,
         sinks,
         start,
         breakdown,

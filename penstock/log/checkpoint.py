@@ -208,6 +208,16 @@ class SourceLog:
         parts += [self._entry(number, names) for number in range(start + 1, last + 1)]
         return None if None in parts else sum(len(each) for each in parts if each is not None)
 
+    def files_up_to(self, last: int) -> list[FileEntry] | None:
+        """Read the files of all entries up to one; None if some entry is lost or not whole."""
+        names = self.names()
+        together = [each for each in names if each <= last and names[each].endswith(".compact")]
+        start = max(together, default=-1)
+        lines = self._lines(names[start]) if together else []
+        parts = [None if lines is None else [_file(line) for line in lines]]
+        parts += [self._entry(number, names) for number in range(start + 1, last + 1)]
+        return None if None in parts else [file for part in parts if part is not None for file in part]
+
     def torn_after(self, last: int) -> list[int]:
         """List the entries after one that are not whole, or not there though later ones are, in order."""
         names = self.names()

@@ -49,6 +49,17 @@ def mend_checkpoint(store: Store, stream: str) -> None:
         )
 
 
+def hand_over_again(store: Store, stream: str) -> None:
+    """Let Spark hand over the journal's last batch once more, as after a crash, if it has planned no other since.
+
+    It is passed over.  But a stream can only rest in a batch (`penstock.engine.ingest.resting`).
+    """
+    checkpoint, last = checkpoint_of(store.files, stream), store.ledger.stream(stream).source_batch
+    is_last = last >= 0 and checkpoint.last("offsets") == checkpoint.last("commits") == last
+    if is_last and (last == 0 or checkpoint.offsets(last - 1) is not None):
+        checkpoint.remove(f"commits/{last}")
+
+
 def checked_origin(store: Store, stream: str, batch: int) -> dict[str, Any]:
     """Read where a batch comes from; refuse one that is not the journal's last and does not follow on it either."""
     checkpoint, ledger = checkpoint_of(store.files, stream), store.ledger

@@ -10,9 +10,17 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.engine.ingest.checkpoints import checked_origin, checkpoint_of, mend_checkpoint
+from penstock.engine.ingest.checkpoints import (
+    checked_origin,
+    checkpoint_of,
+    hand_over_again,
+    mend_checkpoint,
+)
+from penstock.engine.ingest.resting import LOOK_SECONDS, Rest
+from penstock.engine.ingest.source_folder import SourceFolder
 from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.ingest.sources import FILE_ORDER
 from penstock.engine.spark.culprits import QueriesFailedError
@@ -53,6 +61,9 @@ FAR_AHEAD = 1_000_000
 LONGEST_WAIT = 10.0
 """Seconds that it waits at most."""
 
+PATIENCE = 5.0
+"""Seconds within which Spark hands over a batch of the files that it has not read, or is asked whether it will."""
+
 _NO_LIMIT = str(2**31 - 1)
 
 
@@ -87,6 +98,8 @@ class Ingester:
         self.at_work = False
         """Whether a batch is on its way, from when Spark hands it over to its commit."""
         self.query: StreamingQuery | None = None
+        self.rest: Rest | None = None
+        """How the stream rests while its source has nothing new; None if Spark has to ask the source."""
         self.failure: BaseException | None = None
         self.follow(plan)
 
@@ -104,6 +117,10 @@ class Ingester:
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
         mend_checkpoint(self.store, self.stream.name)
+        folder = None if once else SourceFolder.of(self.stream)
+        if folder is not None:
+            self.rest = Rest(folder, self._is_active)
+            hand_over_again(self.store, self.stream.name)
         writer = (
             self._source.writeStream.queryName(f"penstock-{self.stream.name}")
             .option("checkpointLocation", self.checkpoint.path)
@@ -113,6 +130,8 @@ class Ingester:
 
     def stop(self) -> None:
         """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
+        if self.rest is not None:
+            self.rest.end()
         if self.query is not None:
             self.query.stop()
         with self.batch:
@@ -126,13 +145,15 @@ class Ingester:
             self._let_partners_catch_up()
             while not self._try(rows, batch_id, arrived):
                 pass
+            self._committed()
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure
             # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
             raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
         finally:
             self.at_work = False
-        self._committed()
+        if self.rest is not None and self._knows_files(self.rest):
+            self.rest.rest()
 
     def _try(self, rows: DataFrame, batch_id: int, arrived: float) -> bool:
         """Ingest one batch; if queries cannot be evaluated on it, have them stopped, and say that it is still to do."""
@@ -153,8 +174,38 @@ class Ingester:
         """Say whether the source has input: Spark gets ready to read, has found some, or has handed it over."""
         if self.at_work or self.query is None:
             return True
+        if self.rest is not None and self.rest.at_rest:
+            return False
         status = self.query.status
         return bool(status["isDataAvailable"]) or str(status["message"]).startswith("Initializing")
+
+    def read_available(self) -> None:
+        """Wait until all that is in the source is ingested."""
+        if self.query is None or (self.rest is not None and self._comes_to_an_end(self.rest)):
+            return
+        with self.rest.kept_awake() if self.rest is not None else nullcontext():
+            self.query.processAllAvailable()
+
+    def _comes_to_an_end(self, rest: Rest) -> bool:
+        """Wait while there are files that are not ingested; give up if Spark hands over none, and leave it to Spark."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and self._is_active():
+            if self.at_work:
+                until = time.monotonic() + PATIENCE
+            elif self._knows_files(rest) and not rest.has_news() and not self.at_work:
+                return True
+            elif rest.folder.unclear:
+                return False
+            time.sleep(LOOK_SECONDS)
+        return False
+
+    def _knows_files(self, rest: Rest) -> bool:
+        """Say whether it is known which files are ingested."""
+        return rest.knows(self.store.ledger.origins.get(self.stream.name), self.checkpoint)
+
+    def _is_active(self) -> bool:
+        """Say whether Spark runs the query."""
+        return self.query is None or bool(self.query.isActive)
 
     def _let_partners_catch_up(self) -> None:
         """Wait for the batch that a partner has at hand, if this stream is far ahead of it in event time.
