@@ -24,6 +24,7 @@ from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
 from penstock.join.slide import Sliding, lay_out, order_by
 from penstock.join.sorting import merge_runs
+from penstock.join.spark_hash import first_seeds, hash_bytes, hash_ints, hash_longs
 from penstock.sql.query import Comparison
 
 
@@ -75,6 +76,16 @@ def warm_orders() -> None:
     unmixed(mix(rising))
 
 
+def warm_digests() -> None:
+    """Hash a few keys as Spark does; only where some key is more than 64 bits."""
+    rows = pa.array(["a", "b"])
+    _, offsets, data = rows.buffers()
+    hash_bytes(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int32)[:3], first_seeds(2))
+    for kernel, kind in ((hash_longs, np.int64), (hash_ints, np.int32)):
+        kernel(np.arange(2, dtype=kind), first_seeds(2))
+        kernel(_mapped(np.arange(2, dtype=kind)), first_seeds(2))
+
+
 def _warm_sliding() -> None:
     """Slide a window over a few entries: what is born of pairs and of rows, sums and least values."""
     numbers, one = np.arange(3), np.ones(3, np.int64)
@@ -117,3 +128,4 @@ if __name__ == "__main__":
     warm_up()
     warm_folds()
     warm_orders()
+    warm_digests()

@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.engine import Engine
-from penstock.engine.ingest import plain_files, source_ingest
+from penstock.engine.ingest import plain_files, plain_int96, source_ingest
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.ingest.plain_columns import FILE_TYPES, plain_columns
 from penstock.engine.ingest.plain_files import only_says_which_files, plain_batch
+from penstock.engine.ingest.plain_keys import Digest
 from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.sources import ingest_columns_of
 from penstock.engine.ingest.watching import Arrival
@@ -49,6 +50,8 @@ KEYS = [
     KeyPart("c_tinyint", "bigint", cast=True, column="c_tinyint"),
     KeyPart("c_int", "bigint", cast=True, column="c_int"),
 ]
+TEXTS = [KeyPart(f"c_{kind}", kind, column=f"c_{kind}") for kind in ("string", "binary")]
+"""Keys that 64 bits do not hold; nor do they hold several of any."""
 
 
 def whole(bits: int) -> st.SearchStrategy:
@@ -69,8 +72,8 @@ VALUES = {
     "boolean": st.booleans(),
     "double": FLOATS,
     "float": st.floats(width=32) | st.sampled_from([0.0, -0.0, math.nan]),
-    "string": st.text(max_size=5),
-    "binary": st.binary(max_size=5),
+    "string": st.text(max_size=5) | st.text("aé漢🌊", max_size=100),
+    "binary": st.binary(max_size=5) | st.binary(max_size=100),
     "date": DAYS,
     "timestamp": TIMES,
     "timestamp_ntz": TIMES,
@@ -155,7 +158,8 @@ FOLDERS = count()
 @given(
     tables(),
     st.sampled_from(["c_timestamp", "c_timestamp_ntz", "c_date"]),
-    st.sampled_from([(), *((key,) for key in KEYS)]),
+    st.lists(st.sampled_from(KEYS), max_size=1).map(tuple)
+    | st.lists(st.sampled_from([*TEXTS, *KEYS]), max_size=4, unique=True).map(tuple),
     st.lists(predicates(), max_size=70, unique=True),
     st.integers(1, 5),
 )
@@ -178,6 +182,115 @@ def test_arrow_gives_tasks_what_spark_would_give_them(spark, tmp_path, rows, tim
         assert bits(by_arrow) == bits(by_spark)
 
 
+LENGTHS = [b"", *(bytes(range(7, 7 + size)) for size in range(101)), bytes(1000)]
+
+
+def test_texts_of_all_lengths_are_hashed_as_spark_hashes_them(spark):
+    """Pieces of 32, 8, 4 and 1 bytes, whatever is left; in the middle of an array, too; as a first and a later part."""
+    words = ["", "é", "漢字" * 9, "🌊", "a\0b", *(each.hex() for each in LENGTHS), None]
+    rows = pa.table({"c_string": words, "c_int": pa.array(range(len(words)), pa.int32())})
+    bins = pa.table({"c_binary": [*LENGTHS, None]})
+    by_spark = (
+        spark.createDataFrame(rows)
+        .selectExpr("xxhash64(c_string) h", "xxhash64(c_int, c_string) i")
+        .toArrow()
+    )
+    of_bins = spark.createDataFrame(bins).selectExpr("xxhash64(c_binary) h").toArrow()
+    for skipped in (0, 1, 50):
+        (part,) = rows.slice(skipped).to_batches()
+        one, two = Digest((("c_string", "string"),)), Digest((("c_int", "int"), ("c_string", "string")))
+        assert one.make(part)[:-1].to_pylist() == by_spark["h"].slice(skipped)[:-1].to_pylist()
+        assert two.make(part)[:-1].to_pylist() == by_spark["i"].slice(skipped)[:-1].to_pylist()
+        assert one.make(part)[-1].as_py() is two.make(part)[-1].as_py() is None
+        (part,) = bins.slice(skipped).to_batches()
+        hashed = Digest((("c_binary", "binary"),)).make(part)
+        assert hashed[:-1].to_pylist() == of_bins["h"].slice(skipped)[:-1].to_pylist()
+
+
+FIRST = -62_135_596_800_000_000
+JULIAN = -2_440_588 * 86_400_000_000
+SPARKS_TIMES = st.integers(FIRST, 1 << 57).filter(bool) | st.sampled_from(
+    [-1, 1, -12_219_292_800_000_001, -12_219_292_800_000_000, FIRST]
+)
+OTHER_TIMES = st.sampled_from(
+    [
+        0,
+        FIRST - 1,
+        JULIAN,
+        JULIAN - 1,
+        JULIAN - 86_400_000_001,
+        -2 * 10**18,
+        -(1 << 61),
+        -(1 << 62),
+        1 << 60,
+        1 << 62,
+    ]
+)
+
+
+def written_by_spark(spark, folder, times):
+    """Let Spark write times as it does by itself, and read them back."""
+    rows = pa.table(
+        {"id": range(len(times)), "c_timestamp": pa.array(times, pa.int64()).cast(FILE_TYPES["timestamp"])}
+    )
+    spark.createDataFrame(rows).coalesce(1).write.parquet(str(folder))
+    (file,) = folder.glob("*.parquet")
+    assert pq.ParquetFile(file).schema.column(1).physical_type == "INT96"
+    stream = stream_of("c_timestamp", folder)
+    source = spark.read.schema(schema_ddl(stream)).parquet(str(folder))
+    task = batch_task(spark, stream, (KEYS[-3],), columns=("id", "c_timestamp"))
+    return ingest_columns_of(source, stream, task.computed_for, task.columns()).toArrow(), task, stream, file
+
+
+@given(st.lists(SPARKS_TIMES | st.none(), min_size=1, max_size=50))
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_times_as_spark_writes_them_are_read_as_spark_reads_them(spark, tmp_path, times):
+    by_spark, task, stream, file = written_by_spark(spark, tmp_path / str(next(FOLDERS)), times)
+    columns = plain_columns(stream, task, lambda: arrow_types(spark, stream))
+    read = list(plain_batch(columns, origin_of([file]))._read())
+    assert bits(pa.Table.from_batches(read)) == bits(by_spark)
+
+
+@given(st.lists(SPARKS_TIMES, max_size=5), OTHER_TIMES)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_times_that_arrow_would_read_otherwise_are_sparks(spark, tmp_path, times, other):
+    _, task, stream, file = written_by_spark(spark, tmp_path / str(next(FOLDERS)), [*times, other])
+    columns = plain_columns(stream, task, lambda: arrow_types(spark, stream))
+    with pytest.raises(OSError, match=r"too far away|two meanings"):
+        list(plain_batch(columns, origin_of([file]))._read())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "by", "kind", "is_plain"),
+    [
+        ({"org.apache.spark.version": "4.3.0"}, "parquet-mr version 1.16", "timestamp", True),
+        ({"org.apache.spark.version": "3.1.0"}, "parquet-mr version 1.16", "timestamp", True),
+        ({"org.apache.spark.version": "3.0.3"}, "parquet-mr version 1.16", "timestamp", False),
+        (
+            {"org.apache.spark.version": "4.3.0", "org.apache.spark.legacyINT96": ""},
+            "parquet-mr",
+            "timestamp",
+            False,
+        ),
+        ({}, "parquet-mr version 1.16", "timestamp", False),
+        ({"org.apache.spark.version": "4.3.0"}, "impala version 4", "timestamp", False),
+        ({"org.apache.spark.version": "4.3.0"}, "parquet-mr version 1.16", "timestamp_ntz", False),
+    ],
+)
+def test_int96_of_others_and_of_other_calendars_is_sparks(  # noqa: PLR0917 - a table of cases
+    spark, tmp_path, monkeypatch, metadata, by, kind, is_plain
+):
+    file = tmp_path / "x.parquet"
+    rows = pa.table({"id": pa.array([1], pa.int64()), f"c_{kind}": pa.array([0], pa.timestamp("us"))})
+    pq.write_table(rows.replace_schema_metadata(metadata), file, use_deprecated_int96_timestamps=True)
+    said = Mock(metadata=pq.ParquetFile(file).metadata.metadata, created_by=by)
+    monkeypatch.setattr(plain_files, "has_sparks_int96", lambda _: plain_int96.has_sparks_int96(said))
+    stream = stream_of(f"c_{kind}")
+    task = batch_task(spark, stream, (), columns=("id", f"c_{kind}"))
+    made = plain_columns(stream, task, lambda: arrow_types(spark, stream))
+    assert (plain_batch(made, origin_of([file])) is not None) == is_plain
+
+
 @pytest.mark.parametrize(
     "predicate",
     [
@@ -198,7 +311,9 @@ def test_a_predicate_that_rounds_casts_or_computes_is_sparks(spark, predicate):
 @pytest.mark.parametrize(
     "part",
     [
-        KeyPart("c_string", "string", column="c_string"),
+        KeyPart("c_string", "string collate UNICODE_CI", cast=True, column="c_string"),
+        KeyPart("c_string", "bigint", cast=True, column="c_string"),
+        KeyPart("upper(c_string)", "string"),
         KeyPart("c_double", "double", column="c_double"),
         KeyPart("c_bigint", "int", cast=True, column="c_bigint"),
         KeyPart("c_int + 1", "int"),
@@ -206,11 +321,11 @@ def test_a_predicate_that_rounds_casts_or_computes_is_sparks(spark, predicate):
         KeyPart("c_timestamp_ntz", "timestamp_ntz", column="c_timestamp_ntz"),
     ],
 )
-def test_a_key_that_is_no_number_as_it_stands_is_sparks(spark, part):
+def test_a_key_that_is_no_column_as_it_stands_is_sparks(spark, part):
     stream = stream_of("c_timestamp")
-    assert (
-        plain_columns(stream, batch_task(spark, stream, (part,)), lambda: arrow_types(spark, stream)) is None
-    )
+    for key in ((part,), (TEXTS[0], part), (part, KEYS[0])):
+        task = batch_task(spark, stream, key)
+        assert plain_columns(stream, task, lambda: arrow_types(spark, stream)) is None
 
 
 ROW = {"id": pa.array([1], pa.int64()), "c_timestamp": pa.array([0], pa.timestamp("us", "UTC"))}

@@ -4,7 +4,8 @@ What the columns are is said in `penstock.engine.ingest.ingest_columns`, as Spar
 Arrow can make, each exactly as Spark would::
 
     event time      a timestamp or a date in microseconds; null if it is too far from 1970
-    key             a whole number, boolean, date or timestamp: the number itself
+    key             one whole number, boolean, date or timestamp: the number itself
+                    text, binary, several columns: Spark's hash of them, and each as it stands
     predicate bits  columns of numbers compared with numbers (`penstock.engine.ingest.plain_tests`)
     the others      as they stand
 
@@ -14,13 +15,14 @@ In:  a stream, and what the tasks of its batches are told.  Out: `PlainColumns`,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names
+from penstock.engine.ingest.plain_keys import Number, key_parts, plain_key
 from penstock.engine.ingest.plain_tests import plain_test
 from penstock.log.spark_schema import PLAIN
 from penstock.plan.links import is_link_column
@@ -30,26 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock.engine.ingest.batch_task import BatchTask
+    from penstock.engine.ingest.plain_keys import Maker
     from penstock.engine.ingest.plain_tests import RowTest
-    from penstock.plan.stored import KeyPart, LogPlan
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
-
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_NUMBERS = frozenset({*_WHOLE, "boolean", "date", "timestamp"})
-"""Types of keys that are numbers as they stand."""
 
 FILE_TYPES = {**PLAIN, "timestamp": pa.timestamp("us", "UTC")}
 """Types of columns that Arrow reads as Spark does, and what they are in a file."""
-
-
-class Maker(Protocol):
-    """Makes one column of some others."""
-
-    def make(self, rows: pa.RecordBatch) -> pa.Array:
-        """Make it."""
-
-    def columns(self) -> set[str]:
-        """Name the columns that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +51,6 @@ class Copied:
     def make(self, rows: pa.RecordBatch) -> pa.Array:
         """Copy it; only the time zone of its type may change."""
         return rows.column(self.column).cast(self.kind)
-
-    def columns(self) -> set[str]:
-        """Name the column."""
-        return {self.column}
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A column as a 64-bit number: a whole number, 0 or 1, days, microseconds."""
-
-    column: str
-
-    def make(self, rows: pa.RecordBatch) -> pa.Array:
-        """Take the number."""
-        values = rows.column(self.column)
-        return (values.cast(pa.int32()) if pa.types.is_date32(values.type) else values).cast(pa.int64())
 
     def columns(self) -> set[str]:
         """Name the column."""
@@ -103,19 +76,6 @@ class EventTime:
     def columns(self) -> set[str]:
         """Name the column."""
         return {self.column}
-
-
-@dataclass(frozen=True, slots=True)
-class SameKey:
-    """The key of joins without an equality, which all rows have."""
-
-    def make(self, rows: pa.RecordBatch) -> pa.Array:
-        """Give every row the same."""
-        return pa.array(np.zeros(rows.num_rows, np.int64))
-
-    def columns(self) -> set[str]:
-        """Name nothing."""
-        return set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +121,15 @@ def plain_columns(
     """
     if task.promises or task.arrival or stream.time_type not in _TIME_UNITS:
         return None
-    made = _made(stream, [each.log for each in task.logs])
-    copied = [name for name in task.columns() if made is None or name not in made]
+    made, parts = _made(stream, [each.log for each in task.logs]), key_parts(task)
+    copied = [name for name in task.columns() if made is None or name not in made | parts]
     read = _read(made, copied) if made is not None else set()
     if made is None or not _are_plain(stream, read):
         return None
     kinds, declared = spark_types(), {each.name: each.type for each in stream.columns}
     makers: dict[str, Maker] = made | {name: Copied(name, kinds[name]) for name in copied}
+    for name, part in parts.items():
+        makers[name] = Copied(part.column, PLAIN[part.type] if part.cast else kinds[part.column])
     ordered = tuple((name, makers[name]) for name in task.columns())
     return PlainColumns(ordered, {name: FILE_TYPES[declared[name]] for name in sorted(read)})
 
@@ -183,7 +145,7 @@ def _made(stream: Stream, logs: Sequence[LogPlan]) -> dict[str, Maker] | None:
     """Say how times, keys and bits are made; None if some of them need Spark."""
     made: dict[str, Maker | None] = {ROW_TIME: EventTime(stream.time, _TIME_UNITS[stream.time_type])}
     for number, log in enumerate(logs):
-        made |= _key(number, stream, log) | _bits(number, stream, log)
+        made |= plain_key(number, stream, log) | _bits(number, stream, log)
     known = {name: maker for name, maker in made.items() if maker is not None}
     return known if len(known) == len(made) else None
 
@@ -200,28 +162,6 @@ def _are_plain(stream: Stream, names: Iterable[str]) -> bool:
     """Say whether Arrow reads columns as Spark does; a dot in a name would be read as a path."""
     declared = {each.name: each.type for each in stream.columns}
     return all(declared.get(name) in FILE_TYPES and "." not in name for name in names)
-
-
-def _key(number: int, stream: Stream, log: LogPlan) -> dict[str, Maker | None]:
-    """Say how a log's key is made."""
-    name, parts = key_names(number, log)
-    if parts or log.wanted:
-        return dict.fromkeys([name, *parts])
-    if not log.key:
-        return {name: SameKey()}
-    (part,) = log.key
-    return {name: Number(part.column) if _is_number(part, stream) else None}
-
-
-def _is_number(part: KeyPart, stream: Stream) -> bool:
-    """Say whether a part of a key is a column of numbers, cast to none or to a wider type of whole numbers."""
-    column = stream.column(part.column) if part.column else None
-    if column is None or column.type not in _NUMBERS:
-        return False
-    if column.type == part.type:
-        return True
-    whole = column.type in _WHOLE and part.type in _WHOLE
-    return whole and _WHOLE.index(column.type) < _WHOLE.index(part.type)
 
 
 def _bits(number: int, stream: Stream, log: LogPlan) -> dict[str, Maker | None]:

@@ -26,6 +26,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.ingest.batch_task import run_ingest
+from penstock.engine.ingest.plain_columns import FILE_TYPES
+from penstock.engine.ingest.plain_int96 import (
+    SPARK_VERSION,
+    has_sparks_int96,
+    int96_columns,
+    open_parquet,
+    refuse_far_times,
+    with_instants,
+)
 from penstock.join.width import gathered
 from penstock.sql.arrival import ARRIVAL_OPTIONS
 from penstock.sql.promises import PROMISE_OPTIONS
@@ -71,7 +80,7 @@ _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"}
 REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 """Spark's setting for times in files that do not say which calendar they are of."""
 
-_VERSION, _LEGACY = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+_LEGACY = b"org.apache.spark.legacyDateTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +129,12 @@ class PlainBatch:
     def _read(self) -> Iterator[pa.RecordBatch]:
         for path, of_file in groupby(self.groups, lambda each: each.path):
             groups = list(of_file)
-            with pq.ParquetFile(path) as file:
+            with open_parquet(path) as file:
                 if not set(groups) <= set(_row_groups(path, file, self.columns) or ()):
                     raise OSError(f"file {path} was changed while it was being read")
+                int96 = int96_columns(file) & set(self.columns.types)
+                if int96:
+                    refuse_far_times(path, [each.number for each in groups], sorted(int96))
                 rows = file.iter_batches(
                     _READ_ROWS,
                     row_groups=[each.number for each in groups],
@@ -130,7 +142,7 @@ class PlainBatch:
                     use_threads=False,
                 )
                 for piece in gathered(rows, _PIECE_BYTES):
-                    yield self.columns.of(pa.concat_batches(piece))
+                    yield self.columns.of(with_instants(pa.concat_batches(piece), int96))
 
 
 def only_says_which_files(stream: Stream) -> bool:
@@ -174,13 +186,13 @@ def _local_path(url: str) -> str:
 
 def _row_groups_of(path: str, columns: PlainColumns) -> tuple[RowGroup, ...] | None:
     """Read what a file says of itself; None if Spark would read it otherwise."""
-    with pq.ParquetFile(path) as file:
+    with open_parquet(path) as file:
         return _row_groups(path, file, columns)
 
 
 def _row_groups(path: str, file: pq.ParquetFile, columns: PlainColumns) -> tuple[RowGroup, ...] | None:
     """List the parts of a file; None if Spark would read it otherwise."""
-    if not _has_columns(file.schema_arrow, columns) or not _is_of_today(file.metadata.metadata or {}):
+    if not _has_columns(file, columns) or not _is_of_today(file.metadata.metadata or {}):
         return None
     parts = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     if not all(map(_has_known_codecs, parts[:1])):
@@ -195,11 +207,16 @@ def _has_known_codecs(part: pq.RowGroupMetaData) -> bool:
     return all(part.column(number).compression in _CODECS for number in range(part.num_columns))
 
 
-def _has_columns(schema: pa.Schema, columns: PlainColumns) -> bool:
+def _has_columns(file: pq.ParquetFile, columns: PlainColumns) -> bool:
     """Say whether a file has every column that is read, once and with the type that it should have."""
+    schema, int96 = file.schema_arrow, int96_columns(file)
     lower = [name.lower() for name in schema.names]
+    instants = {name for name, kind in columns.types.items() if kind == FILE_TYPES["timestamp"]}
+    sparks = instants & int96 if has_sparks_int96(file.metadata) else set()
     return all(
-        name in schema.names and lower.count(name.lower()) == 1 and _is(schema.field(name).type, kind)
+        name in schema.names
+        and lower.count(name.lower()) == 1
+        and (name in sparks or (name not in int96 and _is(schema.field(name).type, kind)))
         for name, kind in columns.types.items()
     )
 
@@ -213,4 +230,4 @@ def _is(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _is_of_today(metadata: dict[bytes, bytes]) -> bool:
     """Say whether times in a file are of the calendar that we have: Spark wrote others before it was 3."""
-    return _LEGACY not in metadata and metadata.get(_VERSION, b"3.0.0") >= b"3.0.0"
+    return _LEGACY not in metadata and metadata.get(SPARK_VERSION, b"3.0.0") >= b"3.0.0"
