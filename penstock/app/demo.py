@@ -29,6 +29,7 @@ from penstock.engine.spark.session import QUICK_START
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from rich.console import Console
 
     from penstock.app.demo_data import Asked
@@ -96,7 +97,7 @@ def _introduce(engine: Engine, out: Console) -> None:
 
 
 def _report(engine: Engine, state: State, status: Status, out: Console) -> None:
-    """Show what was read, what is held, and what each query got."""
+    """Show what was read, what is held, and what each query got; what Spark has to read, which takes longest, last."""
     out.print(stream_table(status))
     out.print("State held at the end, slice by slice:", slice_table(status.groups[0]), sep="\n")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -110,19 +111,26 @@ def _report(engine: Engine, state: State, status: Status, out: Console) -> None:
             asked.window,
             wants or "all",
             f"{counts[asked.name]:,}",
-            _samples(engine, state, asked),
+            _samples(state, asked),
         )
     out.print(table)
+    for asked in QUERIES:
+        if asked.sink == "table":
+            out.print(
+                f'{asked.name} is in the state\'s table, which Spark reads: engine.results("{asked.name}")'
+            )
+            out.print(indent(_lines(engine.results(asked.name).limit(SAMPLE_ROWS).toArrow()), "  "))
 
 
-def _samples(engine: Engine, state: State, asked: Asked) -> str:
-    """Give a couple of a query's results, a line each."""
+def _samples(state: State, asked: Asked) -> str:
+    """Give a couple of a query's results, a line each, if they can be had without Spark."""
     if asked.sink == "noop":
         return "(counted only)"
-    if asked.sink == "table":
-        rows = engine.results(asked.name).limit(SAMPLE_ROWS).toArrow()
-    else:
-        rows = state.results(asked.name, SAMPLE_ROWS)
+    return "(see below)" if asked.sink == "table" else _lines(state.results(asked.name, SAMPLE_ROWS))
+
+
+def _lines(rows: pa.Table) -> str:
+    """Write results, a line each."""
     return "\n".join(
         f"#{row['Sensor']:<2} {row['temperature']:>4} °C {row['t_ts']:%H:%M:%S}  "
         f"{row['humidity']:>5} % {row['h_ts']:%H:%M:%S}"
