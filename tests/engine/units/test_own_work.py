@@ -119,9 +119,9 @@ def planned(select: str = "a.k, b.v", where: str = "", *, more: str = "", **stre
     return build_plan(script.streams, script.queries)
 
 
-@pytest.mark.parametrize("where", ["", "AND a.v > 3"])
-def test_columns_of_plain_files_need_no_workers(where):
-    assert not needs_workers(planned(where=where))
+@pytest.mark.parametrize("query", [{}, {"where": "AND a.v > 3"}, {"kind": "STRING"}], ids=str)
+def test_columns_of_plain_files_need_no_workers(query):
+    assert not needs_workers(planned(**query))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,6 @@ def test_columns_of_plain_files_need_no_workers(where):
         {"where": "AND sqrt(a.v) > 3"},
         {"more": ", order = 'sync-filter'"},
         {"format": "json"},
-        {"kind": "STRING"},
         {"kind": "DECIMAL(30, 2)"},
     ],
     ids=str,
