@@ -25,9 +25,10 @@ def load() -> None:
         os.environ.setdefault(name, "1")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     import penstock.engine.spark_jobs  # noqa: F401, PLC0415 - after the settings above
-    from penstock.join.warm import warm_up  # noqa: PLC0415 - see above
+    from penstock.join.warm import warm_folds, warm_up  # noqa: PLC0415 - see above
 
     warm_up()
+    warm_folds()
     gc.collect()
     gc.freeze()
 

@@ -83,13 +83,8 @@ class Sliding:
 
     def seen(self, counts: Ints) -> Seen:
         """Find the groups that each window sees at each instant, by how many pairs each entry is of."""
-        cells = np.zeros((self.cuts, self.groups), np.int64)
-        sizes = _sizes(self.at, counts, self.upto, self.asked, cells)
-        starts, total = _starts(sizes)
-        groups, found = np.empty(total, np.int64), np.empty(total, np.int64)
-        cells[:] = 0
-        _find(self.at, counts, self.upto, self.asked, cells, (starts, sizes, groups, found))
-        return Seen(groups, found, starts, sizes)
+        (seen,) = self._found((self.at, counts, self.upto))
+        return seen
 
     def meet(self, counts: Ints, other: Sliding, other_counts: Ints) -> Met:
         """Find the groups of which each window sees entries on both sides; the other side is asked the same.
@@ -101,16 +96,16 @@ class Sliding:
         >>> met.left.groups.tolist(), met.left.counts.tolist(), met.right.counts.tolist()
         ([1, 1, 0, 1], [1, 7, 5, 8], [2, 2, 4, 2])
         """
-        shape = self.cuts, self.groups
-        cells = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        sides = (self.at, counts, self.upto), (other.at, other_counts, other.upto)
-        sizes = _sizes_met(*sides, self.asked, cells)
+        return Met(*self._found((self.at, counts, self.upto), (other.at, other_counts, other.upto)))
+
+    def _found(self, *sides: tuple[Ints, Ints, Ints]) -> list[Seen]:
+        """Find the groups that have entries on every side, with the counts of each."""
+        most = self.asked.size * self.groups
+        groups, counts = np.empty(most, np.int64), np.empty((len(sides), most), np.int64)
+        cells = np.zeros((len(sides), self.cuts, self.groups), np.int64)
+        sizes = _find(sides, self.asked, cells, groups, counts)
         starts, total = _starts(sizes)
-        groups, ours, theirs = (np.empty(total, np.int64) for _ in range(3))
-        for each in cells:
-            each[:] = 0
-        _find_met(*sides, self.asked, cells, (starts, sizes, groups, ours, theirs))
-        return Met(Seen(groups, ours, starts, sizes), Seen(groups, theirs, starts, sizes))
+        return [Seen(groups[:total], each[:total], starts, sizes) for each in counts]
 
     def sums(self, values: Numbers, seen: Seen) -> Numbers:
         """Sum the values of what is seen."""
@@ -147,10 +142,13 @@ def _starts(sizes: Ints) -> tuple[Ints, int]:
 
 
 @njit(cache=True, nogil=True)
-def _add_born(at: Any, values: Any, first: Any, last: Any, cells: Any) -> None:
-    flat = cells.ravel()
+def _add_born(at: Any, values: Any, first: Any, last: Any, cells: Any) -> Any:
+    """Add entries to their cells; give the last cell of them."""
+    flat, top = cells.ravel(), 0
     for i in range(first, last):
         flat[at[i]] += values[i]
+        top = max(top, at[i])
+    return top
 
 
 @njit(cache=True, nogil=True)
@@ -163,114 +161,72 @@ def _add_cells(cells: Any, first: Any, last: Any, total: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sizes(at: Any, counts: Any, upto: Any, asked: Any, cells: Any) -> Any:
-    """Count the groups that each window sees at each instant."""
+def _present(one: Any, other: Any, present: Any) -> Any:
+    """List the groups that both have; give how many there are."""
+    size = 0
+    for group in range(one.size):  # what is none is written over by the next: cheaper than to ask beforehand
+        present[size] = group
+        size += (one[group] > 0) & (other[group] > 0)
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _take(total: Any, present: Any, out: Any) -> None:
+    """Write the totals of the groups that are present."""
+    for i in range(out.size):
+        out[i] = total[present[i]]
+
+
+@njit(cache=True, nogil=True)
+def _find(sides: Any, asked: Any, cells: Any, groups: Any, counts: Any) -> Any:
+    """Write the groups that each window sees on every side at each instant, and their counts; give how many.
+
+    Each window has room for all groups at all instants.  At the end its answers move up to those before it.
+    """
     sizes = np.zeros(asked.shape, np.int64)
-    total = np.empty(cells.shape[1], cells.dtype)
-    born = 0
+    width = cells.shape[2]
+    total, present = np.empty((len(sides), width), np.int64), np.empty(width + 1, np.uint64)
+    ends = np.arange(asked.shape[1]) * asked.shape[0] * width
+    born, top = np.zeros(len(sides), np.int64), 0
     for instant in range(asked.shape[0]):
-        _add_born(at, counts, born, upto[instant], cells)
-        born = upto[instant]
+        for side in range(len(sides)):
+            at, values, upto = sides[side]
+            top = max(top, _add_born(at, values, born[side], upto[instant], cells[side]))
+            born[side] = upto[instant]
         total[:] = 0
-        last = cells.shape[0]
+        last = top // width + 1  # younger cells are empty
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
                 continue
-            _add_cells(cells, cut, last, total)
-            last = cut
-            size = 0
-            for group in range(total.size):
-                size += total[group] > 0
+            for side in range(len(sides)):
+                _add_cells(cells[side], cut, last, total[side])
+            last = min(last, cut)
+            size = _present(total[0], total[-1], present)
+            first = ends[window]
+            found = groups[first : first + size]
+            for i in range(size):
+                found[i] = present[i]
+            for side in range(len(sides)):
+                _take(total[side], present, counts[side][first : first + size])
             sizes[instant, window] = size
+            ends[window] = first + size
+    _move_up(sizes, groups, asked.shape[0] * width)
+    for side in range(len(sides)):
+        _move_up(sizes, counts[side], asked.shape[0] * width)
     return sizes
 
 
 @njit(cache=True, nogil=True)
-def _find(at: Any, counts: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
-    """Write the groups that each window sees at each instant, and their counts."""
-    starts, sizes, groups, found = answers
-    total = np.empty(cells.shape[1], cells.dtype)
-    born = 0
-    for instant in range(asked.shape[0]):
-        _add_born(at, counts, born, upto[instant], cells)
-        born = upto[instant]
-        total[:] = 0
-        last = cells.shape[0]
-        for window in range(asked.shape[1]):
-            cut = asked[instant, window]
-            if cut < 0:
-                continue
-            _add_cells(cells, cut, last, total)
-            last = cut
-            place, group = starts[instant, window], 0
-            end = place + sizes[instant, window]
-            while (
-                place < end
-            ):  # what is no answer is written over by the next: cheaper than to ask beforehand
-                groups[place] = group
-                found[place] = total[group]
-                place += total[group] > 0
-                group += 1
-
-
-@njit(cache=True, nogil=True)
-def _sizes_met(left: Any, right: Any, asked: Any, cells: Any) -> Any:
-    """Count the groups of which each window sees entries on both sides at each instant."""
-    sizes = np.zeros(asked.shape, np.int64)
-    ours, theirs = cells
-    mine, others = np.empty(ours.shape[1], np.int64), np.empty(ours.shape[1], np.int64)
-    born, their_born = 0, 0
-    for instant in range(asked.shape[0]):
-        _add_born(left[0], left[1], born, left[2][instant], ours)
-        _add_born(right[0], right[1], their_born, right[2][instant], theirs)
-        born, their_born = left[2][instant], right[2][instant]
-        mine[:] = 0
-        others[:] = 0
-        last = ours.shape[0]
-        for window in range(asked.shape[1]):
-            cut = asked[instant, window]
-            if cut < 0:
-                continue
-            _add_cells(ours, cut, last, mine)
-            _add_cells(theirs, cut, last, others)
-            last = cut
-            size = 0
-            for group in range(mine.size):
-                size += (mine[group] > 0) & (others[group] > 0)
-            sizes[instant, window] = size
-    return sizes
-
-
-@njit(cache=True, nogil=True)
-def _find_met(left: Any, right: Any, asked: Any, cells: Any, answers: Any) -> None:
-    """Write those groups, and the counts of both sides."""
-    starts, sizes, groups, our_counts, their_counts = answers
-    ours, theirs = cells
-    mine, others = np.empty(ours.shape[1], np.int64), np.empty(ours.shape[1], np.int64)
-    born, their_born = 0, 0
-    for instant in range(asked.shape[0]):
-        _add_born(left[0], left[1], born, left[2][instant], ours)
-        _add_born(right[0], right[1], their_born, right[2][instant], theirs)
-        born, their_born = left[2][instant], right[2][instant]
-        mine[:] = 0
-        others[:] = 0
-        last = ours.shape[0]
-        for window in range(asked.shape[1]):
-            cut = asked[instant, window]
-            if cut < 0:
-                continue
-            _add_cells(ours, cut, last, mine)
-            _add_cells(theirs, cut, last, others)
-            last = cut
-            place, group = starts[instant, window], 0
-            end = place + sizes[instant, window]
-            while place < end:
-                groups[place] = group
-                our_counts[place] = mine[group]
-                their_counts[place] = others[group]
-                place += (mine[group] > 0) & (others[group] > 0)
-                group += 1
+def _move_up(sizes: Any, column: Any, room: Any) -> None:
+    """Lay the answers of windows end to end, each of which has had so much room."""
+    end = sizes[:, 0].sum()
+    for window in range(1, sizes.shape[1]):
+        size = sizes[:, window].sum()
+        answers, place = column[window * room : window * room + size], column[end : end + size]
+        for i in range(size):
+            place[i] = answers[i]
+        end += size
 
 
 @njit(cache=True, nogil=True)
@@ -278,18 +234,18 @@ def _sum_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: 
     """Write the sum of each answer."""
     starts, sizes, groups, out = answers
     total = np.empty(cells.shape[1], cells.dtype)
-    born = 0
+    born, top = 0, 0
     for instant in range(asked.shape[0]):
-        _add_born(at, values, born, upto[instant], cells)
+        top = max(top, _add_born(at, values, born, upto[instant], cells))
         born = upto[instant]
         total[:] = 0
-        last = cells.shape[0]
+        last = top // total.size + 1
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
                 continue
             _add_cells(cells, cut, last, total)
-            last = cut
+            last = min(last, cut)
             first = starts[instant, window]
             for place in range(first, first + sizes[instant, window]):
                 out[place] = total[groups[place]]
@@ -301,13 +257,14 @@ def _least_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers
     starts, sizes, groups, out = answers
     flat = cells.ravel()
     total = np.empty(cells.shape[1], cells.dtype)
-    born = 0
+    born, top = 0, 0
     for instant in range(asked.shape[0]):
         for i in range(born, upto[instant]):
             flat[at[i]] = min(flat[at[i]], values[i])
+            top = max(top, at[i])
         born = upto[instant]
         total[:] = _MOST
-        last = cells.shape[0]
+        last = top // total.size + 1
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
@@ -316,7 +273,7 @@ def _least_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers
                 row = cells[older]
                 for group in range(total.size):
                     total[group] = min(total[group], row[group])
-            last = cut
+            last = min(last, cut)
             first = starts[instant, window]
             for place in range(first, first + sizes[instant, window]):
                 out[place] = total[groups[place]]
@@ -343,24 +300,25 @@ def _spread_seen(at: Any, parts: Any, upto: Any, asked: Any, cells: Any, answers
     """Write count, mean and squared distances of each answer."""
     starts, sizes, groups, out = answers
     n, mean, m2 = cells[0].ravel(), cells[1].ravel(), cells[2].ravel()
-    cuts, width = cells[0].shape
+    width = cells[0].shape[1]
     total = np.empty(width, np.int64), np.empty(width), np.empty(width)
-    born = 0
+    born, top = 0, 0
     for instant in range(asked.shape[0]):
         for i in range(born, upto[instant]):
             _merge_spread(n, mean, m2, at[i], (parts[0][i], parts[1][i], parts[2][i]))
+            top = max(top, at[i])
         born = upto[instant]
         total[0][:] = 0
         total[1][:] = 0
         total[2][:] = 0
-        last = cuts
+        last = top // width + 1
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
                 continue
             for cell in range(cut * width, last * width):
                 _merge_spread(total[0], total[1], total[2], cell % width, (n[cell], mean[cell], m2[cell]))
-            last = cut
+            last = min(last, cut)
             first = starts[instant, window]
             for place in range(first, first + sizes[instant, window]):
                 group = groups[place]

@@ -59,12 +59,15 @@ def warm_folds() -> None:
                 each = Folded.each(function, pa.array(column))
                 if each is not None:
                     folded.grown(2).add(ids, each)
+                folded.stored()
     panes = Panes(1, 1, 0, 9, 0, 0)
     for times in (np.arange(3), _mapped(np.arange(3))):
         places = panes.places(times, times, np.zeros(3, np.int64))
         if places is not None:
             Numbering().number(places, times)
-    number_groups([np.array([0, 1 << 40, 5])])
+    for codes in (np.array([0, 1 << 40, 5]), np.arange(3)):
+        number_groups([codes])
+        number_groups([_mapped(codes)])
     number_groups([np.arange(3), _mapped(np.arange(3))])
     _warm_sliding()
 
@@ -97,7 +100,7 @@ def _warm_sliding() -> None:
         sliding.sums(one / 2, seen)
         sliding.least(one, seen)
     order_by(numbers, 3)
-    unmixed(mix(numbers))
+    unmixed(_mapped(mix(numbers)))
 
 
 def _row_cuts(times: np.ndarray) -> RowCuts:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.join import order_watch
+from penstock.join import fold, key_hash, order_watch, slide
+from penstock.join.fold import number_groups
+from penstock.join.key_hash import mix, unmixed
+from penstock.join.measures import Folded
 from penstock.join.order_watch import Order
-from penstock.join.warm import warm_orders
+from penstock.join.slide import Sliding
+from penstock.join.warm import warm_folds, warm_orders
 
 
 def test_watching_an_order_compiles_nothing_after_it_was_warmed_up():
@@ -16,5 +21,23 @@ def test_watching_an_order_compiles_nothing_after_it_was_warmed_up():
     values = np.array([5, 3, 9, 9, 1])
     values.flags.writeable = False
     Order.of(values[1:], np.array([1, 2, 4, 5]), rows=7).merged(Order().then(np.arange(4)))
+    assert all(before)
+    assert [each.signatures for each in kernels] == before
+
+
+def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_warmed_up():
+    warm_folds()
+    kernels = (fold._number_by_table, fold._number, fold._ordered_bits, key_hash._unmixed, slide._find)
+    before = [each.signatures for each in kernels]
+    codes, hashes = np.array([7, 8, 7]), mix(np.array([7, 8, 7]))
+    for each in (codes, hashes):
+        each.flags.writeable = False
+    number_groups([codes])
+    number_groups([hashes.view(np.int64)])
+    unmixed(hashes)
+    Folded.values("max", pa.array([0.5, 2.0]), np.array([0, 0]), 1).stored()
+    sliding = Sliding(np.array([0, 1]), np.array([2]), np.zeros((1, 1), np.int64), groups=2, cuts=1)
+    sliding.meet(np.ones(2, np.int64), sliding, np.ones(2, np.int64))
+    sliding.seen(np.ones(2, np.int64))
     assert all(before)
     assert [each.signatures for each in kernels] == before

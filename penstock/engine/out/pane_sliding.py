@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -61,7 +61,10 @@ if TYPE_CHECKING:
 MOST_CELLS = 1 << 15
 """The most cells, groups times cuts, that are answered in one go: so few that their answers stay in the cache too."""
 
-INSTANTS_AT_ONCE = 32
+INSTANTS_AT_ONCE, MOST_CUTS = 128, 256
+"""How many instants are answered in one go, and the cuts that their windows have at the most, unless it is one instant.
+
+Each time all entries that are seen are read and laid out."""
 
 
 def sliding(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
@@ -76,7 +79,7 @@ def instant_by_instant(
     until = max((*(each.until for each in task.due), task.folds_until))
     opened = Opened(files, task, until)
     if opened.fresh[0] is not None or opened.base[0]:
-        for instants in in_chunks(instants_due(opened, task)):
+        for instants in in_chunks(instants_due(opened, task), task.spec.panes.pane):
             yield from answer(opened, task, instants)
     yield slid(files, task, opened)
 
@@ -139,10 +142,19 @@ def _spans_of(alive: tuple[Ints, Ints], reader: Due, pane: int) -> list[tuple[in
     return [(int(starts[i]), int(ends[j])) for i, j in zip(first, last, strict=True) if starts[i] <= ends[j]]
 
 
-def in_chunks(instants: Iterator[tuple[int, list[Due]]]) -> Iterator[dict[int, list[Due]]]:
-    """Take a few instants at a time."""
-    while some := dict(islice(instants, INSTANTS_AT_ONCE)):
-        yield some
+def in_chunks(instants: Iterator[tuple[int, list[Due]]], pane: int) -> Iterator[dict[int, list[Due]]]:
+    """Take a few instants at a time, and few enough that their windows begin at few cuts."""
+    chunk: dict[int, list[Due]] = {}
+    cuts = set[int]()
+    for instant, readers in instants:
+        own = {(instant - each.width) // pane for each in readers}
+        if chunk and (len(chunk) == INSTANTS_AT_ONCE or len(cuts | own) > MOST_CUTS):
+            yield chunk
+            chunk, cuts = {}, set()
+        chunk[instant] = readers
+        cuts |= own
+    if chunk:
+        yield chunk
 
 
 # --- what is seen ---------------------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from penstock.log.panes import PaneFile
     from penstock.log.segment import SegmentRows
 
-MOST_ROWS = 1 << 20
-"""Rows of a side that wait before they are folded."""
+MOST_ROWS = 1 << 16
+"""Rows of a side that wait before they are folded: few, so that the same memory serves all of them."""
 
 _HASH = "h"
 
@@ -184,8 +184,9 @@ class RowFold:
 
     def write(self, files: Files) -> Iterator[PaneFile]:
         """Write what was folded."""
-        for side, folded in enumerate(self._folded):
+        for side in range(self.spec.tables):
             self._fold(side)
+            folded, self._folded[side] = self._folded[side], []
             for part in sorted({number for number, _ in folded}):
                 table = pa.concat_tables([each for number, each in folded if number == part])
                 made = write_panes(files, self.spec.panes.id, table, side, arrived=self.arrived, part=part)
