@@ -1,7 +1,7 @@
 """One Spark session for all tests of this directory.
 
 Tests have few rows, and little work is done without Spark's tasks; so that these are tested too, every other test, by
-its name, is told to have none of that, and half of those do it in threads, as an engine does that has no workers yet.
+its name, is told to have none of that; of the others, half use threads, as an engine does that has no workers yet.
 Likewise for plain files: a third of the tests leaves them to Spark, a third to tasks.
 """
 
@@ -30,14 +30,15 @@ def spark():
 
 @pytest.fixture(autouse=True)
 def where_little_work_is_done(request, monkeypatch):
-    """Let half of the tests do little work here, and the others in tasks or in threads; always the same ones."""
+    """Let half of the tests do little work in tasks, and the others here or in threads; always the same ones."""
     chance = crc32(request.node.nodeid.encode())
-    if chance % 2:
+    who = "tasks" if chance % 2 else ("here", "threads")[chance // 6 % 2]
+    if who != "here":
         from penstock.engine.units import little_work, own_work
 
         monkeypatch.setattr(little_work, "MOST_ROWS", -1)
         monkeypatch.setattr(little_work, "MOST_BYTES", -1)
-        if chance // 6 % 2:
+        if who == "threads":
             monkeypatch.setattr(own_work.OwnWork, "is_wanted", lambda _: True)
 
 
