@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from random import Random
@@ -201,3 +203,27 @@ def test_a_file_that_cannot_be_read_is_told_to_whoever_waits(run, tmp_path):
         (tmp_path / "Alpha" / "broken.parquet").write_bytes(b"no such thing")
         with pytest.raises(RunError, match=r"broken\.parquet"):
             engine.process_available()
+
+
+LEAVING = """
+import sys, time
+from penstock.engine.engine import Engine
+engine = Engine(sys.argv[1])
+engine.script(sys.argv[2])
+engine.start()
+engine.process_available()
+while not all(each.rest.at_rest for each in engine._ingesters):
+    time.sleep(0.01)
+"""
+
+
+def test_a_program_that_ends_while_its_streams_rest_says_nothing_of_a_failure(feeds, run, tmp_path):
+    """It never stopped its engine; the journal has all, and Spark has its batches back."""
+    script = "".join(each.declare() for each in feeds) + f"CREATE QUERY q AS {run.specs[0].penstock()};"
+    command = [sys.executable, "-c", LEAVING, str(tmp_path / "state"), script]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG)
+    assert "Exception" not in ended.stderr
+    with run.engine() as engine:
+        engine.start()
+        rest(engine)
+        assert batches(engine) == [0, 0]

@@ -8,9 +8,10 @@ In:  the stream's DataFrame (`penstock.engine.ingest.sources`).  Out: ``batch`` 
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from penstock.engine.ingest.checkpoints import (
@@ -121,6 +122,7 @@ class Ingester:
         if folder is not None:
             self.rest = Rest(folder, self._is_active)
             hand_over_again(self.store, self.stream.name)
+            atexit.register(self._leave)
         writer = (
             self._source.writeStream.queryName(f"penstock-{self.stream.name}")
             .option("checkpointLocation", self.checkpoint.path)
@@ -128,8 +130,16 @@ class Ingester:
         )
         self.query = (writer.trigger(availableNow=True) if once else writer).start()
 
+    def _leave(self) -> None:
+        """Give a resting batch back when the program ends without a stop; Spark would print that it broke."""
+        if self.rest is not None and self.rest.at_rest and self.query is not None:
+            self.rest.end()
+            with suppress(Exception):  # Spark may have gone first
+                self.query.stop()
+
     def stop(self) -> None:
         """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
+        atexit.unregister(self._leave)
         if self.rest is not None:
             self.rest.end()
         if self.query is not None:
