@@ -281,6 +281,8 @@ class SparkJobs:
         """Fold the new rows of a unit, one range of hashes a task; a few of them here and now, as answers are."""
         if task.new_rows < _FEW_ROWS:
             return [run_row_folds(delivery, find_rows(task, range(task.parts)))]
+        if self._own.is_wanted():
+            return self._own.run(lambda part: run_row_folds(delivery, find_rows(task, [part])), task.parts)
         return run_work(numbered(self.spark, task.parts), partial(_fold, task, delivery), UnitReport)
 
     def _find_and_deliver(self, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
@@ -382,6 +384,10 @@ class SparkJobs:
         if sum(jobs[number].work for number in plain) < _LITTLE_WORK:
             reports = {number: _answered(self.files, jobs[number]) for number in plain}
             plain = []
+        elif self._own.is_wanted():
+            mine, plain = plain, []
+            made_here = self._own.run(lambda part: _answered(self.files, jobs[mine[part]]), len(mine))
+            reports = dict(zip(mine, made_here, strict=True))
         if plain:
             tasks = min(len(plain), self.parallelism)
             work = partial(_answer, self.files, tuple((number, jobs[number]) for number in plain), tasks)

@@ -136,5 +136,8 @@ def _is_read_here(plan: Plan, stream: Stream) -> bool:
 
 
 def _is_for_tasks(query: Query) -> bool:
-    """Say whether a query computes something of pairs, or has its results put in order."""
-    return query.aggregation is not None or query.oblivious or query.order != "none" or is_computed(query)
+    """Say whether a query computes something of pairs or groups, or has its results put in order."""
+    groups = query.aggregation
+    if groups is not None and (groups.having or not all(each.plain for each in groups.answers)):
+        return True
+    return query.oblivious or query.order != "none" or is_computed(query)

@@ -119,7 +119,11 @@ def planned(select: str = "a.k, b.v", where: str = "", *, more: str = "", **stre
     return build_plan(script.streams, script.queries)
 
 
-@pytest.mark.parametrize("query", [{}, {"where": "AND a.v > 3"}, {"kind": "STRING"}], ids=str)
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"where": "AND a.v > 3"}, {"kind": "STRING"}, {"select": "COUNT(*) AS n, SUM(b.v) AS s"}],
+    ids=str,
+)
 def test_columns_of_plain_files_need_no_workers(query):
     assert not needs_workers(planned(**query))
 
@@ -128,6 +132,7 @@ def test_columns_of_plain_files_need_no_workers(query):
     "query",
     [
         {"select": "a.v + b.v AS s"},
+        {"select": "SUM(a.v) + 1 AS s"},
         {"where": "AND a.v < b.v * b.v"},
         {"where": "AND sqrt(a.v) > 3"},
         {"more": ", order = 'sync-filter'"},
