@@ -1,6 +1,6 @@
 """Work while there are no Python workers: done by threads of this process, until it has cost what they cost to start.
 
-To start workers takes 3 to 4 seconds of CPU: a daemon that loads Arrow and kernels, which this process has loaded too,
+To start workers takes 4 seconds of CPU: a daemon that loads Arrow and kernels, which this process has loaded too,
 and a job of Spark.  Many a run is over before that.  How much there will be to join, nobody knows; so the rule is that
 of one who rents until the rent paid is the price of buying, and so never pays more than twice what was needed::
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from penstock.engine.ingest.plain_columns import has_plain_columns
 from penstock.engine.ingest.plain_files import only_says_which_files
 from penstock.engine.out.pair_sql import is_computed
+from penstock.engine.spark.allocator import keep_memory
 from penstock.plan.promises import indexes_about
 from penstock.sql.promises import promises_of
 
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-WORTH = 2.0
-"""Seconds of CPU spent on work here after which workers are begun."""
+WORTH = 4.0
+"""Seconds of CPU spent on work here after which workers are begun: what starting them takes."""
 
 
 class Workers(Protocol):
@@ -55,10 +56,12 @@ class OwnWork:
     """Does work in threads of this process as long as there are no workers."""
 
     def __init__(self, workers: Workers | None, threads: int) -> None:
-        """Work beside these workers; with None, they are nobody's concern here, and all work is theirs."""
+        """Work beside these workers, and keep memory as they do; with None, all work is theirs."""
         self._workers, self._threads = workers, threads
         self._adding = threading.Lock()
         self._spent = 0.0
+        if workers is not None:
+            keep_memory()
 
     def is_wanted(self) -> bool:
         """Say whether what comes next is to be done here; begin to start workers once they are worth it."""

@@ -298,7 +298,7 @@ def test_a_long_run_is_exact_and_what_it_keeps_stays_short():
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(sinks, "open_files", lambda url: open_files(url, sync=False))
+    monkeypatch.setattr(sinks, "open_files", lambda url, **_: open_files(url, sync=False))
     return tmp_path / "state"
 
 

@@ -13,7 +13,7 @@ from tests.engine.world import NONE, WHOLE, Row, World, WorldJobs, query
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(sinks, "open_files", lambda url: open_files(url, sync=False))
+    monkeypatch.setattr(sinks, "open_files", lambda url, **_: open_files(url, sync=False))
     return tmp_path / "state"
 
 

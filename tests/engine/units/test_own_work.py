@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from penstock.engine.units import own_work
-from penstock.engine.units.own_work import OwnWork, needs_workers
+from penstock.engine.units.own_work import WORTH, OwnWork, needs_workers
 from penstock.plan.build import build_plan
 from penstock.sql.script import parse_script
 
@@ -82,11 +82,10 @@ def test_nobody_has_to_wait_for_a_unit_to_leave():
 def test_workers_are_begun_once_the_work_has_cost_what_they_cost():
     workers = Workers()
     own = OwnWork(workers, 1)
-    assert own.is_wanted()
-    own.run(str, 1)
-    assert own.is_wanted()
-    assert not workers.begun
-    own.run(str, 1)
+    for _ in range(int(WORTH)):
+        assert own.is_wanted()
+        assert not workers.begun
+        own.run(str, 1)
     assert own.is_wanted(), "they are begun, not there"
     assert workers.begun
     workers.are_there = True

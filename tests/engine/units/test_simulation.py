@@ -30,7 +30,7 @@ MANY = tuple(f"w{number:02d}" for number in range(70))
 def folders():
     """A folder per example, without the fsync that only a power cut would miss."""
 
-    def unsynced(url):
+    def unsynced(url, **_):
         return open_files(url, sync=False)
 
     with tempfile.TemporaryDirectory() as folder, patch.object(sinks, "open_files", unsynced):
@@ -278,7 +278,7 @@ def test_a_hundred_queries_get_their_own_results_from_one_chain():
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(sinks, "open_files", lambda url: open_files(url, sync=False))
+    monkeypatch.setattr(sinks, "open_files", lambda url, **_: open_files(url, sync=False))
     return tmp_path / "state"
 
 
