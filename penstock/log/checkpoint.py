@@ -12,7 +12,9 @@ the source's name and a colon before each offset.
 
 Spark and Hadoop may keep checksums beside a file (``.<n>.crc``, ``<n>.crc``).  One that is left without its file lets
 no new one be written in its place, and a file without one is not checked: so a start removes them all
-(`Checkpoint.remove_checksums`), since the journal knows better what a checkpoint should say.
+(`Checkpoint.remove_checksums`), since the journal knows better what a checkpoint should say.  A query that is stopped
+while it notes something leaves a file of no name yet (``.<n>.<uuid>.tmp``), and Spark refuses to begin with batch 0
+beside one: so a log without an entry is removed whole (`Checkpoint.remove_empty_logs`).
 
 In:  the files of a state, and the directory of a stream's checkpoint.  Out: entries as values; None for what is not
 there or not whole.  Nothing here decides anything (`penstock.log.origin` does).
@@ -161,6 +163,13 @@ class Checkpoint:
         for kind in ("commits", "offsets"):
             for later in range(self.last(kind), number, -1):
                 self.remove(f"{kind}/{later}")
+        self.remove_empty_logs()
+
+    def remove_empty_logs(self) -> None:
+        """Remove logs that have no entry, with what was never finished in them."""
+        for kind in ("commits", "offsets"):
+            if self.last(kind) < 0:
+                self.files.delete_tree(f"{self.folder}/{kind}")
 
 
 @dataclass(frozen=True, slots=True)

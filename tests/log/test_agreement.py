@@ -307,6 +307,19 @@ def test_checksums_that_hadoop_and_spark_keep_go_with_what_they_are_of(tmp_path:
     assert world.files.list(folder) == ["0", "1"]
 
 
+def test_a_note_that_was_never_finished_goes_with_a_log_that_has_no_entry(tmp_path: Path) -> None:
+    world = World(str(tmp_path), limit=1)
+    world.arrive(1)
+    world.run()
+    unfinished = tmp_path / "checkpoint" / STREAM / "commits" / ".0.5f0c7a5e-0000-4000-8000-000000000000.tmp"
+    unfinished.write_text("v1")
+    mend_checkpoint(world.store, STREAM)  # type: ignore[arg-type]
+    assert unfinished.exists(), "beside an entry it is in nobody's way"
+    world.files.delete(f"checkpoint/{STREAM}/commits/0")
+    mend_checkpoint(world.store, STREAM)  # type: ignore[arg-type]
+    assert not unfinished.exists()
+
+
 # Sources whose offsets say everything
 
 

@@ -41,6 +41,7 @@ def mend_checkpoint(store: Store, stream: str) -> None:
     """Write again what Spark's checkpoint has lost of the journal's last batch."""
     verdict, ledger = check_checkpoint(store, stream), store.ledger
     checkpoint_of(store.files, stream).remove_checksums()
+    checkpoint_of(store.files, stream).remove_empty_logs()
     if verdict.mendable:
         last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
         set_back(checkpoint_of(store.files, stream), last, origin)
@@ -58,6 +59,7 @@ def hand_over_again(store: Store, stream: str) -> None:
     is_last = last >= 0 and checkpoint.last("offsets") == checkpoint.last("commits") == last
     if is_last and (last == 0 or checkpoint.offsets(last - 1) is not None):
         checkpoint.remove(f"commits/{last}")
+        checkpoint.remove_empty_logs()
 
 
 def checked_origin(store: Store, stream: str, batch: int) -> dict[str, Any]:
