@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from penstock.engine.ingest.plain_columns import has_plain_columns
 from penstock.engine.ingest.plain_files import only_says_which_files
 from penstock.engine.out.pair_sql import is_computed
-from penstock.engine.spark.allocator import keep_memory
 from penstock.plan.promises import indexes_about
 from penstock.sql.promises import promises_of
 
@@ -56,12 +55,10 @@ class OwnWork:
     """Does work in threads of this process as long as there are no workers."""
 
     def __init__(self, workers: Workers | None, threads: int) -> None:
-        """Work beside these workers, and keep memory as they do; with None, all work is theirs."""
+        """Work beside these workers; with None, they are nobody's concern here, and all work is theirs."""
         self._workers, self._threads = workers, threads
         self._adding = threading.Lock()
         self._spent = 0.0
-        if workers is not None:
-            keep_memory()
 
     def is_wanted(self) -> bool:
         """Say whether what comes next is to be done here; begin to start workers once they are worth it."""
