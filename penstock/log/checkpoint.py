@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from penstock.log.files import Files
 
@@ -210,22 +210,24 @@ class SourceLog:
 
     def count(self, last: int) -> int | None:
         """Count the files of all entries up to one; None if some entry is lost or not whole."""
-        names = self.names()
-        together = [each for each in names if each <= last and names[each].endswith(".compact")]
-        start = max(together, default=-1)
-        parts: list[Sequence[object] | None] = [self._lines(names[start])] if together else []
-        parts += [self._entry(number, names) for number in range(start + 1, last + 1)]
-        return None if None in parts else sum(len(each) for each in parts if each is not None)
+        found = self._up_to(last)
+        return None if found is None else len(found[0]) + len(found[1])
 
     def files_up_to(self, last: int) -> list[FileEntry] | None:
         """Read the files of all entries up to one; None if some entry is lost or not whole."""
+        found = self._up_to(last)
+        return None if found is None else [*map(_file, found[0]), *found[1]]
+
+    def _up_to(self, last: int) -> tuple[list[str], list[FileEntry]] | None:
+        """Give the lines of files that were put together, which need not be parsed to be counted, and later files."""
         names = self.names()
         together = [each for each in names if each <= last and names[each].endswith(".compact")]
         start = max(together, default=-1)
         lines = self._lines(names[start]) if together else []
-        parts = [None if lines is None else [_file(line) for line in lines]]
-        parts += [self._entry(number, names) for number in range(start + 1, last + 1)]
-        return None if None in parts else [file for part in parts if part is not None for file in part]
+        later = [self._entry(number, names) for number in range(start + 1, last + 1)]
+        if lines is None or None in later:
+            return None
+        return lines, [file for entry in later if entry is not None for file in entry]
 
     def torn_after(self, last: int) -> list[int]:
         """List the entries after one that are not whole, or not there though later ones are, in order."""

@@ -40,11 +40,12 @@ def check_checkpoint(store: Store, stream: str) -> Verdict:
 def mend_checkpoint(store: Store, stream: str) -> None:
     """Write again what Spark's checkpoint has lost of the journal's last batch."""
     verdict, ledger = check_checkpoint(store, stream), store.ledger
-    checkpoint_of(store.files, stream).remove_checksums()
-    checkpoint_of(store.files, stream).remove_empty_logs()
+    checkpoint = checkpoint_of(store.files, stream)
+    checkpoint.remove_checksums()
+    checkpoint.remove_empty_logs()
     if verdict.mendable:
         last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
-        set_back(checkpoint_of(store.files, stream), last, origin)
+        set_back(checkpoint, last, origin)
         _log.warning(
             "stream %s: Spark's checkpoint was mended by what the journal knows: %s", stream, verdict.why
         )

@@ -11,7 +11,6 @@ nothing new::
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,7 +25,7 @@ from penstock.errors import InputError, RunError
 from penstock.lab.bench.contest import append_line
 from penstock.lab.bench.latency import UTC_MICROS, appearances
 from penstock.lab.bench.options import HOME, Home, made
-from penstock.lab.bench.peers.peer import Launch
+from penstock.lab.bench.peers.peer import contestant
 from penstock.lab.bench.peers.run import close_input, conversation, family_cpu_seconds
 from penstock.lab.printing import table
 from penstock.lab.workloads import STREAMS
@@ -96,7 +95,7 @@ def measure_idle(files: int, settle: float, seconds: float) -> list[Idle]:
         _fill(home, files)
         found = []
         for restarted in (False, True):
-            with conversation(_launch(home), subprocess.DEVNULL) as run:
+            with conversation(contestant("penstock", str(home), module="serving"), subprocess.DEVNULL) as run:
                 _await_ready(run)
                 if not restarted:
                     _answer(home, 0)
@@ -104,10 +103,6 @@ def measure_idle(files: int, settle: float, seconds: float) -> list[Idle]:
                 run.patience = 60.0
                 close_input(run.process)
     return found
-
-
-def _launch(home: Path) -> Launch:
-    return Launch((sys.executable, "-m", "penstock.lab.bench.peers.serving", "penstock", str(home)))
 
 
 def _await_ready(run: Listener) -> None:
