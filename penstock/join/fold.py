@@ -404,11 +404,21 @@ class Ordered:
 
     def back(self, numbers: Ints, valid: Mask) -> pa.Array:
         """Give the values of some numbers; null where there is none."""
+        is_float = self.values is None and pa.types.is_floating(self.kind)
+        return self.of_bits(_ordered_bits(numbers) if is_float else numbers, valid)
+
+    def turns(self, *, greatest: bool) -> tuple[int, int]:
+        """Give what turns a number into the bits of its value, where the greatest are kept flipped."""
+        is_float = self.values is None and pa.types.is_floating(self.kind)
+        return -1 if greatest else 0, _SIGN if is_float else 0
+
+    def of_bits(self, numbers: Ints, valid: Mask) -> pa.Array:
+        """Give the values of some numbers, which are the bits of floats if those are the values."""
         missing = None if valid.all() else ~valid
         if self.values is not None:
             return self.values.take(pa.array(numbers, mask=missing))
         if pa.types.is_floating(self.kind):
-            return pa.array(_ordered_bits(numbers).view(np.float64), mask=missing).cast(self.kind)
+            return pa.array(numbers.view(np.float64), mask=missing, from_pandas=False).cast(self.kind)
         if pa.types.is_boolean(self.kind):
             return pa.array(numbers.astype(np.bool_), mask=missing)
         if pa.types.is_integer(self.kind):

@@ -157,17 +157,14 @@ class Folded:
         return replace(self, parts=_in_limbs({n: each + other.parts[n] for n, each in self.parts.items()}))
 
     def slid(self, sliding: Sliding, seen: Seen, rows: Ints, counts: Ints) -> Folded:
-        """Give what windows see that slide over some of the entries; `counts` says of how many pairs each entry is."""
+        """Give what windows see that slide over some of the entries; `counts` says of how many pairs each entry is.
+
+        Most measures slide together (`penstock.join.slide_measures`), the least and greatest among them.
+        """
         if self.function in _SPREADS:
             n, mean, m2 = (self.parts[name][rows] for name in _SPREAD_PARTS)
             parts = dict(zip(_SPREAD_PARTS, sliding.spreads((n, mean, m2), seen), strict=True))
             return replace(self, parts=parts)
-        if self.valid is not None:
-            valid, least = self.valid[rows], sliding.least(self.parts["v"][rows], seen)
-            is_any = np.ones(least.size, np.bool_)
-            if not valid.all():
-                is_any = sliding.sums(valid.astype(np.int64), seen) > 0
-            return replace(self, parts={"v": least}, valid=is_any)
         summed = {
             name: seen.counts if each is counts else sliding.sums(each[rows], seen)
             for name, each in self.parts.items()
@@ -251,6 +248,8 @@ class Folded:
 
     def finished(self, kind: pa.DataType) -> pa.Array:
         """Give the values of the measure, in the type that its result has."""
+        if "bits" in self.parts and self.ordered is not None and self.valid is not None:
+            return self.ordered.of_bits(self.parts["bits"], self.valid).cast(kind)
         if self.function in _ENDS:
             return self.stored()["v"].cast(kind)
         n = self.parts["n"]
@@ -271,21 +270,27 @@ class Folded:
         """Put sums together as floating point, which they always fit."""
         if "s" in self.parts:
             return pa.array(self.parts["s"])
-        low, high = carried([self.parts[each] for each in _LIMBS[:2]])
+        low, high = carried(self._limbs()[:2])
         return pa.array(high * float(1 << LIMB) + low)
+
+    def _limbs(self) -> list[Ints]:
+        """Give the limbs of sums; of those that are known to fit 64 bits, as many as these have."""
+        if "t" in self.parts:
+            return [self.parts["t"] & (1 << LIMB) - 1, self.parts["t"] >> LIMB]
+        return [self.parts[each] for each in _LIMBS if each in self.parts]
 
     def _total(self, kind: pa.DataType) -> pa.Array:
         """Put sums together; one that no longer fits its type is refused, as Spark refuses it."""
         if "s" in self.parts:
             return pa.array(self.parts["s"])
-        limbs = [self.parts[each] for each in _LIMBS if each in self.parts]
+        limbs = self._limbs()
         is_decimal = len(limbs) == len(_LIMBS)
-        if is_too_large(limbs):
+        if "t" not in self.parts and is_too_large(limbs):
             raise RunError(f"a SUM is too large for {kind}: CAST its argument to a wider type, or to DOUBLE")
         if is_decimal:
             assert self.kind is not None  # noqa: S101 - a sum knows what it sums
             return to_decimals(limbs, self.kind)
-        total = pa.array(to_ints(limbs))
+        total = pa.array(self.parts["t"] if "t" in self.parts else to_ints(limbs))
         if self.kind is not None and pa.types.is_duration(self.kind):
             return total.view(self.kind)
         return total

@@ -8,10 +8,11 @@ what has come together is what the window sees::
     group a              3          1          7          ──▶  10 s: 3     20 s: 4     40 s: 11
     group b              0          2          0          ──▶              20 s: 2     40 s: 2
 
-The compiled loops go along the groups, so few at a time that their cells stay in the processor's cache.
+The compiled loops go along the groups, so few at a time that their cells stay in the processor's cache.  Most of what
+slides does so in one pass (`penstock.join.slide_pass`); here is what slides by itself: moments, and sums so large that
+they are limbs.
 
-In:  the cell of each entry, in order of birth.  Out: for each window and instant the groups it sees, and their values.
-Always true: a group without a pair is not seen.
+In:  the cell of each entry, in order of birth, and the groups that are seen.  Out: their values.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     Numbers = NDArray[Any]
 
 NOT_ASKED = -1
-_MOST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +49,13 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """What windows see of two sides: groups that have rows on both, in the order of `Seen`."""
-
-    left: Seen
-    """With the counts of left rows."""
-    right: Seen
-    """The same answers, with the counts of right rows."""
-
-
-@dataclass(frozen=True, slots=True)
 class Sliding:
     """Entries of some groups, and what is asked of them.
 
     >>> sliding = Sliding(np.array([0, 1, 3]), np.array([2, 3]), np.array([[1, 0], [1, 0]]), groups=2, cuts=2)
-    >>> seen = sliding.seen(np.array([5, 7, 1]))
-    >>> seen.groups.tolist(), seen.counts.tolist()      # of the first window, which begins at cut 1, at both instants
-    ([1, 0, 1, 0, 1], [1, 5, 7, 5, 8])
-    >>> sliding.sums(np.array([0.5, 2, 3]), seen).tolist()
+    >>> groups, sizes = np.array([1, 0, 1, 0, 1]), np.array([[0, 2], [1, 2]])
+    >>> seen = Seen(groups, np.array([1, 5, 7, 5, 8]), starts_of(sizes)[0], sizes)
+    >>> sliding.sums(np.array([0.5, 2, 3]), seen).tolist()      # the first window begins at cut 1
     [3.0, 0.5, 2.0, 0.5, 5.0]
     """
 
@@ -81,46 +70,11 @@ class Sliding:
     groups: int
     cuts: int
 
-    def seen(self, counts: Ints) -> Seen:
-        """Find the groups that each window sees at each instant, by how many pairs each entry is of."""
-        (seen,) = self._found((self.at, counts, self.upto))
-        return seen
-
-    def meet(self, counts: Ints, other: Sliding, other_counts: Ints) -> Met:
-        """Find the groups of which each window sees entries on both sides; the other side is asked the same.
-
-        >>> asked = np.array([[1, 0], [1, 0]])
-        >>> left = Sliding(np.array([0, 1, 3]), np.array([2, 3]), asked, groups=2, cuts=2)
-        >>> right = Sliding(np.array([3, 2]), np.array([1, 2]), asked, groups=2, cuts=2)
-        >>> met = left.meet(np.array([5, 7, 1]), right, np.array([2, 4]))
-        >>> met.left.groups.tolist(), met.left.counts.tolist(), met.right.counts.tolist()
-        ([1, 1, 0, 1], [1, 7, 5, 8], [2, 2, 4, 2])
-        """
-        return Met(*self._found((self.at, counts, self.upto), (other.at, other_counts, other.upto)))
-
-    def _found(self, *sides: tuple[Ints, Ints, Ints]) -> list[Seen]:
-        """Find the groups that have entries on every side, with the counts of each."""
-        most = self.asked.size * self.groups
-        groups, counts = np.empty(most, np.int64), np.empty((len(sides), most), np.int64)
-        cells = np.zeros((len(sides), self.cuts, self.groups), np.int64)
-        sizes = _find(sides, self.asked, cells, groups, counts)
-        starts, total = _starts(sizes)
-        return [Seen(groups[:total], each[:total], starts, sizes) for each in counts]
-
     def sums(self, values: Numbers, seen: Seen) -> Numbers:
         """Sum the values of what is seen."""
         out = np.empty(seen.groups.size, values.dtype)
         cells = np.zeros((self.cuts, self.groups), values.dtype)
         _sum_seen(self.at, values, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out))
-        return out
-
-    def least(self, values: Ints, seen: Seen) -> Ints:
-        """Find the least value of what is seen; what has none counts as the greatest number there is."""
-        out = np.empty(seen.groups.size, np.int64)
-        cells = np.full((self.cuts, self.groups), _MOST)
-        _least_seen(
-            self.at, values, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out)
-        )
         return out
 
     def spreads(self, parts: tuple[Ints, Floats, Floats], seen: Seen) -> tuple[Ints, Floats, Floats]:
@@ -135,7 +89,7 @@ class Sliding:
         return out
 
 
-def _starts(sizes: Ints) -> tuple[Ints, int]:
+def starts_of(sizes: Ints) -> tuple[Ints, int]:
     """Say where the answers of each instant and window begin, by window and then by instant, and how many there are."""
     ends = np.cumsum(sizes.T).reshape(sizes.T.shape).T
     return np.ascontiguousarray(ends - sizes), int(sizes.sum())
@@ -161,75 +115,6 @@ def _add_cells(cells: Any, first: Any, last: Any, total: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _present(one: Any, other: Any, present: Any) -> Any:
-    """List the groups that both have; give how many there are."""
-    size = 0
-    for group in range(one.size):  # what is none is written over by the next: cheaper than to ask beforehand
-        present[size] = group
-        size += (one[group] > 0) & (other[group] > 0)
-    return size
-
-
-@njit(cache=True, nogil=True)
-def _take(total: Any, present: Any, out: Any) -> None:
-    """Write the totals of the groups that are present."""
-    for i in range(out.size):
-        out[i] = total[present[i]]
-
-
-@njit(cache=True, nogil=True)
-def _find(sides: Any, asked: Any, cells: Any, groups: Any, counts: Any) -> Any:
-    """Write the groups that each window sees on every side at each instant, and their counts; give how many.
-
-    Each window has room for all groups at all instants.  At the end its answers move up to those before it.
-    """
-    sizes = np.zeros(asked.shape, np.int64)
-    width = cells.shape[2]
-    total, present = np.empty((len(sides), width), np.int64), np.empty(width + 1, np.uint64)
-    ends = np.arange(asked.shape[1]) * asked.shape[0] * width
-    born, top = np.zeros(len(sides), np.int64), 0
-    for instant in range(asked.shape[0]):
-        for side in range(len(sides)):
-            at, values, upto = sides[side]
-            top = max(top, _add_born(at, values, born[side], upto[instant], cells[side]))
-            born[side] = upto[instant]
-        total[:] = 0
-        last = top // width + 1  # younger cells are empty
-        for window in range(asked.shape[1]):
-            cut = asked[instant, window]
-            if cut < 0:
-                continue
-            for side in range(len(sides)):
-                _add_cells(cells[side], cut, last, total[side])
-            last = min(last, cut)
-            size = _present(total[0], total[-1], present)
-            first = ends[window]
-            found = groups[first : first + size]
-            for i in range(size):
-                found[i] = present[i]
-            for side in range(len(sides)):
-                _take(total[side], present, counts[side][first : first + size])
-            sizes[instant, window] = size
-            ends[window] = first + size
-    _move_up(sizes, groups, asked.shape[0] * width)
-    for side in range(len(sides)):
-        _move_up(sizes, counts[side], asked.shape[0] * width)
-    return sizes
-
-
-@njit(cache=True, nogil=True)
-def _move_up(sizes: Any, column: Any, room: Any) -> None:
-    """Lay the answers of windows end to end, each of which has had so much room."""
-    end = sizes[:, 0].sum()
-    for window in range(1, sizes.shape[1]):
-        size = sizes[:, window].sum()
-        answers, place = column[window * room : window * room + size], column[end : end + size]
-        for i in range(size):
-            place[i] = answers[i]
-        end += size
-
-
-@njit(cache=True, nogil=True)
 def _sum_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
     """Write the sum of each answer."""
     starts, sizes, groups, out = answers
@@ -245,34 +130,6 @@ def _sum_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: 
             if cut < 0:
                 continue
             _add_cells(cells, cut, last, total)
-            last = min(last, cut)
-            first = starts[instant, window]
-            for place in range(first, first + sizes[instant, window]):
-                out[place] = total[groups[place]]
-
-
-@njit(cache=True, nogil=True)
-def _least_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
-    """Write the least value of each answer."""
-    starts, sizes, groups, out = answers
-    flat = cells.ravel()
-    total = np.empty(cells.shape[1], cells.dtype)
-    born, top = 0, 0
-    for instant in range(asked.shape[0]):
-        for i in range(born, upto[instant]):
-            flat[at[i]] = min(flat[at[i]], values[i])
-            top = max(top, at[i])
-        born = upto[instant]
-        total[:] = _MOST
-        last = top // total.size + 1
-        for window in range(asked.shape[1]):
-            cut = asked[instant, window]
-            if cut < 0:
-                continue
-            for older in range(last - 1, cut - 1, -1):
-                row = cells[older]
-                for group in range(total.size):
-                    total[group] = min(total[group], row[group])
             last = min(last, cut)
             first = starts[instant, window]
             for place in range(first, first + sizes[instant, window]):

@@ -23,6 +23,8 @@ from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
 from penstock.join.slide import Sliding, lay_out, order_by
+from penstock.join.slide_measures import laid_in
+from penstock.join.slide_pass import slide_parts
 from penstock.join.sorting import merge_runs
 from penstock.join.spark_hash import first_seeds, hash_bytes, hash_ints, hash_longs
 from penstock.sql.query import Comparison
@@ -90,15 +92,15 @@ def warm_digests() -> None:
 
 
 def _warm_sliding() -> None:
-    """Slide a window over a few entries: what is born of pairs and of rows, sums and least values."""
+    """Slide a window over a few entries of pairs and of rows, and sums by themselves."""
     numbers, one = np.arange(3), np.ones(3, np.int64)
     for places in (numbers, _mapped(numbers)):
         _, cells, upto = lay_out((numbers, places, places), numbers, numbers, numbers[:1], 3, 3)
     sliding = Sliding(cells, upto, np.zeros((3, 1), np.int64), groups=3, cuts=1)
-    for seen in (sliding.seen(one), sliding.meet(one, sliding, one).left):
-        sliding.sums(one, seen)
-        sliding.sums(one / 2, seen)
-        sliding.least(one, seen)
+    parts, _ = laid_in([Folded("count", {"n": one})], numbers, one, often=1)
+    for sides in (1, 2):
+        seen = slide_parts([sliding] * sides, [parts] * sides).seen
+    sliding.sums(one, seen)
     order_by(numbers, 3)
     unmixed(_mapped(mix(numbers)))
 

@@ -2,19 +2,28 @@
 
 cuts          0        1        2              a window that begins at cut 1 sees cells 1 and 2
 entries       |  a  b  |   a    |   b   |
+
+Of two sides it sees the pairs of their rows.
 """
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import RunError
+from penstock.join import slide_pass
 from penstock.join.measures import Folded
-from penstock.join.slide import NOT_ASKED, Sliding, order_by
+from penstock.join.slide import NOT_ASKED, Seen, Sliding, order_by
+from penstock.join.slide_measures import laid_in
+from penstock.join.slide_pass import slide_parts
 from tests.join.drawn import examples
-from tests.join.test_fold import TYPES
+from tests.join.test_fold import BIG, TYPES
 from tests.join.test_measures import plain, some_kind
 
 GROUPS, CUTS, INSTANTS = 3, 4, 3
@@ -24,6 +33,10 @@ asked_by_instant = st.lists(
     min_size=INSTANTS,
     max_size=INSTANTS,
 )
+more_kinds = some_kind | st.sampled_from(
+    [("sum", "bigint"), ("sum", "int"), ("avg", "double"), ("max", "bigint"), ("min", "float"), ("min", "date"),
+     ("max", "boolean"), ("sum", "interval")]
+)  # fmt: skip
 
 
 def falling(cuts):
@@ -32,39 +45,156 @@ def falling(cuts):
     return [each if each == NOT_ASKED else next(known) for each in cuts]
 
 
-@examples(60)
-@given(chosen=some_kind, asked=asked_by_instant, data=st.data())
-def test_each_window_sees_what_is_born_by_the_instant_from_its_cut_on(chosen, asked, data):
-    function, kind = chosen
-    values = (1.5, 2.0, float("nan")) if kind == "double" else TYPES[kind][1]
-    group, cut, born = (st.integers(0, most - 1) for most in (GROUPS, CUTS, INSTANTS))
-    rows = data.draw(st.lists(st.tuples(born, cut, group, st.none() | st.sampled_from(values)), max_size=25))
-    rows.sort(key=lambda row: row[0])
-    windows = np.array([falling(each) for each in asked], np.int64)
-    upto = np.array([sum(born <= at for born, *_ in rows) for at in range(INSTANTS)], np.int64)
-    at = np.array([cut * GROUPS + group for _, cut, group, _ in rows], np.int64)
-    sliding = Sliding(at, upto, windows, GROUPS, CUTS)
-    counts = np.ones(len(rows), np.int64)
-    seen = sliding.seen(counts)
+def values_of(kind):
+    return (1.5, 2.0, float("nan")) if kind in {"double", "float"} else TYPES[kind][1]
 
-    column = pa.array([value for *_, value in rows], TYPES[kind][0])
-    each = Folded.values(function, column, np.arange(len(rows)), len(rows))
-    got = plain(each.slid(sliding, seen, np.arange(len(rows)), counts))
 
-    right = []
-    for window in range(windows.shape[1]):
+class Side:
+    """Drawn rows of one side, in order of birth, each with a value for each of some measures."""
+
+    def __init__(self, data, asked):
+        self.chosen = data.draw(st.lists(more_kinds, max_size=3))
+        values = [st.none() | st.sampled_from(values_of(kind)) for _, kind in self.chosen]
+        group, cut, born = (st.integers(0, most - 1) for most in (GROUPS, CUTS, INSTANTS))
+        self.rows = data.draw(st.lists(st.tuples(born, cut, group, *values), max_size=25))
+        self.rows.sort(key=lambda row: row[0])
+        upto = [sum(born <= at for born, *_ in self.rows) for at in range(INSTANTS)]
+        at = np.array([cut * GROUPS + group for _, cut, group, *_ in self.rows], np.int64)
+        self.sliding = Sliding(at, np.array(upto, np.int64), asked, GROUPS, CUTS)
+        self.all_rows, self.counts = np.arange(len(self.rows)), np.ones(len(self.rows), np.int64)
+        self.columns = [
+            pa.array([row[3 + number] for row in self.rows], TYPES[kind][0])
+            for number, (_, kind) in enumerate(self.chosen)
+        ]
+
+    def laid_in(self, often):
+        size = len(self.rows)
+        measures = [
+            Folded.values(function, column, self.all_rows, size)
+            for (function, _), column in zip(self.chosen, self.columns, strict=True)
+        ]
+        return laid_in(measures, self.all_rows, self.counts, often)
+
+    def seen(self, instant, since, group):
+        return [
+            n
+            for n, (born, cut, own, *_) in enumerate(self.rows)
+            if own == group and born <= instant and cut >= since and since != NOT_ASKED
+        ]
+
+
+def expected(sides, asked):
+    """For each answer its group, the pairs of all sides' rows, and the values of each side's measures."""
+    for window in range(asked.shape[1]):
         for instant in range(INSTANTS):
-            since = windows[instant, window]
             for group in range(GROUPS):
-                mine = [
-                    n
-                    for n, (born, cut, g, _) in enumerate(rows)
-                    if g == group and born <= instant and cut >= since and since != NOT_ASKED
-                ]
-                if mine:
-                    whole = Folded.values(function, column.take(mine), np.zeros(len(mine), np.int64), 1)
-                    right.append((group, len(mine), *plain(whole)))
-    assert list(zip(seen.groups.tolist(), seen.counts.tolist(), got, strict=True)) == right
+                seen = [each.seen(instant, asked[instant, window], group) for each in sides]
+                pairs = int(np.prod([len(each) for each in seen]))
+                if pairs:
+                    yield group, pairs, [of_pairs(*each, pairs) for each in zip(sides, seen, strict=True)]
+
+
+def of_pairs(side, seen, pairs):
+    """What the measures of a side come to over all pairs, in which each of its rows is equally often."""
+    rows = pa.array(seen * (pairs // len(seen)))
+    return [
+        told(Folded.values(function, column.take(rows), np.zeros(pairs, np.int64), 1))
+        for (function, _), column in zip(side.chosen, side.columns, strict=True)
+    ]
+
+
+def told(measure):
+    try:
+        return plain(measure)
+    except RunError:
+        return "too large"
+
+
+def slide_all(sides):
+    """Slide over all sides as answers do: what is in the pass, and what slides by itself."""
+    often = [len(each.rows) for each in reversed(sides)] if len(sides) > 1 else [1]
+    laid = [side.laid_in(most) for side, most in zip(sides, often, strict=True)]
+    slidings, parts = [each.sliding for each in sides], [parts for parts, _ in laid]
+    slid = slide_parts(slidings, parts, with_counts=True)
+    counted = slide_parts(slidings, parts, keep=False)
+    assert counted.seen.sizes.tolist() == slid.seen.sizes.tolist()
+    measures = []
+    for number, (side, (_, places)) in enumerate(zip(sides, laid, strict=True)):
+        own, other, seen = slid.sides[number], slid.sides[-1 - number], slid.seen
+        mine = Seen(seen.groups, own.counts, seen.starts, seen.sizes)
+        alone = [
+            each.measure.slid(side.sliding, mine, side.all_rows, side.counts)
+            for each in places
+            if each.is_apart
+        ]
+        if len(sides) > 1:
+            alone = [each.times(other.counts, own.counts, seen.counts) for each in alone]
+        rest = iter(alone)
+        measures.append([next(rest) if each.is_apart else each.read(own, seen) for each in places])
+    return slid.seen, measures
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@examples(80)
+@given(asked=asked_by_instant, data=st.data())
+def test_each_window_sees_what_is_born_by_the_instant_from_its_cut_on(count, asked, data):
+    windows = np.array([falling(each) for each in asked], np.int64)
+    sides = [Side(data, windows) for _ in range(count)]
+    seen, measures = slide_all(sides)
+    right = list(expected(sides, windows))
+    assert seen.groups.tolist() == [group for group, *_ in right]
+    assert seen.counts.tolist() == [pairs for _, pairs, _ in right]
+    for number, mine in enumerate(measures):
+        for place, measure in enumerate(mine):
+            wanted = [values[number][place] for *_, values in right]
+            got = told(measure)
+            assert (got == "too large") == ("too large" in wanted)
+            if got != "too large":
+                assert got == [value for (value,) in wanted]
+
+
+@pytest.mark.parametrize("often", [1, 3])
+@pytest.mark.parametrize("most", [1 << 28, 1 << 40, 1 << 58, BIG])
+@examples(15)
+@given(signs=st.lists(st.sampled_from((1, -1, 0)), min_size=1, max_size=6), less=st.integers(0, 9))
+def test_sums_near_the_edge_of_64_bits_are_exact_or_refused(signs, less, often, most):
+    values = [sign * (most - less) for sign in signs]
+    one, ones = np.zeros((1, 1), np.int64), np.ones(len(values), np.int64)
+    rows, zeros = np.arange(len(values)), np.zeros(len(values), np.int64)
+    left = Sliding(zeros, np.array([len(values)]), one, 1, 1)
+    right = Sliding(zeros[:1], np.array([1]), one, 1, 1)
+    summed = Folded.values("sum", pa.array(values), rows, len(values))
+    parts, (place,) = laid_in([summed], rows, ones, often)
+    other, _ = laid_in([], rows[:1], np.array([often]), len(values))
+    slid = slide_parts([left, right], [parts, other], with_counts=True)
+    own = slid.sides[0]
+    if place.is_apart:
+        mine = Seen(slid.seen.groups, own.counts, slid.seen.starts, slid.seen.sizes)
+        whole = summed.slid(left, mine, rows, ones).times(slid.sides[1].counts, own.counts, slid.seen.counts)
+    else:
+        whole = place.read(own, slid.seen)
+    total = sum(values) * often
+    assert told(whole) == ([total] if -BIG - 1 <= total <= BIG else "too large")
+    assert place.is_apart or most < 1 << 60 or not any(values)
+
+
+def test_what_is_only_counted_is_computed_too():
+    """The last window at the last instant leaves its values where all of them were written."""
+    windows = np.array([[1, 0], [1, 0]])
+    sliding = Sliding(np.array([0, 1, 3]), np.array([2, 3]), windows, groups=2, cuts=2)
+    counts, rows = np.array([5, 7, 1]), np.arange(3)
+    measures = [
+        Folded("sum", {"n": counts, "s": np.array([0.5, 2, 3])}),
+        Folded.values("max", pa.array([1.5, -2.0, 4.0]), rows, 3),
+    ]
+    parts, places = laid_in(measures, rows, counts, often=1)
+    with patch.object(slide_pass, "_slide", side_effect=slide_pass._slide) as ran:
+        slide_parts([sliding], [parts], keep=False)
+    *_, (_, _, floats, leasts), answers, _, _ = ran.call_args.args
+    assert all(each.is_final for each in places)
+    assert answers[1].tolist() == [5, 8]
+    assert floats.tolist() == [[0.5, 5.0]]
+    assert leasts.view(np.float64).tolist() == [[1.5, 4.0]]
 
 
 @examples(25)

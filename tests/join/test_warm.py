@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.join import fold, key_hash, order_watch, slide
+from penstock.join import fold, key_hash, order_watch, slide_pass
 from penstock.join.fold import number_groups
 from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
 from penstock.join.order_watch import Order
 from penstock.join.slide import Sliding
+from penstock.join.slide_measures import laid_in
+from penstock.join.slide_pass import slide_parts
 from penstock.join.warm import warm_folds, warm_orders
 
 
@@ -27,7 +29,7 @@ def test_watching_an_order_compiles_nothing_after_it_was_warmed_up():
 
 def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_warmed_up():
     warm_folds()
-    kernels = (fold._number_by_table, fold._number, fold._ordered_bits, key_hash._unmixed, slide._find)
+    kernels = (fold._number_by_table, fold._number, fold._ordered_bits, key_hash._unmixed, slide_pass._slide)
     before = [each.signatures for each in kernels]
     codes, hashes = np.array([7, 8, 7]), mix(np.array([7, 8, 7]))
     for each in (codes, hashes):
@@ -37,7 +39,19 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
     unmixed(hashes)
     Folded.values("max", pa.array([0.5, 2.0]), np.array([0, 0]), 1).stored()
     sliding = Sliding(np.array([0, 1]), np.array([2]), np.zeros((1, 1), np.int64), groups=2, cuts=1)
-    sliding.meet(np.ones(2, np.int64), sliding, np.ones(2, np.int64))
-    sliding.seen(np.ones(2, np.int64))
+    ones = np.ones(2, np.int64)
+    measures = [
+        Folded.values(function, pa.array(values), np.arange(2), 2)
+        for function, values in (
+            ("count", [1, None]),
+            ("sum", [1, 2]),
+            ("sum", [0.5, 2.0]),
+            ("max", [0.5, None]),
+        )
+    ]
+    parts, _ = laid_in(measures, np.arange(2), ones, often=2)
+    for sides in (1, 2):
+        for keep in (False, True):
+            slide_parts([sliding] * sides, [parts] * sides, keep=keep, with_counts=keep)
     assert all(before)
     assert [each.signatures for each in kernels] == before

@@ -31,6 +31,8 @@ from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.join.fold import number_groups
 from penstock.join.measures import Folded
 from penstock.join.slide import NOT_ASKED, Sliding, lay_out
+from penstock.join.slide_measures import laid_in
+from penstock.join.slide_pass import slide_parts
 from penstock.log.panes import (
     ORDER,
     PANE,
@@ -221,6 +223,11 @@ class Asked:
         return cls(by_width, at, cuts, thresholds, windows)
 
     @property
+    def is_counted(self) -> bool:
+        """Say whether answers are only counted, whoever gets them."""
+        return all(each.counted for each in self.readers)
+
+    @property
     def groups_at_once(self) -> int:
         """Say how many groups are answered in one go."""
         return max(1, MOST_CELLS // self.cuts.size)
@@ -255,14 +262,22 @@ def _blocks(entries: Entries, rows: Ints, asked: Asked) -> Iterator[_Block]:
 def _answers(task: AnswerTask, entries: Entries, asked: Asked, block: _Block) -> Iterator[Answers]:
     """Answer some groups, reader by reader."""
     counts = entries.count.parts["n"]
-    found = block.sliding.seen(counts[block.rows])
-    if not found.groups.size:
+    parts, places = laid_in(entries.measures, block.rows, counts, often=1)
+    is_kept = bool(entries.distinct) or not asked.is_counted or not all(each.is_final for each in places)
+    slid_over = slide_parts([block.sliding], [parts], keep=is_kept)
+    found = slid_over.seen
+    if not found.sizes.any():
         return
     groups = found.groups + block.first
-    folded = [each.slid(block.sliding, found, block.rows, counts) for each in entries.measures]
+    folded = [
+        each.measure.slid(block.sliding, found, block.rows, counts)
+        if each.is_apart
+        else each.read(slid_over.sides[0], found)
+        for each in places
+    ]
     distinct = _distinct_columns(entries, asked, found, groups)
     whole = Seen(asked.readers[0], groups, [Folded("count", {"n": found.counts}), *folded])
-    columns = entries.columns(whole, distinct)
+    columns = entries.columns(whole, distinct) if is_kept else []
     yield from by_reader(task, asked, found, lambda: entries.keys(groups), columns)
 
 
@@ -276,7 +291,7 @@ def by_reader(
     """Lay out answers, reader by reader; those of a reader that only counts them are counted."""
     sizes = found.sizes.sum(axis=0).tolist()
     keys, instants = list[pa.Array](), np.zeros(0, np.int64)
-    if not all(each.counted for each in asked.readers):
+    if not asked.is_counted:
         keys = keys_of()
         instants = np.repeat(np.tile(asked.instants, len(asked.readers)), found.sizes.T.ravel())
     for reader, first, size in zip(asked.readers, found.starts[0].tolist(), sizes, strict=True):

@@ -26,7 +26,9 @@ from penstock.engine.out.pane_sliding import (
     visible,
 )
 from penstock.join.measures import Folded
-from penstock.join.slide import Sliding, lay_out
+from penstock.join.slide import Seen, Sliding, lay_out
+from penstock.join.slide_measures import laid_in
+from penstock.join.slide_pass import slide_parts
 from penstock.log.panes import CLASS, ORDER, PANE, ROWS, key_types, keys_in, measures_in, whole_column
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from penstock.engine.out.answer_task import AnswerTask, Due, PaneReport
     from penstock.engine.out.pane_sliding import Answers
     from penstock.join.key_hash import Ints
-    from penstock.join.slide import Met
+    from penstock.join.slide_measures import Place
+    from penstock.join.slide_pass import Slid
     from penstock.log.files import Files
 
 
@@ -154,27 +157,56 @@ def _answers(task: AnswerTask, groups: _Groups, asked: Asked) -> Iterator[Answer
         each.blocks(each.seen_by(asked.readers[0]), asked, groups.size, width) for each in groups.sides
     )
     for number, blocks in enumerate(zip(left, right, strict=True)):
-        (left_rows, left_sliding), (right_rows, right_sliding) = blocks
-        counts = groups.sides[0].count[left_rows], groups.sides[1].count[right_rows]
-        met = left_sliding.meet(counts[0], right_sliding, counts[1])
-        if met.left.groups.size:
-            columns = _columns(task, groups, met, blocks)
-            keys = partial(groups.keys_of, met.left.groups + number * width)
-            yield from by_reader(task, asked, met.left, keys, columns)
+        if all(rows.size for rows, _ in blocks):
+            yield from _block_answers(task, groups, asked, blocks, number * width)
+
+
+def _block_answers(
+    task: AnswerTask, groups: _Groups, asked: Asked, blocks: Sequence[tuple[Ints, Sliding]], first: int
+) -> Iterator[Answers]:
+    """Answer the groups of a block, which have numbers from `first` on."""
+    rows_of = [int(side.count[rows].sum()) for side, (rows, _) in zip(groups.sides, blocks, strict=True)]
+    laid = [
+        laid_in(side.measures, rows, side.count, often)
+        for side, (rows, _), often in zip(groups.sides, blocks, reversed(rows_of), strict=True)
+    ]
+    places = [places for _, places in laid]
+    is_kept = not asked.is_counted or not all(each.is_final for mine in places for each in mine)
+    some_apart = any(each.is_apart for mine in places for each in mine)
+    slidings, parts = [sliding for _, sliding in blocks], [parts for parts, _ in laid]
+    slid = slide_parts(slidings, parts, keep=is_kept, with_counts=some_apart)
+    columns = _columns(task, groups, slid, blocks, places) if is_kept else []
+    keys = partial(groups.keys_of, slid.seen.groups + first)
+    yield from by_reader(task, asked, slid.seen, keys, columns)
 
 
 def _columns(
-    task: AnswerTask, groups: _Groups, met: Met, blocks: Sequence[tuple[Ints, Sliding]]
+    task: AnswerTask,
+    groups: _Groups,
+    slid: Slid,
+    blocks: Sequence[tuple[Ints, Sliding]],
+    places: Sequence[Sequence[Place]],
 ) -> list[pa.Array]:
     """Give the finished measures of what both sides come to together, in their order."""
-    pairs = met.left.counts * met.right.counts
-    folded: dict[int, Iterator[Folded]] = {}
-    for number, (side, (rows, sliding)) in enumerate(zip(groups.sides, blocks, strict=True)):
-        seen, other = (met.left, met.right) if number == 0 else (met.right, met.left)
-        slid_over = [each.slid(sliding, seen, rows, side.count) for each in side.measures]
-        folded[number] = iter([each.times(other.counts, seen.counts, pairs) for each in slid_over])
-    columns, counted, left = [], Folded("count", {"n": pairs}), task.spec.of_side(0)
+    folded = {
+        number: iter([_measure(each, number, groups, slid, blocks) for each in mine])
+        for number, mine in enumerate(places)
+    }
+    columns, counted, left = [], Folded("count", {"n": slid.seen.counts}), task.spec.of_side(0)
     for number, measure in enumerate(task.spec.measures):
         whole = counted if not measure.arguments else next(folded[0 if measure in left else 1])
         columns.append(whole.finished(task.schema.field(f"a{number}").type))
     return columns
+
+
+def _measure(
+    place: Place, number: int, groups: _Groups, slid: Slid, blocks: Sequence[tuple[Ints, Sliding]]
+) -> Folded:
+    """Give one measure of what both sides come to: out of the pass, or one that slides by itself."""
+    own, other, seen = slid.sides[number], slid.sides[1 - number], slid.seen
+    if not place.is_apart:
+        return place.read(own, seen)
+    rows, sliding = blocks[number]
+    mine = Seen(seen.groups, own.counts, seen.starts, seen.sizes)
+    slid_over = place.measure.slid(sliding, mine, rows, groups.sides[number].count)
+    return slid_over.times(other.counts, own.counts, seen.counts)

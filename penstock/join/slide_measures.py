@@ -1,0 +1,144 @@
+"""Measures that slide together: the parts of all of them, laid out for one pass and read from it.
+
+    count        the count of rows, or of values       whole numbers
+    sum, avg     floating point                        floating point
+                 whole numbers, small enough           one whole number for both limbs
+    min, max     numbers in the order of values        leasts
+
+Sums of whole numbers that may not fit 64 bits in the end, decimals and moments slide by themselves
+(`penstock.join.measures.Folded.slid`).
+
+In:  folded entries of a side.  Out: `Parts` for `penstock.join.slide_pass`, and measures of what comes out of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.join.fold import LIMB
+from penstock.join.slide_pass import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.join.key_hash import Ints
+    from penstock.join.measures import Folded
+    from penstock.join.slide import Seen
+    from penstock.join.slide_pass import SlidParts
+
+_FITS = 1 << 62
+_SHARED = -1
+"""In the place of a count: it is that of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the parts of a measure are in the pass."""
+
+    measure: Folded
+    kind: str = ""
+    """Which kind of part its value is; none of a count, and of what slides by itself."""
+    value: int = 0
+    count: int | None = None
+    """Which of the whole numbers counts its values; None if nobody asks."""
+
+    @property
+    def is_apart(self) -> bool:
+        """Say whether it slides by itself."""
+        return not self.kind and self.count is None
+
+    @property
+    def is_final(self) -> bool:
+        """Say whether the pass computes the very values of the measure, and nothing is left to be done for them."""
+        ordered = self.measure.ordered
+        return (
+            not self.is_apart
+            and self.measure.function != "avg"
+            and (ordered is None or ordered.values is None)
+        )
+
+    def read(self, slid: SlidParts, seen: Seen) -> Folded:
+        """Give the measure of each answer."""
+        n = None if self.count is None else seen.counts if self.count == _SHARED else slid.ints[self.count]
+        if self.kind == "leasts":
+            valid = np.ones(seen.groups.size, np.bool_) if n is None else n > 0
+            return replace(self.measure, parts={"bits": slid.leasts[self.value]}, valid=valid)
+        parts = {} if n is None else {"n": n}
+        if self.kind == "floats":
+            parts["s"] = slid.floats[self.value]
+        elif self.kind == "ints":
+            parts["t"] = slid.ints[self.value]
+        return replace(self.measure, parts=parts)
+
+
+def laid_in(measures: Sequence[Folded], rows: Ints, counts: Ints, often: int) -> tuple[Parts, list[Place]]:
+    """Lay out measures of some entries; `counts` says of how many rows each is, and none counts more than `often`.
+
+    >>> from penstock.join.measures import Folded
+    >>> counts = np.array([1, 2])
+    >>> summed = Folded("sum", {"n": counts, "0": np.array([5, 6]), "1": np.array([0, -1])})
+    >>> parts, (place,) = laid_in([summed], np.arange(2), counts, often=9)
+    >>> parts.ints.tolist(), place.kind, place.is_final
+    ([[5, -4294967290]], 'ints', True)
+    """
+    room = _Room(rows, counts)
+    places = [room.place(each, often) for each in measures]
+    return room.parts(), places
+
+
+class _Room:
+    """Parts that are laid out one after the other."""
+
+    def __init__(self, rows: Ints, counts: Ints) -> None:
+        self.rows, self.counts = rows, counts
+        self.ints: list[Ints] = []
+        self.floats: list[np.ndarray] = []
+        self.leasts: list[Ints] = []
+        self.turns: list[tuple[int, int]] = []
+
+    def place(self, measure: Folded, often: int) -> Place:
+        """Lay out the parts of one measure."""
+        if measure.valid is not None and measure.ordered is not None:
+            valid = measure.valid[self.rows]
+            self.leasts.append(measure.parts["v"][self.rows])
+            self.turns.append(measure.ordered.turns(greatest=measure.function == "max"))
+            count = None if valid.all() else self._add_ints(valid.astype(np.int64))
+            return Place(measure, "leasts", len(self.leasts) - 1, count)
+        names = set(measure.parts)
+        if names == {"n"}:
+            return Place(measure, count=self._count(measure))
+        if names == {"n", "s"}:
+            self.floats.append(measure.parts["s"][self.rows])
+            return Place(measure, "floats", len(self.floats) - 1, self._count(measure))
+        if names == {"n", "0", "1"} and (whole := self._whole(measure, often)) is not None:
+            return Place(measure, "ints", self._add_ints(whole), self._count(measure))
+        return Place(measure)
+
+    def _count(self, measure: Folded) -> int:
+        n = measure.parts["n"]
+        return _SHARED if n is self.counts else self._add_ints(n[self.rows])
+
+    def _add_ints(self, values: Ints) -> int:
+        self.ints.append(values)
+        return len(self.ints) - 1
+
+    def _whole(self, measure: Folded, often: int) -> Ints | None:
+        """Put the two limbs of sums together; None if what they come to might not fit."""
+        low, high = (measure.parts[name][self.rows] for name in ("0", "1"))
+        most = int(np.abs(high).max(initial=0)) + int(np.abs(low).max(initial=0) >> LIMB) + 1
+        if (most << LIMB) * max(1, low.size) * max(1, often) >= _FITS:
+            return None
+        return (high << LIMB) + low
+
+    def parts(self) -> Parts:
+        """Give all that was laid out."""
+        size = self.rows.size
+        ints, leasts = (
+            np.array(each, np.int64).reshape(len(each), size) for each in (self.ints, self.leasts)
+        )
+        floats = np.array(self.floats, np.float64).reshape(len(self.floats), size)
+        turns = np.array(self.turns, np.int64).reshape(len(self.turns), 2)
+        return Parts(self.counts[self.rows], ints, floats, leasts, turns)
