@@ -391,7 +391,8 @@ class Ordered:
         if not filled.null_count and (numbers := whole_numbers(filled)) is not None:
             return cls(numbers, valid, column.type)
         if pa.types.is_floating(column.type):
-            floats = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+            known = column.fill_null(0) if column.null_count else column
+            floats = known.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
             floats = np.ascontiguousarray(floats)
             return cls(_ordered_floats(floats, floats.view(np.int64)), valid, column.type)
         encoded = column.dictionary_encode()

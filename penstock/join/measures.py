@@ -233,16 +233,21 @@ class Folded:
         return {name: pa.array(each) for name, each in _in_limbs(self.parts).items()}
 
     @classmethod
-    def read(cls, function: str, columns: Mapping[str, pa.Array], kind: pa.DataType | None) -> Folded:
-        """Read parts that were stored; `kind` is the type of the argument."""
+    def read(
+        cls,
+        function: str,
+        columns: Mapping[str, pa.Array],
+        kind: pa.DataType | None,
+        known: Mapping[str, Numbers] | None = None,
+    ) -> Folded:
+        """Read parts that were stored, or are known without; `kind` is the type of the argument."""
         if function in _ENDS:
             ordered = Ordered.of(columns["v"])
             numbers = ~ordered.numbers if function == "max" else ordered.numbers
             values = np.where(ordered.valid, numbers, _MOST)
             return cls(function, {"v": values}, columns["v"].type, ordered, ordered.valid)
-        return cls(
-            function, {name: each.to_numpy(zero_copy_only=False) for name, each in columns.items()}, kind
-        )
+        parts = {name: each.to_numpy(zero_copy_only=False) for name, each in columns.items()}
+        return cls(function, {**(known or {}), **parts}, kind)
 
     # --- finished -------------------------------------------------------------------------------------------------
 
@@ -312,8 +317,9 @@ def _summed(ids: Ints, values: Numbers, size: int) -> Numbers:
 
 def _floats(column: pa.Array) -> NDArray[np.float64]:
     """Read numbers as floating point; null counts as 0."""
-    floats = column.cast(pa.float64()).fill_null(0)
-    return np.asarray(floats.to_numpy(zero_copy_only=False))
+    floats = column.cast(pa.float64())
+    known = floats.fill_null(0) if floats.null_count else floats
+    return np.asarray(known.to_numpy(zero_copy_only=False))
 
 
 def _exact_sum(column: pa.Array, ids: Ints, size: int) -> dict[str, Numbers]:

@@ -245,16 +245,25 @@ def _lower_bound(steps: Any, value: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _bound_near(steps: Any, value: Any, last: Any) -> Any:
+    """Find the first step that is not below a value: mostly the one that was found last, since files are in order."""
+    if (last == 0 or steps[last - 1] < value) and (last == steps.size or value <= steps[last]):
+        return last
+    return _lower_bound(steps, value)
+
+
+@njit(cache=True, nogil=True)
 def _lay_out(places: Any, rows: Any, instants: Any, cuts: Any, width: Any, groups: Any) -> Any:
     gid, born, pane = places
     count = instants.size
     ends = np.zeros(-(-groups // width) * count + 1, np.int64)
     bins = np.empty(rows.size, np.int64)
     cells = np.empty(rows.size, np.int64)
+    instant, cut = 0, -1
     for n in range(rows.size):
         i = rows[n]
-        instant = _lower_bound(instants, born[i])
-        cut = _lower_bound(cuts, pane[i] + 1) - 1
+        instant = _bound_near(instants, born[i], instant)
+        cut = _bound_near(cuts, pane[i] + 1, cut + 1) - 1
         if cut < 0 or instant == count or gid[i] < 0:
             bins[n] = -1
             continue

@@ -81,8 +81,8 @@ def laid_in(measures: Sequence[Folded], rows: Ints, counts: Ints, often: int) ->
     >>> counts = np.array([1, 2])
     >>> summed = Folded("sum", {"n": counts, "0": np.array([5, 6]), "1": np.array([0, -1])})
     >>> parts, (place,) = laid_in([summed], np.arange(2), counts, often=9)
-    >>> parts.ints.tolist(), place.kind, place.is_final
-    ([[5, -4294967290]], 'ints', True)
+    >>> parts.ints[0].tolist(), place.kind, place.is_final
+    ([5, -4294967290], 'ints', True)
     """
     room = _Room(rows, counts)
     places = [room.place(each, often) for each in measures]
@@ -135,10 +135,4 @@ class _Room:
 
     def parts(self) -> Parts:
         """Give all that was laid out."""
-        size = self.rows.size
-        ints, leasts = (
-            np.array(each, np.int64).reshape(len(each), size) for each in (self.ints, self.leasts)
-        )
-        floats = np.array(self.floats, np.float64).reshape(len(self.floats), size)
-        turns = np.array(self.turns, np.int64).reshape(len(self.turns), 2)
-        return Parts(self.counts[self.rows], ints, floats, leasts, turns)
+        return Parts(self.counts[self.rows], self.ints, self.floats, self.leasts, self.turns)

@@ -37,17 +37,17 @@ _MOST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the entries of one side are made of, each part a row: in the order of the entries."""
+    """What the entries of one side are made of: parts in the order of the entries."""
 
     counts: Ints
     """How many rows each entry is of."""
-    ints: Ints
+    ints: Sequence[Ints] = ()
     """Sums of whole numbers."""
-    floats: Floats
+    floats: Sequence[Floats] = ()
     """Sums of floating point."""
-    leasts: Ints
+    leasts: Sequence[Ints] = ()
     """Numbers of which the least counts; the greatest there is where an entry has none."""
-    turns: Ints
+    turns: Sequence[tuple[int, int]] = ()
     """For each of the leasts two numbers, by which it becomes the bits of a value: see `_turned`."""
 
 
@@ -81,9 +81,8 @@ def slide_parts(
     >>> from penstock.join.slide import Sliding
     >>> left = Sliding(np.array([0, 1]), np.array([2]), np.array([[0]]), groups=2, cuts=1)
     >>> right = Sliding(np.array([1]), np.array([1]), np.array([[0]]), groups=2, cuts=1)
-    >>> whole, turns = np.zeros((0, 2), np.int64), np.zeros((1, 2), np.int64)
-    >>> one = Parts(np.array([1, 2]), whole, whole / 2, np.array([[7, 5]]), turns)
-    >>> two = Parts(np.array([3]), whole[:, :1], np.array([[1.5]]), whole[:, :1], turns[:0])
+    >>> one = Parts(np.array([1, 2]), leasts=[np.array([7, 5])], turns=[(0, 0)])
+    >>> two = Parts(np.array([3]), floats=[np.array([1.5])])
     >>> slid = slide_parts([left, right], [one, two])
     >>> slid.seen.groups.tolist(), slid.seen.counts.tolist()
     ([1], [6])
@@ -92,16 +91,14 @@ def slide_parts(
     """
     first = slidings[0]
     room = first.asked.size * first.groups if keep else first.groups
-    numbers = [
-        len(parts),
-        *(sum(each.shape[0] for each in kind) for kind in zip(*map(_kinds, parts), strict=True)),
-    ]
+    by_kind = zip(*map(_kinds, parts), strict=True)
+    numbers = [len(parts), *(sum(len(each) for each in kind) for kind in by_kind)]
     cells, totals = (_arrays(numbers, size) for size in (first.cuts * first.groups, first.groups))
     _, *outputs = _arrays([0, *numbers[1:]], room)
     counts = np.empty((len(parts), room if with_counts else 0), np.int64)
     answers = np.empty((2, room), np.int64)
     sizes = np.zeros(first.asked.shape, np.int64)
-    turns = np.concatenate([each.turns for each in parts])
+    turns = np.array([turn for each in parts for turn in each.turns], np.int64).reshape(-1, 2)
     entries = _entries(slidings, parts)
     _slide(entries, first.asked, cells, totals, turns, (counts, *outputs), answers, sizes, keep)
     starts, total = starts_of(sizes)
@@ -110,7 +107,7 @@ def slide_parts(
     return Slid(seen, _by_side((counts, *outputs), parts, kept))
 
 
-def _kinds(parts: Parts) -> tuple[Ints, Floats, Ints]:
+def _kinds(parts: Parts) -> tuple[Sequence[Ints], Sequence[Floats], Sequence[Ints]]:
     return parts.ints, parts.floats, parts.leasts
 
 
@@ -123,19 +120,26 @@ def _arrays(numbers: Sequence[int], size: int) -> tuple[Ints, Ints, Floats, Ints
 
 def _entries(slidings: Sequence[Sliding], parts: Sequence[Parts]) -> Any:
     """Lay the entries of both sides end to end: cells, how many are born by each instant, and their parts."""
-    offsets = np.cumsum([0, *(each.at.size for each in slidings)])
+    offsets = [0, slidings[0].at.size][: len(slidings)]
     at = np.concatenate([each.at for each in slidings])
-    upto = np.stack([each.upto + offset for each, offset in zip(slidings, offsets[:-1], strict=True)])
-    kinds = [[each.counts.reshape(1, -1) for each in parts], *zip(*map(_kinds, parts), strict=True)]
-    return at, upto, offsets[:-1].copy(), *(_end_to_end(each, offsets) for each in kinds)
+    upto = np.array([each.upto + offset for each, offset in zip(slidings, offsets, strict=True)])
+    counts, ints, floats, leasts = zip(*(([each.counts], *_kinds(each)) for each in parts), strict=True)
+    whole = (_end_to_end(each, offsets, np.int64) for each in (counts, ints, leasts))
+    of_floats = _end_to_end(floats, offsets, np.float64)
+    return at, upto, np.array(offsets), next(whole), next(whole), of_floats, next(whole)
 
 
-def _end_to_end(parts: Sequence[Any], offsets: Ints) -> tuple[Any, Ints, Ints]:
+def _end_to_end(parts: Sequence[Sequence[Any]], offsets: Sequence[int], kind: type) -> tuple[Any, Ints, Ints]:
     """Lay the parts of both sides end to end: all values, by how much an entry's place is moved in each, its side."""
-    sides = np.repeat(np.arange(len(parts)), [each.shape[0] for each in parts])
-    lengths = np.diff(offsets)[sides]
-    moved = np.cumsum(lengths) - lengths - offsets[sides]
-    return np.concatenate([each.ravel() for each in parts]), moved, sides
+    values: list[NDArray[Any]] = [np.zeros(0, kind)]
+    moved, sides, size = list[int](), list[int](), 0
+    for side, mine in enumerate(parts):
+        for each in mine:
+            values.append(each)
+            moved.append(size - offsets[side])
+            sides.append(side)
+            size += each.size
+    return np.concatenate(values), np.array(moved, np.int64), np.array(sides, np.int64)
 
 
 def _by_side(outputs: tuple[Any, ...], parts: Sequence[Parts], kept: int) -> list[SlidParts]:
@@ -143,7 +147,7 @@ def _by_side(outputs: tuple[Any, ...], parts: Sequence[Parts], kept: int) -> lis
     counts, *columns = (each[:, :kept] for each in outputs)
     sides, done = [], [0, 0, 0]
     for number, each in enumerate(parts):
-        ends = [first + some.shape[0] for first, some in zip(done, _kinds(each), strict=True)]
+        ends = [first + len(some) for first, some in zip(done, _kinds(each), strict=True)]
         mine = (column[first:end] for column, first, end in zip(columns, done, ends, strict=True))
         sides.append(SlidParts(counts[number], *mine))
         done = ends
@@ -282,22 +286,32 @@ def _lower_entries(at: Any, parts: Any, born: Any, upto: Any, instant: Any, cell
 
 @njit(cache=True, nogil=True)
 def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Add the cells of some cuts to the totals of their groups, from the youngest to the oldest."""
+    """Add the cells of some cuts to the totals of their groups, from the youngest to the oldest, two at a time."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
-        for cut in range(last - 1, first - 1, -1):
-            start = np.uint64(cut) * width
+        for cut in range(last - 1, first, -2):
+            start, older = np.uint64(cut) * width, np.uint64(cut - 1) * width
+            for group in range(width):
+                total = totals[part, group] + cells[part, start + group]
+                totals[part, group] = total + cells[part, older + group]
+        if (last - first) & 1 and first < last:
+            start = np.uint64(first) * width
             for group in range(width):
                 totals[part, group] += cells[part, start + group]
 
 
 @njit(cache=True, nogil=True)
 def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Lower totals to the cells of some cuts."""
+    """Lower totals to the cells of some cuts, two at a time."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
-        for cut in range(last - 1, first - 1, -1):
-            start = np.uint64(cut) * width
+        for cut in range(last - 1, first, -2):
+            start, older = np.uint64(cut) * width, np.uint64(cut - 1) * width
+            for group in range(width):
+                least = min(cells[part, start + group], cells[part, older + group])
+                totals[part, group] = min(totals[part, group], least)
+        if (last - first) & 1 and first < last:
+            start = np.uint64(first) * width
             for group in range(width):
                 totals[part, group] = min(totals[part, group], cells[part, start + group])
 

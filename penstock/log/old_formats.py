@@ -3,6 +3,7 @@
     1   version 0.1, without a number; fields written and read one by one, some of which came later than others
     2   all of them values of classes
     3   a cursor has the batches of its inputs in a tuple, whatever their number
+    4   pane files may leave columns out (`penstock.log.pane_columns`); commits and snapshots are as before
 
 What is missing gets the meaning it had then.  Only what differs is changed here; `penstock.log.codec` reads the rest.
 
@@ -21,18 +22,23 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_CURSORS_OF_INPUTS = 3
+"""The format since which cursors have the batches of all inputs."""
+
 
 def upgraded_commit(data: Mapping[str, Any], number: int) -> Json:
     """Write a commit of an earlier format as one of the present format."""
     if number == 1:
         change = _COMMITS.get(str(data["kind"]))
         data = {**data, **(change(data) if change else {})}
-    change = _WITH_CURSORS.get(str(data["kind"]))
+    change = _WITH_CURSORS.get(str(data["kind"])) if number < _CURSORS_OF_INPUTS else None
     return {**data, **(change(data) if change else {})}
 
 
 def upgraded_snapshot(data: Mapping[str, Any], number: int) -> Json:
     """Write a snapshot of an earlier format as one of the present format."""
+    if number >= _CURSORS_OF_INPUTS:
+        return dict(data)
     return _with_cursors(_snapshot_of_1(data) if number == 1 else data)
 
 

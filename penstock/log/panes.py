@@ -12,6 +12,8 @@ needs by binary search.  Columns:
     n           how many pairs
     m0.n …      the parts of each measure (`penstock.join.measures`)
 
+Of these `c`, `n` and ``m0.n`` are left out where they are the same in all entries (`penstock.log.pane_columns`).
+
 A pane set has one table of groups, and one more for each DISTINCT aggregate: which values a group has had.
 
 *Nodes.*  Of pairs that every reader has seen at their birth, only the pane matters.  They are kept by pane and, eight
@@ -39,6 +41,7 @@ from penstock.join.key_hash import mix
 from penstock.join.measures import Folded
 from penstock.join.slide import order_by
 from penstock.log.checksum import map_whole, summed_writer
+from penstock.log.pane_columns import column_ints, filled, same_in, without_same
 from penstock.plan.panes import PaneSet
 
 if TYPE_CHECKING:
@@ -162,19 +165,20 @@ def keys_in(table: pa.Table, letters: str = "kv") -> list[str]:
 
 def measures_in(table: pa.Table, functions: Sequence[str]) -> list[Folded]:
     """Read the parts of a table's measures."""
-    kinds = measure_kinds(table)
-    return [
-        Folded.read(
-            function,
-            {
-                name.partition(".")[2]: whole_column(table, name)
-                for name in table.column_names
-                if name.startswith(f"m{number}.")
-            },
-            kinds[number],
-        )
-        for number, function in enumerate(functions)
-    ]
+    kinds, same = measure_kinds(table), same_in(table)
+    measures = []
+    for number, function in enumerate(functions):
+        start = f"m{number}."
+        stored = {
+            name.removeprefix(start): whole_column(table, name)
+            for name in table.column_names
+            if name.startswith(start)
+        }
+        left_out = {
+            name.removeprefix(start): column_ints(table, name) for name in same if name.startswith(start)
+        }
+        measures.append(Folded.read(function, stored, kinds[number], left_out))
+    return measures
 
 
 def reduce_table(table: pa.Table, by: Sequence[str], functions: Sequence[str]) -> pa.Table:
@@ -326,13 +330,16 @@ def write_panes(
     generation: int = 0,
     arrived: float = 0.0,
     part: int = 0,
+    step: int = 1,
 ) -> PaneFile | None:
-    """Write a table, in the order of its first column; None if there is nothing in it."""
+    """Write a table, in the order of its first column, which has multiples of a step; None if nothing is in it."""
     if not table.num_rows:
         return None
+    counts = [name for name in table.column_names if name.startswith("m") and name.endswith(".n")]
+    table = without_same(table, [CLASS, ROWS, *counts])
     order = _numbers(table, ORDER)
     if (order[1:] < order[:-1]).any():
-        table = table.take(pa.array(sorted_rows(order)[0]))
+        table = table.take(pa.array(sorted_rows(order, step=step)[0]))
     batch = table.combine_chunks()
     name = f"{panes_folder(panes)}/{uuid.uuid4().hex}.arrow"
     with summed_writer(files, name) as sink, pa.ipc.new_file(sink, batch.schema) as out:
@@ -344,13 +351,19 @@ def write_panes(
     )
 
 
-def sorted_rows(order: Ints, parts: Ints | None = None, count: int = 1) -> tuple[Ints, Ints]:
+def sorted_rows(order: Ints, parts: Ints | None = None, count: int = 1, step: int = 1) -> tuple[Ints, Ints]:
     """Put rows in order, part by part: the rows, and where each of so many parts ends.
+
+    The order is by whole multiples of a step, of which there are few.
 
     >>> [each.tolist() for each in sorted_rows(np.array([9, 7, 8]), np.array([1, 0, 1]), 2)]
     [[1, 2, 0], [1, 3]]
     """
     parts = np.zeros(order.size, np.int64) if parts is None else parts
+    low, span = int(order.min()), int(order.max() - order.min()) // step + 1
+    if span <= order.size:
+        rows, ends = order_by(parts * span + (order - low) // step, count * span)
+        return rows, ends[span - 1 :: span]
     steps, firsts = number_groups([order])
     ranks = np.empty(firsts.size, np.int64)
     ranks[np.argsort(order[firsts])] = np.arange(firsts.size)
@@ -359,7 +372,12 @@ def sorted_rows(order: Ints, parts: Ints | None = None, count: int = 1) -> tuple
 
 
 def read_panes(files: Files, file: PaneFile) -> pa.Table:
-    """Map a pane file."""
+    """Map a pane file, with all its columns."""
+    return filled(map_panes(files, file))
+
+
+def map_panes(files: Files, file: PaneFile) -> pa.Table:
+    """Map a pane file, as narrow as it was written."""
     return pa.ipc.open_file(map_whole(files, file)).read_all()
 
 

@@ -86,6 +86,14 @@ def test_a_state_of_format_2_is_read_with_its_cursors_of_two():
     assert load(_as_format_2(dump(ledger))) == ledger
 
 
+def test_a_state_of_format_3_is_read_as_it_is():
+    group = GroupState((Cursor((3, 4)), Cursor((2, 1), 7)), (5, None), mixed_layouts=True)
+    commit = UnitJoined("g", group.cursors, (5, None), 9, Output(), stations=group.stations)
+    assert decode({**json.loads(json.dumps(encode(commit))), "format": 3}) == commit
+    ledger = Ledger(groups={"g": group}, plan=ServedPlan())
+    assert load({**json.loads(json.dumps(dump(ledger))), "format": 3}) == ledger
+
+
 def _as_format_2(data):
     """Write cursors flat, as they were."""
     data = json.loads(json.dumps({**data, "format": 2}))

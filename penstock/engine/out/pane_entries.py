@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.engine.out.answer_task import INSTANT, NOTE, READER
 from penstock.join.fold import codes_of, number_groups
 from penstock.join.measures import Folded
+from penstock.log.pane_columns import column_ints, together
 from penstock.log.panes import (
     CLASS,
     ORDER,
@@ -25,6 +26,7 @@ from penstock.log.panes import (
     functions_of,
     key_types,
     keys_in,
+    map_panes,
     measures_in,
     put_together,
     read_panes,
@@ -49,7 +51,7 @@ class Opened:
         self.base: list[list[tuple[PaneFile, pa.Table]]] = [[] for _ in range(self.tables)]
         fresh: list[list[pa.Table]] = [[] for _ in range(self.tables)]
         for file in task.files:
-            table = read_panes(files, file)
+            table = (map_panes if task.spec.panes.by_rows else read_panes)(files, file)
             if file.folded:
                 self.base[file.table].append((file, table))
             else:
@@ -66,13 +68,12 @@ def _together(tables: Sequence[pa.Table]) -> pa.Table | None:
     some = [each for each in tables if each.num_rows]
     if not some:
         return tables[0] if tables else None
-    return pa.concat_tables(some)
+    return together(some).combine_chunks()
 
 
 def ints(table: pa.Table, name: str) -> Ints:
     """Read a column of whole numbers."""
-    numbers: Ints = whole_column(table, name).to_numpy(zero_copy_only=False)
-    return numbers
+    return column_ints(table, name)
 
 
 class Entries:
@@ -228,9 +229,16 @@ class _Values:
 def sharing(measure: Folded, counted: Folded) -> Folded:
     """Let a measure that takes every pair have the very same counts as the group, so that they are added up once."""
     n, every = measure.parts.get("n"), counted.parts["n"]
-    if n is None or not np.array_equal(n, every):
+    if n is None or not _is_same(n, every):
         return measure
     return replace(measure, parts={**measure.parts, "n": every})
+
+
+def _is_same(one: Ints, other: Ints) -> bool:
+    """Say whether two columns are equal; those that were left out are one number each."""
+    if one.size and one.strides == other.strides == (0,):
+        return bool(one[0] == other[0])
+    return np.array_equal(one, other)
 
 
 def numbered_alike(tables: Sequence[pa.Table], names: Sequence[str]) -> tuple[int, list[Ints], Ints]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.engine.out.answer_task import LONG_AGO, PaneReport
 from penstock.engine.out.pane_entries import ints
+from penstock.log.pane_columns import together
 from penstock.log.panes import (
     CLASS,
     FIRST_NODE,
@@ -20,6 +21,7 @@ from penstock.log.panes import (
     choose_merges,
     keys_in,
     levels_for,
+    map_panes,
     read_panes,
     reduce_table,
     rows_between,
@@ -40,7 +42,7 @@ def left_over(files: Files, task: AnswerTask) -> tuple[list[PaneFile], list[Pane
     done = [each for each in task.files if not each.folded and each.first <= task.folds_until]
     left = []
     for file in done:
-        rest = rows_between(read_panes(files, file), task.folds_until + 1, file.last + 1)
+        rest = rows_between(map_panes(files, file), task.folds_until + 1, file.last + 1)
         if rest.num_rows:
             left.append(replace(file, rows=rest.num_rows, first=int(ints(rest, ORDER)[0])))
     return done, left
@@ -67,7 +69,7 @@ def _merge(files: Files, task: AnswerTask, run: Sequence[PaneFile], oldest: int)
     number, folded = run[0].table, run[0].folded
     functions = task.spec.functions(number)
     tables = [rows_between(read_panes(files, each), each.first, each.last + 1) for each in run]
-    whole = pa.concat_tables(tables)
+    whole = together(tables)
     if folded and task.spec.panes.emit == "sliding":  # the nodes above are made anew
         whole = whole.filter(pa.array(ints(whole, ORDER) < FIRST_NODE))
     alive = ((ints(whole, CLASS) & task.bits) != 0) & (ints(whole, PANE) >= oldest)

@@ -28,11 +28,12 @@ import pyarrow as pa
 from penstock.engine.out.answer_task import LONG_AGO, Counted, PaneReport
 from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
 from penstock.engine.out.pane_files import as_list, left_over, merged
-from penstock.join.fold import number_groups
+from penstock.join.fold import number_groups, number_runs
 from penstock.join.measures import Folded
 from penstock.join.slide import NOT_ASKED, Sliding, lay_out
 from penstock.join.slide_measures import laid_in
 from penstock.join.slide_pass import slide_parts
+from penstock.log.pane_columns import together
 from penstock.log.panes import (
     ORDER,
     PANE,
@@ -117,13 +118,10 @@ def _alive(opened: Opened, *, with_folded: bool) -> tuple[Ints, Ints]:
     """
     born, panes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     if (fresh := opened.fresh[0]) is not None:
-        both = (
-            number_groups([ints(fresh, ORDER), ints(fresh, PANE)])[1]
-            if fresh.num_rows
-            else np.zeros(0, np.int64)
-        )
-        born.append(ints(fresh, ORDER)[both])
-        panes.append(ints(fresh, PANE)[both])
+        columns = ints(fresh, ORDER), ints(fresh, PANE)
+        _, both = number_runs(columns)  # files are in order of birth, so these are few
+        born.append(columns[0][both])
+        panes.append(columns[1][both])
     for file, _ in opened.base[0] if with_folded else ():
         born.append(np.array([LONG_AGO]))
         panes.append(np.array([file.newest]))
@@ -195,7 +193,8 @@ def _seeing_alike(entries: Entries, readers: Iterable[Due]) -> Iterator[tuple[li
 
 def distinct_in(classes: Ints) -> Ints:
     """Give the sets of readers that there are, of which there are hardly ever several."""
-    return classes[:1] if (classes == classes[0]).all() else classes[number_groups([classes])[1]]
+    is_one = classes.strides == (0,) or (classes == classes[0]).all()
+    return classes[:1] if is_one else classes[number_groups([classes])[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +333,7 @@ def visible(
         parts.append(fresh if 2 * wanted.sum() > wanted.size else fresh.filter(pa.array(wanted)))
     if not parts:
         return None
-    names = parts[-1].column_names
-    return pa.concat_tables([each.select(names) for each in parts]).combine_chunks()
+    return together(parts).combine_chunks()
 
 
 def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: AnswerTask) -> list[pa.Table]:

@@ -23,6 +23,7 @@ from penstock.join.key_hash import unmixed
 from penstock.join.measures import Folded
 from penstock.join.sets import members
 from penstock.log.files import open_files
+from penstock.log.pane_columns import same_in, saying, together
 from penstock.log.panes import CLASS, ORDER, PANE, ROWS, Shape, keys_in, write_panes
 
 if TYPE_CHECKING:
@@ -107,32 +108,37 @@ class RowFold:
         panes, times = self.spec.panes, found.segment.rows.t[found.rows]
         born = -(-times // panes.step) * panes.step
         pane = (times + (panes.skew if found.side == 0 else 0) - 1) // panes.pane
-        wanted = (classes != 0) & (pane >= (born - panes.width) // panes.pane)
+        wanted = pane >= (born - panes.width) // panes.pane
+        place, same = {ORDER: born, PANE: pane, _HASH: found.segment.rows.h[found.rows]}, dict[str, int]()
+        if isinstance(classes, int):
+            same[CLASS] = classes
+        else:
+            place[CLASS] = classes
+        wanted &= classes != 0
         if not wanted.any():
             return
-        place = {ORDER: born, PANE: pane, CLASS: classes, _HASH: found.segment.rows.h[found.rows]}
         columns = {name: pa.array(each) for name, each in place.items()} | self._values(found)
-        table = pa.table(columns)
+        table = saying(pa.table(columns), same)
         self._rows[found.side].append(table if wanted.all() else table.filter(pa.array(wanted)))
         self.arrived = max(self.arrived, found.arrived)
         if sum(each.num_rows for each in self._rows[found.side]) > MOST_ROWS:
             self._fold(found.side)
 
-    def _classes(self, found: NewRows) -> Ints:
-        """Give the set of readers of each row."""
+    def _classes(self, found: NewRows) -> Ints | int:
+        """Give the set of readers of each row, or of all of them."""
         mine = [(each, _route(each)) for each in self.targets]
         mine = [(each, route) for each, route in mine if route.sides[found.side]]
         if found.sets is None:
             everybody = 0
             for _, route in mine:
                 everybody |= route.bits
-            return np.full(found.segment.rows.t[found.rows].size, everybody)
+            return everybody
         of_pattern = np.zeros(len(found.sets), np.int64)
         for each, route in mine:
             of_pattern |= np.where(members(found.sets, each.number), np.int64(route.bits), np.int64(0))
         pattern = found.segment.rows.pattern
         if pattern is None:
-            return np.full(found.segment.rows.t[found.rows].size, of_pattern[0])
+            return int(of_pattern[0])
         return of_pattern[pattern[found.rows]]
 
     def _values(self, found: NewRows) -> dict[str, pa.Array]:
@@ -152,7 +158,7 @@ class RowFold:
         """Fold the rows of a side that wait, part by part."""
         if not self._rows[side]:
             return
-        rows = pa.concat_tables(self._rows[side]).combine_chunks()
+        rows = together(self._rows[side]).combine_chunks()
         self._rows[side] = []
         parts = _parts_of(rows.column(_HASH).to_numpy(), self.spec.panes.parts)
         for part in range(self.spec.panes.parts):
@@ -163,24 +169,25 @@ class RowFold:
 
     def _entries(self, side: int, rows: pa.Table) -> pa.Table:
         """Fold rows by birth, pane, readers and key; segments have those of a key together, in order of time."""
-        places = [ORDER, PANE, CLASS, *keys_in(rows, "k")]
+        same = same_in(rows)
+        places = [ORDER, PANE, *(() if CLASS in same else (CLASS,)), *keys_in(rows, "k")]
         ids, firsts = number_runs([codes_of(rows.column(name).chunk(0)) for name in places])
-        alone = firsts.size == rows.num_rows
-        first_rows = pa.array(firsts)
-        columns: dict[str, pa.Array] = {
-            name: rows.column(name).chunk(0) if alone else rows.column(name).chunk(0).take(first_rows)
-            for name in places
-        }
-        columns[ROWS] = pa.array(Folded.rows(ids, firsts.size).parts["n"])
+        columns = {name: rows.column(name).chunk(0) for name in places}
+        alone = 4 * firsts.size > 3 * rows.num_rows  # to fold the others takes longer than it saves
+        if alone:
+            same[ROWS] = 1
+        else:
+            columns = {name: each.take(pa.array(firsts)) for name, each in columns.items()}
+            columns[ROWS] = pa.array(Folded.rows(ids, firsts.size).parts["n"])
         measures, kinds = self.spec.of_side(side), list[pa.DataType | None]()
         for number, measure in enumerate(measures):
             values = rows.column(f"a{measure.arguments[0]}").chunk(0)
-            folded = Folded.values(measure.function, values, ids, firsts.size)
-            kinds.append(folded.kind)
-            columns |= {f"m{number}.{name}": each for name, each in folded.stored().items()}
+            stored, kind = _stored(measure.function, values, None if alone else ids, firsts.size)
+            kinds.append(kind)
+            columns |= {f"m{number}.{name}": each for name, each in stored.items()}
         keys = tuple(_known(each).kind for each in self.spec.columns[: self.spec.groups])
         shape = Shape(keys, 0, tuple(each.function for each in measures), tuple(kinds))
-        return pa.table(columns).replace_schema_metadata(shape.metadata())
+        return saying(pa.table(columns).replace_schema_metadata(shape.metadata()), same)
 
     def write(self, files: Files) -> Iterator[PaneFile]:
         """Write what was folded."""
@@ -188,10 +195,29 @@ class RowFold:
             self._fold(side)
             folded, self._folded[side] = self._folded[side], []
             for part in sorted({number for number, _ in folded}):
-                table = pa.concat_tables([each for number, each in folded if number == part])
-                made = write_panes(files, self.spec.panes.id, table, side, arrived=self.arrived, part=part)
+                table, panes = together([each for number, each in folded if number == part]), self.spec.panes
+                made = write_panes(
+                    files, panes.id, table, side, arrived=self.arrived, part=part, step=panes.step
+                )
                 if made:
                     yield made
+
+
+def _stored(
+    function: str, values: pa.Array, ids: Ints | None, size: int
+) -> tuple[dict[str, pa.Array], pa.DataType | None]:
+    """Give what is kept of values, and the type of what was folded; no two of them share an entry if there are no ids.
+
+    A least or greatest value is then the value itself.
+    """
+    if ids is not None:
+        folded = Folded.values(function, values, ids, size)
+        return folded.stored(), folded.kind
+    if function in {"min", "max"}:
+        return {"v": values}, values.type
+    each = Folded.each(function, values)
+    assert each is not None  # noqa: S101 - only the least and greatest may have none
+    return each.stored(), each.kind
 
 
 def _parts_of(hashes: Hashes, parts: int) -> Ints:
