@@ -14,7 +14,7 @@ In:  folded entries of a side.  Out: `Parts` for `penstock.join.slide_pass`, and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from penstock.join.slide_pass import Parts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from penstock.join.fold import Mask
     from penstock.join.key_hash import Ints
     from penstock.join.measures import Folded
     from penstock.join.slide import Seen
@@ -74,65 +77,97 @@ class Place:
         return replace(self.measure, parts=parts)
 
 
-def laid_in(measures: Sequence[Folded], rows: Ints, counts: Ints, often: int) -> tuple[Parts, list[Place]]:
-    """Lay out measures of some entries; `counts` says of how many rows each is, and none counts more than `often`.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Some entries of a side, which are together in one table."""
+
+    measures: Sequence[Folded]
+    rows: Ints
+    """Which of the table's entries."""
+    counts: Ints
+    """Of how many rows each entry of the table is."""
+
+
+def laid_in(runs: Sequence[Run], often: int) -> tuple[Parts, list[Place]]:
+    """Lay out the measures of a side, which all of its runs have; none of its rows counts more than `often`.
 
     >>> from penstock.join.measures import Folded
     >>> counts = np.array([1, 2])
     >>> summed = Folded("sum", {"n": counts, "0": np.array([5, 6]), "1": np.array([0, -1])})
-    >>> parts, (place,) = laid_in([summed], np.arange(2), counts, often=9)
+    >>> parts, (place,) = laid_in([Run([summed], np.arange(2), counts)], often=9)
     >>> parts.ints[0].tolist(), place.kind, place.is_final
     ([5, -4294967290], 'ints', True)
     """
-    room = _Room(rows, counts)
-    places = [room.place(each, often) for each in measures]
-    return room.parts(), places
+    room = _Room(runs)
+    places = [room.place(number, often) for number in range(len(runs[0].measures))]
+    counts = [each.counts[each.rows] for each in runs]
+    return Parts(_joined(counts), room.ints, room.floats, room.leasts, room.turns), places
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 class _Room:
     """Parts that are laid out one after the other."""
 
-    def __init__(self, rows: Ints, counts: Ints) -> None:
-        self.rows, self.counts = rows, counts
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
         self.ints: list[Ints] = []
-        self.floats: list[np.ndarray] = []
+        self.floats: list[NDArray[np.float64]] = []
         self.leasts: list[Ints] = []
         self.turns: list[tuple[int, int]] = []
 
-    def place(self, measure: Folded, often: int) -> Place:
+    def place(self, number: int, often: int) -> Place:
         """Lay out the parts of one measure."""
+        measure = self.runs[0].measures[number]
         if measure.valid is not None and measure.ordered is not None:
-            valid = measure.valid[self.rows]
-            self.leasts.append(measure.parts["v"][self.rows])
+            valid = _joined([_valid(each.measures[number])[each.rows] for each in self.runs])
+            self.leasts.append(self._part(number, "v"))
             self.turns.append(measure.ordered.turns(greatest=measure.function == "max"))
             count = None if valid.all() else self._add_ints(valid.astype(np.int64))
             return Place(measure, "leasts", len(self.leasts) - 1, count)
         names = set(measure.parts)
         if names == {"n"}:
-            return Place(measure, count=self._count(measure))
+            return Place(measure, count=self._count(number))
         if names == {"n", "s"}:
-            self.floats.append(measure.parts["s"][self.rows])
-            return Place(measure, "floats", len(self.floats) - 1, self._count(measure))
-        if names == {"n", "0", "1"} and (whole := self._whole(measure, often)) is not None:
-            return Place(measure, "ints", self._add_ints(whole), self._count(measure))
+            self.floats.append(self._part(number, "s"))
+            return Place(measure, "floats", len(self.floats) - 1, self._count(number))
+        if names == {"n", "0", "1"} and (whole := self._whole(number, often)) is not None:
+            return Place(measure, "ints", self._add_ints(whole), self._count(number))
         return Place(measure)
 
-    def _count(self, measure: Folded) -> int:
-        n = measure.parts["n"]
-        return _SHARED if n is self.counts else self._add_ints(n[self.rows])
+    def _part(self, number: int, name: str) -> NDArray[Any]:
+        return _joined([each.measures[number].parts[name][each.rows] for each in self.runs])
+
+    def _count(self, number: int) -> int:
+        if all(each.measures[number].parts["n"] is each.counts for each in self.runs):
+            return _SHARED
+        return self._add_ints(self._part(number, "n"))
 
     def _add_ints(self, values: Ints) -> int:
         self.ints.append(values)
         return len(self.ints) - 1
 
-    def _whole(self, measure: Folded, often: int) -> Ints | None:
+    def _whole(self, number: int, often: int) -> Ints | None:
         """Put the two limbs of sums together; None if what they come to might not fit."""
-        low, high = (measure.parts[name][self.rows] for name in ("0", "1"))
+        low, high = (self._part(number, name) for name in ("0", "1"))
         most = int(np.abs(high).max(initial=0)) + int(np.abs(low).max(initial=0) >> LIMB) + 1
         if (most << LIMB) * max(1, low.size) * max(1, often) >= _FITS:
             return None
         return (high << LIMB) + low
 
-    def parts(self) -> Parts:
-        """Give all that was laid out."""
-        return Parts(self.counts[self.rows], self.ints, self.floats, self.leasts, self.turns)
+
+def _valid(measure: Folded) -> Mask:
+    assert measure.valid is not None  # noqa: S101 - a least value always knows
+    return measure.valid
+
+
+def goes_by_runs(measure: Folded) -> bool:
+    """Say whether a measure can be read from several tables as they are.
+
+    It slides together with others whatever its values, and these are no ranks among those of one table.
+    """
+    if measure.ordered is not None:
+        return measure.ordered.values is None
+    return set(measure.parts) <= {"n", "s"}

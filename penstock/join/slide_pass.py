@@ -6,7 +6,10 @@ as the other side has rows::
 
     left    count 2   least 5          right   count 3   sum 1.5          2 * 3 pairs   least 5   sum 1.5 * 2
 
-In:  the cells of the entries of one or two sides, and their parts.
+The entries of a side may come from several files, each in order of birth: they are *runs*, and need not be put in
+one order.
+
+In:  the cells of the entries of one or two sides, run by run, and their parts.
 Out: for each window and instant the groups that both sides have, and their parts.  Where nobody keeps them, every part
      is computed all the same, into memory that the next window writes over.
 Always true: products of whole numbers fit 64 bits, which whoever gives the parts has made sure of.
@@ -37,7 +40,7 @@ _MOST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the entries of one side are made of: parts in the order of the entries."""
+    """What the entries of one side are made of: parts in the order of its runs and their entries."""
 
     counts: Ints
     """How many rows each entry is of."""
@@ -72,9 +75,13 @@ class Slid:
 
 
 def slide_parts(
-    slidings: Sequence[Sliding], parts: Sequence[Parts], *, keep: bool = True, with_counts: bool = False
+    sides: Sequence[Sequence[Sliding]],
+    parts: Sequence[Parts],
+    *,
+    keep: bool = True,
+    with_counts: bool = False,
 ) -> Slid:
-    """Slide windows over all parts of one side, or of two that are asked the same.
+    """Slide windows over all parts of one side, or of two, each of which has some runs; all are asked the same.
 
     What is not kept is computed, and only how many answers there are is known then.
 
@@ -83,13 +90,13 @@ def slide_parts(
     >>> right = Sliding(np.array([1]), np.array([1]), np.array([[0]]), groups=2, cuts=1)
     >>> one = Parts(np.array([1, 2]), leasts=[np.array([7, 5])], turns=[(0, 0)])
     >>> two = Parts(np.array([3]), floats=[np.array([1.5])])
-    >>> slid = slide_parts([left, right], [one, two])
+    >>> slid = slide_parts([[left], [right]], [one, two])
     >>> slid.seen.groups.tolist(), slid.seen.counts.tolist()
     ([1], [6])
     >>> slid.sides[0].leasts.tolist(), slid.sides[1].floats.tolist()
     ([[5]], [[3.0]])
     """
-    first = slidings[0]
+    first = sides[0][0]
     room = first.asked.size * first.groups if keep else first.groups
     by_kind = zip(*map(_kinds, parts), strict=True)
     numbers = [len(parts), *(sum(len(each) for each in kind) for kind in by_kind)]
@@ -99,7 +106,7 @@ def slide_parts(
     answers = np.empty((2, room), np.int64)
     sizes = np.zeros(first.asked.shape, np.int64)
     turns = np.array([turn for each in parts for turn in each.turns], np.int64).reshape(-1, 2)
-    entries = _entries(slidings, parts)
+    entries = _entries(sides, parts)
     _slide(entries, first.asked, cells, totals, turns, (counts, *outputs), answers, sizes, keep)
     starts, total = starts_of(sizes)
     kept = total if keep else 0
@@ -118,15 +125,18 @@ def _arrays(numbers: Sequence[int], size: int) -> tuple[Ints, Ints, Floats, Ints
     return next(whole), next(whole), np.empty((floats, size)), next(whole)
 
 
-def _entries(slidings: Sequence[Sliding], parts: Sequence[Parts]) -> Any:
-    """Lay the entries of both sides end to end: cells, how many are born by each instant, and their parts."""
-    offsets = [0, slidings[0].at.size][: len(slidings)]
-    at = np.concatenate([each.at for each in slidings])
-    upto = np.array([each.upto + offset for each, offset in zip(slidings, offsets, strict=True)])
+def _entries(sides: Sequence[Sequence[Sliding]], parts: Sequence[Parts]) -> Any:
+    """Lay the entries of both sides end to end: cells, runs, how many of each are born by an instant, and parts."""
+    runs = [each for mine in sides for each in mine]
+    firsts = np.cumsum([0, *(each.at.size for each in runs)])[:-1]
+    at = np.concatenate([each.at for each in runs])
+    upto = np.array([each.upto + first for each, first in zip(runs, firsts, strict=True)])
+    of_side = np.cumsum([0, *(len(mine) for mine in sides)])
+    offsets = firsts[of_side[:-1]].tolist()
     counts, ints, floats, leasts = zip(*(([each.counts], *_kinds(each)) for each in parts), strict=True)
     whole = (_end_to_end(each, offsets, np.int64) for each in (counts, ints, leasts))
     of_floats = _end_to_end(floats, offsets, np.float64)
-    return at, upto, np.array(offsets), next(whole), next(whole), of_floats, next(whole)
+    return at, (of_side, upto, firsts.copy()), next(whole), next(whole), of_floats, next(whole)
 
 
 def _end_to_end(parts: Sequence[Sequence[Any]], offsets: Sequence[int], kind: type) -> tuple[Any, Ints, Ints]:
@@ -176,12 +186,14 @@ def _slide(
 
     What is kept has room for all groups at all instants, window by window.  At the end it moves up.
     """
-    upto, int_sides, float_sides = entries[1], entries[4][2], entries[5][2]
+    int_others, float_others = entries[3][2], entries[4][2]
     count_cells, int_cells, float_cells, least_cells = cells
     count_totals, int_totals, float_totals, least_totals = totals
     count_outs, int_outs, float_outs, least_outs = outputs
     width = count_totals.shape[1]
-    times, first_side, pairs = np.ones((2, width), np.int64), np.zeros(1, np.int64), answers[1:]
+    times, pairs, other = np.ones((1, width), np.int64), answers[1:], np.zeros(1, np.int64)
+    if count_totals.shape[0] > 1:  # what one side comes to counts as often as the other has rows
+        times, int_others, float_others, other = count_totals, 1 - int_others, 1 - float_others, 1 - other
     present, ends = np.empty(width + 1, np.uint64), np.arange(asked.shape[1]) * asked.shape[0] * width
     _empty(cells)
     top = 0
@@ -198,22 +210,20 @@ def _slide(
             _add_cells(float_cells, cut, last, float_totals)
             _lower_cells(least_cells, cut, last, least_totals)
             last = min(last, cut)
-            if upto.shape[0] > 1:
-                _exchange(count_totals, times)
             if keep:
                 first, size = ends[window], _present(count_totals, present)
                 _keep_groups(present, answers, first, size)
-                _keep_sums(count_totals, first_side, times, present, pairs, first, size)
+                _keep_sums(count_totals, other, times, present, pairs, first, size)
                 _keep_counts(count_totals, present, count_outs, first, size)
-                _keep_sums(int_totals, int_sides, times, present, int_outs, first, size)
-                _keep_sums(float_totals, float_sides, times, present, float_outs, first, size)
+                _keep_sums(int_totals, int_others, times, present, int_outs, first, size)
+                _keep_sums(float_totals, float_others, times, present, float_outs, first, size)
                 _keep_leasts(least_totals, turns, present, least_outs, first, size)
                 ends[window] = first + size
             else:
                 size = _how_many(count_totals)
-                _compute_sums(count_totals, first_side, times, pairs)
-                _compute_sums(int_totals, int_sides, times, int_outs)
-                _compute_sums(float_totals, float_sides, times, float_outs)
+                _compute_sums(count_totals, other, times, pairs)
+                _compute_sums(int_totals, int_others, times, int_outs)
+                _compute_sums(float_totals, float_others, times, float_outs)
                 _compute_leasts(least_totals, turns, least_outs)
             sizes[instant, window] = size
     if keep:
@@ -227,14 +237,15 @@ def _slide(
 @njit(cache=True, nogil=True)
 def _take_in(entries: Any, instant: Any, cells: Any) -> Any:
     """Put what is born by an instant into its cells; give the last of these."""
-    at, upto, born, counts, ints, floats, leasts = entries
+    at, runs, counts, ints, floats, leasts = entries
+    _, upto, born = runs
     top = _last_cell(at, born, upto, instant)
-    _add_entries(at, counts, born, upto, instant, cells[0])
-    _add_entries(at, ints, born, upto, instant, cells[1])
-    _add_entries(at, floats, born, upto, instant, cells[2])
-    _lower_entries(at, leasts, born, upto, instant, cells[3])
-    for side in range(upto.shape[0]):
-        born[side] = upto[side, instant]
+    _add_entries(at, counts, runs, instant, cells[0])
+    _add_entries(at, ints, runs, instant, cells[1])
+    _add_entries(at, floats, runs, instant, cells[2])
+    _lower_entries(at, leasts, runs, instant, cells[3])
+    for run in range(upto.shape[0]):
+        born[run] = upto[run, instant]
     return top
 
 
@@ -258,70 +269,75 @@ def _fill(columns: Any, value: Any) -> None:
 def _last_cell(at: Any, born: Any, upto: Any, instant: Any) -> Any:
     """Give the last cell of the entries that are born by an instant."""
     top = 0
-    for side in range(upto.shape[0]):
-        for i in range(born[side], upto[side, instant]):
+    for run in range(upto.shape[0]):
+        for i in range(born[run], upto[run, instant]):
             top = max(top, at[i])
     return top
 
 
 @njit(cache=True, nogil=True)
-def _add_entries(at: Any, parts: Any, born: Any, upto: Any, instant: Any, cells: Any) -> None:
+def _add_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> None:
     """Add entries that are born by an instant to their cells."""
     values, moved, sides = parts
+    of_side, upto, born = runs
     for part in range(cells.shape[0]):
         side, by = sides[part], moved[part]
-        for i in range(born[side], upto[side, instant]):
-            cells[part, at[i]] += values[i + by]
+        for run in range(of_side[side], of_side[side + 1]):
+            for i in range(born[run], upto[run, instant]):
+                cells[part, at[i]] += values[i + by]
 
 
 @njit(cache=True, nogil=True)
-def _lower_entries(at: Any, parts: Any, born: Any, upto: Any, instant: Any, cells: Any) -> None:
+def _lower_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> None:
     """Lower cells to entries that are born by an instant."""
     values, moved, sides = parts
+    of_side, upto, born = runs
     for part in range(cells.shape[0]):
         side, by = sides[part], moved[part]
-        for i in range(born[side], upto[side, instant]):
-            cells[part, at[i]] = min(cells[part, at[i]], values[i + by])
+        for run in range(of_side[side], of_side[side + 1]):
+            for i in range(born[run], upto[run, instant]):
+                cells[part, at[i]] = min(cells[part, at[i]], values[i + by])
 
 
 @njit(cache=True, nogil=True)
 def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Add the cells of some cuts to the totals of their groups, from the youngest to the oldest, two at a time."""
+    """Add the cells of some cuts to totals, from the youngest to the oldest, up to three at once."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
-        for cut in range(last - 1, first, -2):
-            start, older = np.uint64(cut) * width, np.uint64(cut - 1) * width
+        for cut in range(last - 1, first + 1, -3):
+            one, two, three = np.uint64(cut) * width, np.uint64(cut - 1) * width, np.uint64(cut - 2) * width
             for group in range(width):
-                total = totals[part, group] + cells[part, start + group]
-                totals[part, group] = total + cells[part, older + group]
-        if (last - first) & 1 and first < last:
-            start = np.uint64(first) * width
+                total = totals[part, group] + cells[part, one + group] + cells[part, two + group]
+                totals[part, group] = total + cells[part, three + group]
+        left, one, two = max(0, last - first) % 3, np.uint64(first) * width, np.uint64(first + 1) * width
+        if left == 1:
             for group in range(width):
-                totals[part, group] += cells[part, start + group]
+                totals[part, group] += cells[part, one + group]
+        elif left:
+            for group in range(width):
+                total = totals[part, group] + cells[part, two + group]
+                totals[part, group] = total + cells[part, one + group]
 
 
 @njit(cache=True, nogil=True)
 def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Lower totals to the cells of some cuts, two at a time."""
+    """Lower totals to the cells of some cuts, up to three at once."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
-        for cut in range(last - 1, first, -2):
-            start, older = np.uint64(cut) * width, np.uint64(cut - 1) * width
+        for cut in range(last - 1, first + 1, -3):
+            one, two, three = np.uint64(cut) * width, np.uint64(cut - 1) * width, np.uint64(cut - 2) * width
             for group in range(width):
-                least = min(cells[part, start + group], cells[part, older + group])
+                least = min(cells[part, one + group], cells[part, two + group])
+                least = min(least, cells[part, three + group])
                 totals[part, group] = min(totals[part, group], least)
-        if (last - first) & 1 and first < last:
-            start = np.uint64(first) * width
+        left, one, two = max(0, last - first) % 3, np.uint64(first) * width, np.uint64(first + 1) * width
+        if left == 1:
             for group in range(width):
-                totals[part, group] = min(totals[part, group], cells[part, start + group])
-
-
-@njit(cache=True, nogil=True)
-def _exchange(totals: Any, times: Any) -> None:
-    """Let either side count as often as the other has rows."""
-    for group in range(np.uint64(totals.shape[1])):
-        times[0, group] = totals[1, group]
-        times[1, group] = totals[0, group]
+                totals[part, group] = min(totals[part, group], cells[part, one + group])
+        elif left:
+            for group in range(width):
+                least = min(cells[part, one + group], cells[part, two + group])
+                totals[part, group] = min(totals[part, group], least)
 
 
 @njit(cache=True, nogil=True)
@@ -344,12 +360,12 @@ def _how_many(totals: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _compute_sums(totals: Any, sides: Any, times: Any, outs: Any) -> None:
+def _compute_sums(totals: Any, others: Any, times: Any, outs: Any) -> None:
     """Multiply the sums of all groups, into the same memory each time."""
-    for part in range(np.uint64(sides.size)):
-        side = np.uint64(sides[part])
+    for part in range(np.uint64(others.size)):
+        other = np.uint64(others[part])
         for group in range(np.uint64(totals.shape[1])):
-            outs[part, group] = totals[part, group] * times[side, group]
+            outs[part, group] = totals[part, group] * times[other, group]
 
 
 @njit(cache=True, nogil=True)
@@ -391,13 +407,13 @@ def _keep_counts(totals: Any, present: Any, outs: Any, first: Any, size: Any) ->
 
 
 @njit(cache=True, nogil=True)
-def _keep_sums(totals: Any, sides: Any, times: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
+def _keep_sums(totals: Any, others: Any, times: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
     """Write the sums of the groups that are present, as often as they count."""
     place = np.uint64(first)
-    for part in range(np.uint64(sides.size)):
-        side = np.uint64(sides[part])
+    for part in range(np.uint64(others.size)):
+        other = np.uint64(others[part])
         for i in range(size):
-            outs[part, place + i] = totals[part, present[i]] * times[side, present[i]]
+            outs[part, place + i] = totals[part, present[i]] * times[other, present[i]]
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.join.column_checks import Check, with_near_columns
 from penstock.join.entries import Numbering, Panes
-from penstock.join.fold import number_groups
+from penstock.join.fold import number_groups, sum_ints
 from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
 from penstock.join.order_watch import Order
@@ -23,7 +23,7 @@ from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
 from penstock.join.slide import Sliding, lay_out, order_by
-from penstock.join.slide_measures import laid_in
+from penstock.join.slide_measures import Run, laid_in
 from penstock.join.slide_pass import slide_parts
 from penstock.join.sorting import merge_runs
 from penstock.join.spark_hash import first_seeds, hash_bytes, hash_ints, hash_longs
@@ -97,9 +97,10 @@ def _warm_sliding() -> None:
     for places in (numbers, _mapped(numbers)):
         _, cells, upto = lay_out((numbers, places, places), numbers, numbers, numbers[:1], 3, 3)
     sliding = Sliding(cells, upto, np.zeros((3, 1), np.int64), groups=3, cuts=1)
-    parts, _ = laid_in([Folded("count", {"n": one})], numbers, one, often=1)
+    parts, _ = laid_in([Run([Folded("count", {"n": one})], numbers, one)], often=1)
     for sides in (1, 2):
-        seen = slide_parts([sliding] * sides, [parts] * sides).seen
+        seen = slide_parts([[sliding]] * sides, [parts] * sides).seen
+    sum_ints(numbers, _mapped(one), 3)
     sliding.sums(one, seen)
     order_by(numbers, 3)
     unmixed(_mapped(mix(numbers)))

@@ -20,13 +20,13 @@ from penstock.errors import RunError
 from penstock.join import slide_pass
 from penstock.join.measures import Folded
 from penstock.join.slide import NOT_ASKED, Seen, Sliding, order_by
-from penstock.join.slide_measures import laid_in
+from penstock.join.slide_measures import Run, goes_by_runs, laid_in
 from penstock.join.slide_pass import slide_parts
 from tests.join.drawn import examples
 from tests.join.test_fold import BIG, TYPES
 from tests.join.test_measures import plain, some_kind
 
-GROUPS, CUTS, INSTANTS = 3, 4, 3
+GROUPS, CUTS, INSTANTS = 3, 8, 3
 
 asked_by_instant = st.lists(
     st.lists(st.integers(NOT_ASKED, CUTS - 1), min_size=2, max_size=2),
@@ -58,22 +58,35 @@ class Side:
         group, cut, born = (st.integers(0, most - 1) for most in (GROUPS, CUTS, INSTANTS))
         self.rows = data.draw(st.lists(st.tuples(born, cut, group, *values), max_size=25))
         self.rows.sort(key=lambda row: row[0])
-        upto = [sum(born <= at for born, *_ in self.rows) for at in range(INSTANTS)]
-        at = np.array([cut * GROUPS + group for _, cut, group, *_ in self.rows], np.int64)
-        self.sliding = Sliding(at, np.array(upto, np.int64), asked, GROUPS, CUTS)
         self.all_rows, self.counts = np.arange(len(self.rows)), np.ones(len(self.rows), np.int64)
-        self.columns = [
+        of_run = data.draw(st.lists(st.integers(0, 2), min_size=len(self.rows), max_size=len(self.rows)))
+        if not all(goes_by_runs(each) for each in self.measures()):
+            of_run = [0] * len(self.rows)
+        self.runs = [np.flatnonzero(np.array(of_run, np.int64) == number) for number in {0, *of_run}]
+        self.slidings = [self.sliding(rows.tolist(), asked) for rows in self.runs]
+
+    def sliding(self, rows, asked):
+        upto = [sum(self.rows[n][0] <= at for n in rows) for at in range(INSTANTS)]
+        at = np.array([self.rows[n][1] * GROUPS + self.rows[n][2] for n in rows], np.int64)
+        return Sliding(at, np.array(upto, np.int64), asked, GROUPS, CUTS)
+
+    def measures(self):
+        size = len(self.rows)
+        return [
+            Folded.values(function, column, self.all_rows, size)
+            for (function, _), column in zip(self.chosen, self.columns, strict=True)
+        ]
+
+    @property
+    def columns(self):
+        return [
             pa.array([row[3 + number] for row in self.rows], TYPES[kind][0])
             for number, (_, kind) in enumerate(self.chosen)
         ]
 
     def laid_in(self, often):
-        size = len(self.rows)
-        measures = [
-            Folded.values(function, column, self.all_rows, size)
-            for (function, _), column in zip(self.chosen, self.columns, strict=True)
-        ]
-        return laid_in(measures, self.all_rows, self.counts, often)
+        measures = self.measures()
+        return laid_in([Run(measures, rows, self.counts) for rows in self.runs], often)
 
     def seen(self, instant, since, group):
         return [
@@ -114,7 +127,7 @@ def slide_all(sides):
     """Slide over all sides as answers do: what is in the pass, and what slides by itself."""
     often = [len(each.rows) for each in reversed(sides)] if len(sides) > 1 else [1]
     laid = [side.laid_in(most) for side, most in zip(sides, often, strict=True)]
-    slidings, parts = [each.sliding for each in sides], [parts for parts, _ in laid]
+    slidings, parts = [each.slidings for each in sides], [parts for parts, _ in laid]
     slid = slide_parts(slidings, parts, with_counts=True)
     counted = slide_parts(slidings, parts, keep=False)
     assert counted.seen.sizes.tolist() == slid.seen.sizes.tolist()
@@ -123,7 +136,7 @@ def slide_all(sides):
         own, other, seen = slid.sides[number], slid.sides[-1 - number], slid.seen
         mine = Seen(seen.groups, own.counts, seen.starts, seen.sizes)
         alone = [
-            each.measure.slid(side.sliding, mine, side.all_rows, side.counts)
+            each.measure.slid(side.slidings[0], mine, side.all_rows, side.counts)
             for each in places
             if each.is_apart
         ]
@@ -164,9 +177,9 @@ def test_sums_near_the_edge_of_64_bits_are_exact_or_refused(signs, less, often, 
     left = Sliding(zeros, np.array([len(values)]), one, 1, 1)
     right = Sliding(zeros[:1], np.array([1]), one, 1, 1)
     summed = Folded.values("sum", pa.array(values), rows, len(values))
-    parts, (place,) = laid_in([summed], rows, ones, often)
-    other, _ = laid_in([], rows[:1], np.array([often]), len(values))
-    slid = slide_parts([left, right], [parts, other], with_counts=True)
+    parts, (place,) = laid_in([Run([summed], rows, ones)], often)
+    other, _ = laid_in([Run([], rows[:1], np.array([often]))], len(values))
+    slid = slide_parts([[left], [right]], [parts, other], with_counts=True)
     own = slid.sides[0]
     if place.is_apart:
         mine = Seen(slid.seen.groups, own.counts, slid.seen.starts, slid.seen.sizes)
@@ -187,9 +200,9 @@ def test_what_is_only_counted_is_computed_too():
         Folded("sum", {"n": counts, "s": np.array([0.5, 2, 3])}),
         Folded.values("max", pa.array([1.5, -2.0, 4.0]), rows, 3),
     ]
-    parts, places = laid_in(measures, rows, counts, often=1)
+    parts, places = laid_in([Run(measures, rows, counts)], often=1)
     with patch.object(slide_pass, "_slide", side_effect=slide_pass._slide) as ran:
-        slide_parts([sliding], [parts], keep=False)
+        slide_parts([[sliding]], [parts], keep=False)
     *_, (_, _, floats, leasts), answers, _, _ = ran.call_args.args
     assert all(each.is_final for each in places)
     assert answers[1].tolist() == [5, 8]

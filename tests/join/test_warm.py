@@ -11,7 +11,7 @@ from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
 from penstock.join.order_watch import Order
 from penstock.join.slide import Sliding
-from penstock.join.slide_measures import laid_in
+from penstock.join.slide_measures import Run, laid_in
 from penstock.join.slide_pass import slide_parts
 from penstock.join.warm import warm_folds, warm_orders
 
@@ -49,9 +49,9 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
             ("max", [0.5, None]),
         )
     ]
-    parts, _ = laid_in(measures, np.arange(2), ones, often=2)
+    parts, _ = laid_in([Run(measures, np.arange(2), ones)], often=2)
     for sides in (1, 2):
         for keep in (False, True):
-            slide_parts([sliding] * sides, [parts] * sides, keep=keep, with_counts=keep)
+            slide_parts([[sliding]] * sides, [parts] * sides, keep=keep, with_counts=keep)
     assert all(before)
     assert [each.signatures for each in kernels] == before

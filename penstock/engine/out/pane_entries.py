@@ -49,14 +49,18 @@ class Opened:
         self.task = task
         self.tables = task.spec.tables
         self.base: list[list[tuple[PaneFile, pa.Table]]] = [[] for _ in range(self.tables)]
-        fresh: list[list[pa.Table]] = [[] for _ in range(self.tables)]
+        self.fresh_files: list[list[pa.Table]] = [[] for _ in range(self.tables)]
         for file in task.files:
             table = (map_panes if task.spec.panes.by_rows else read_panes)(files, file)
             if file.folded:
                 self.base[file.table].append((file, table))
             else:
-                fresh[file.table].append(rows_between(table, file.first, until + 1))
-        self.fresh = [_together(each) for each in fresh]
+                self.fresh_files[file.table].append(rows_between(table, file.first, until + 1))
+
+    @cached_property
+    def fresh(self) -> list[pa.Table | None]:
+        """Lay what is not folded yet end to end, table by table."""
+        return [_together(each) for each in self.fresh_files]
 
     def functions(self, number: int) -> list[str]:
         """Name the functions of a table's measures."""

@@ -31,7 +31,7 @@ from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.join.fold import number_groups, number_runs
 from penstock.join.measures import Folded
 from penstock.join.slide import NOT_ASKED, Sliding, lay_out
-from penstock.join.slide_measures import laid_in
+from penstock.join.slide_measures import Run, laid_in
 from penstock.join.slide_pass import slide_parts
 from penstock.log.pane_columns import together
 from penstock.log.panes import (
@@ -81,7 +81,7 @@ def instant_by_instant(
     """Answer every instant that is due, a few at a time, then fold what everybody has seen."""
     until = max((*(each.until for each in task.due), task.folds_until))
     opened = Opened(files, task, until)
-    if opened.fresh[0] is not None or opened.base[0]:
+    if opened.fresh_files[0] or opened.base[0]:
         for instants in in_chunks(instants_due(opened, task), task.spec.panes.pane):
             yield from answer(opened, task, instants)
     yield slid(files, task, opened)
@@ -117,7 +117,7 @@ def _alive(opened: Opened, *, with_folded: bool) -> tuple[Ints, Ints]:
     Who has not been answered yet has nothing among what is folded.
     """
     born, panes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    if (fresh := opened.fresh[0]) is not None:
+    for fresh in opened.fresh_files[0]:
         columns = ints(fresh, ORDER), ints(fresh, PANE)
         _, both = number_runs(columns)  # files are in order of birth, so these are few
         born.append(columns[0][both])
@@ -261,9 +261,9 @@ def _blocks(entries: Entries, rows: Ints, asked: Asked) -> Iterator[_Block]:
 def _answers(task: AnswerTask, entries: Entries, asked: Asked, block: _Block) -> Iterator[Answers]:
     """Answer some groups, reader by reader."""
     counts = entries.count.parts["n"]
-    parts, places = laid_in(entries.measures, block.rows, counts, often=1)
+    parts, places = laid_in([Run(entries.measures, block.rows, counts)], often=1)
     is_kept = bool(entries.distinct) or not asked.is_counted or not all(each.is_final for each in places)
-    slid_over = slide_parts([block.sliding], [parts], keep=is_kept)
+    slid_over = slide_parts([[block.sliding]], [parts], keep=is_kept)
     found = slid_over.seen
     if not found.sizes.any():
         return
@@ -321,19 +321,24 @@ def _distinct_columns(entries: Entries, asked: Asked, found: slide.Seen, groups:
 def visible(
     opened: Opened, task: AnswerTask, number: int, cuts: Sequence[int], until: int
 ) -> pa.Table | None:
-    """Give the entries that windows of some instants see, and perhaps more; folded ones were born long ago."""
+    """Give the entries that windows of some instants see, and perhaps more."""
+    runs = visible_runs(opened, task, number, cuts, until)
+    return together(runs).combine_chunks() if runs else None
+
+
+def visible_runs(
+    opened: Opened, task: AnswerTask, number: int, cuts: Sequence[int], until: int
+) -> list[pa.Table]:
+    """Give the same as it is in files; folded entries were born long ago."""
     parts = []
     for file, table in opened.base[number]:
         for each in _between_cuts(file, table, cuts, task):
             long_ago = pa.array(np.full(each.num_rows, LONG_AGO))
             parts.append(each.set_column(each.column_names.index(ORDER), ORDER, long_ago))
-    fresh = opened.fresh[number]
-    if fresh is not None:
+    for fresh in opened.fresh_files[number]:
         wanted = (ints(fresh, ORDER) <= until) & (ints(fresh, PANE) >= cuts[0])
         parts.append(fresh if 2 * wanted.sum() > wanted.size else fresh.filter(pa.array(wanted)))
-    if not parts:
-        return None
-    return together(parts).combine_chunks()
+    return parts
 
 
 def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: AnswerTask) -> list[pa.Table]:
@@ -352,6 +357,11 @@ def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: An
     return parts
 
 
+def _alive_until(fresh: pa.Table, born: int, oldest: int) -> pa.Table:
+    """Take the entries that are born by some time, of panes that are not too old."""
+    return fresh.filter(pa.array((ints(fresh, ORDER) <= born) & (ints(fresh, PANE) >= oldest)))
+
+
 def slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
     """Fold what every reader has seen at its birth, and leave behind what nobody will see again.
 
@@ -362,12 +372,9 @@ def slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
     made: list[PaneFile] = []
     gone = [each for each in task.files if each.folded and each.newest < oldest]
     for number in range(opened.tables):
-        fresh = opened.fresh[number]
-        if fresh is None or not fresh.num_rows:
-            continue
-        wanted = (ints(fresh, ORDER) <= task.folds_until) & (ints(fresh, PANE) >= oldest)
-        alive = fresh.filter(pa.array(wanted))
-        if alive.num_rows:
+        runs = [_alive_until(each, task.folds_until, oldest) for each in opened.fresh_files[number]]
+        if some := [each for each in runs if each.num_rows]:
+            alive = together(some)
             folded = in_nodes(alive) if panes.by_rows else with_nodes(alive, 0, opened.functions(number))
             made += as_list(write_panes(files, panes.id, folded, number, folded=True, part=task.part))
     seen_files, left = left_over(files, task)

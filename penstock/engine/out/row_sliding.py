@@ -12,24 +12,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.pane_entries import Opened, ints, numbered_alike, sharing
+from penstock.engine.out.pane_entries import Opened, ints, sharing
 from penstock.engine.out.pane_sliding import (
     Asked,
     by_reader,
     distinct_in,
     instant_by_instant,
-    visible,
+    visible_runs,
 )
+from penstock.join.fold import codes_of, number_groups
 from penstock.join.measures import Folded
 from penstock.join.slide import Seen, Sliding, lay_out
-from penstock.join.slide_measures import laid_in
+from penstock.join.slide_measures import Run, goes_by_runs, laid_in
 from penstock.join.slide_pass import slide_parts
-from penstock.log.panes import CLASS, ORDER, PANE, ROWS, key_types, keys_in, measures_in, whole_column
+from penstock.log.pane_columns import together
+from penstock.log.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in, whole_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +43,12 @@ if TYPE_CHECKING:
     from penstock.join.slide_measures import Place
     from penstock.join.slide_pass import Slid
     from penstock.log.files import Files
+
+    Block: TypeAlias = Sequence[tuple[Ints, Sliding]]
+    """The entries of some groups on one side, run by run, and what slides over them."""
+
+MOST_RUNS = 4
+"""Files of a side that are looked at one by one: more are laid end to end, which takes memory."""
 
 
 def sliding_by_rows(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:
@@ -53,20 +62,30 @@ def _answer_instants(
     """Answer some instants, from the first on: each takes in what is born by it."""
     pane = task.spec.panes.pane
     cuts = sorted({(at - each.width) // pane for at, readers in instants.items() for each in readers})
-    tables = [visible(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
-    some = [each for each in tables if each is not None and each.num_rows]
-    if len(some) < opened.tables:
+    runs = [_runs(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
+    if not all(runs):
         return
-    groups = _Groups.of(task, some)
+    groups = _Groups.of(task, runs)
     everybody = {each.number: each for readers in instants.values() for each in readers}
     for readers in _seeing_alike(groups.sides, everybody.values()) if groups.size else ():
         asked = Asked.of(readers, instants, np.array(cuts, np.int64), pane)
         yield from _answers(task, groups, asked)
 
 
+def _runs(opened: Opened, task: AnswerTask, number: int, cuts: Sequence[int], until: int) -> list[pa.Table]:
+    """Give what is seen of one side: a few files as they are, or all in one table where that is needed."""
+    runs = [each for each in visible_runs(opened, task, number, cuts, until) if each.num_rows]
+    if len(runs) == 1 or not runs:
+        return [each.combine_chunks() for each in runs]
+    measures = measures_in(runs[0].slice(0, 0).combine_chunks(), task.spec.functions(number))
+    if len(runs) > MOST_RUNS or not all(goes_by_runs(each) for each in measures):
+        return [together(runs).combine_chunks()]
+    return [each.combine_chunks() for each in runs]
+
+
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """Entries of one side's rows."""
+class _Run:
+    """Entries of one side's rows that are in one table."""
 
     gid: Ints
     """The group of each; -1 where the other side does not have it."""
@@ -77,7 +96,7 @@ class _Side:
     measures: list[Folded]
 
     @classmethod
-    def of(cls, table: pa.Table, gids: Ints, functions: Sequence[str]) -> _Side:
+    def of(cls, table: pa.Table, gids: Ints, functions: Sequence[str]) -> _Run:
         """Read a table."""
         born, pane, classes, n = (ints(table, name) for name in (ORDER, PANE, CLASS, ROWS))
         count = Folded("count", {"n": n})
@@ -86,8 +105,8 @@ class _Side:
 
     def seen_by(self, reader: Due) -> Ints:
         """Give the entries that are for a reader."""
-        if self.classes.strides == (0,):  # one set for all of them, and the reader is in it
-            return np.arange(self.gid.size)
+        if self.classes.strides == (0,):  # one set for all of them
+            return np.arange(self.gid.size if self.classes[0] >> reader.bit & 1 else 0)
         mine = (self.classes >> reader.bit & 1).astype(np.bool_)
         return np.arange(mine.size) if mine.all() else np.flatnonzero(mine)
 
@@ -111,39 +130,45 @@ class _Groups:
 
     size: int
     keys: list[pa.Array]
-    sides: list[_Side]
+    sides: list[list[_Run]]
 
     def keys_of(self, groups: Ints) -> list[pa.Array]:
         """Give the keys of some groups."""
         return [each.take(pa.array(groups)) for each in self.keys]
 
     @classmethod
-    def of(cls, task: AnswerTask, tables: Sequence[pa.Table]) -> _Groups:
-        """Give the groups of both tables the same numbers, and leave out those that only one has."""
-        names = keys_in(tables[0], "k")
-        count, gids, firsts = numbered_alike(tables, names)
-        met = np.ones(count, np.bool_)
-        for each in gids:
-            has = np.zeros(count, np.bool_)
-            has[each] = True
+    def of(cls, task: AnswerTask, sides: Sequence[Sequence[pa.Table]]) -> _Groups:
+        """Give the groups of both sides the same numbers, and leave out those that only one has."""
+        tables = [(number, table) for number, runs in enumerate(sides) for table in runs]
+        names = keys_in(tables[0][1], "k")
+        keys = pa.concat_tables([table.select(names) for _, table in tables]).combine_chunks()
+        ids, firsts = number_groups([codes_of(whole_column(keys, name)) for name in names])
+        ends = np.cumsum([0, *(table.num_rows for _, table in tables)]).tolist()
+        gids = [ids[first:last] for first, last in pairwise(ends)]
+        met = np.ones(firsts.size, np.bool_)
+        for number in range(len(sides)):
+            has = np.zeros(firsts.size, np.bool_)
+            for (side, _), mine in zip(tables, gids, strict=True):
+                if side == number:
+                    has[mine] = True
             met &= has
         numbers = np.where(met, np.cumsum(met) - 1, -1)
-        sides = [
-            _Side.of(table, numbers[mine], task.spec.functions(side))
-            for side, (table, mine) in enumerate(zip(tables, gids, strict=True))
+        read = [
+            (side, _Run.of(table, numbers[mine], task.spec.functions(side)))
+            for (side, table), mine in zip(tables, gids, strict=True)
         ]
-        rows = pa.array(firsts[met])  # the first table comes first, so they are rows of it
+        rows = pa.array(firsts[met])
         kinds = [task.schema.field(f"g{number}").type for number in range(len(names))]
-        keys = [
-            whole_column(tables[0], f"k{number}").take(rows).cast(kind)
-            for number, (kind, _) in enumerate(zip(kinds, key_types(tables[0]), strict=True))
+        columns = [
+            whole_column(keys, f"k{number}").take(rows).cast(kind) for number, kind in enumerate(kinds)
         ]
-        return cls(int(met.sum()), keys, sides)
+        by_side = [[run for side, run in read if side == number] for number in range(len(sides))]
+        return cls(int(met.sum()), columns, by_side)
 
 
-def _seeing_alike(sides: Sequence[_Side], readers: Iterable[Due]) -> list[list[Due]]:
+def _seeing_alike(sides: Sequence[Sequence[_Run]], readers: Iterable[Due]) -> list[list[Due]]:
     """Put readers together that see the same entries on both sides."""
-    distinct = [distinct_in(each.classes) for each in sides]
+    distinct = [np.concatenate([distinct_in(each.classes) for each in runs]) for runs in sides]
     alike: dict[tuple[tuple[bool, ...], ...], list[Due]] = {}
     for reader in readers:
         sees = tuple(tuple((each >> reader.bit & 1 == 1).tolist()) for each in distinct)
@@ -155,27 +180,32 @@ def _seeing_alike(sides: Sequence[_Side], readers: Iterable[Due]) -> list[list[D
 def _answers(task: AnswerTask, groups: _Groups, asked: Asked) -> Iterator[Answers]:
     """Answer some readers that see the same, a few groups at a time."""
     width = asked.groups_at_once
-    left, right = (
-        each.blocks(each.seen_by(asked.readers[0]), asked, groups.size, width) for each in groups.sides
-    )
-    for number, blocks in enumerate(zip(left, right, strict=True)):
-        if all(rows.size for rows, _ in blocks):
+    sides = [
+        zip(
+            *(each.blocks(each.seen_by(asked.readers[0]), asked, groups.size, width) for each in runs),
+            strict=True,
+        )
+        for runs in groups.sides
+    ]
+    for number, blocks in enumerate(zip(*sides, strict=True)):
+        if all(any(rows.size for rows, _ in runs) for runs in blocks):
             yield from _block_answers(task, groups, asked, blocks, number * width)
 
 
 def _block_answers(
-    task: AnswerTask, groups: _Groups, asked: Asked, blocks: Sequence[tuple[Ints, Sliding]], first: int
+    task: AnswerTask, groups: _Groups, asked: Asked, blocks: Sequence[Block], first: int
 ) -> Iterator[Answers]:
     """Answer the groups of a block, which have numbers from `first` on."""
-    rows_of = [int(side.count[rows].sum()) for side, (rows, _) in zip(groups.sides, blocks, strict=True)]
-    laid = [
-        laid_in(side.measures, rows, side.count, often)
-        for side, (rows, _), often in zip(groups.sides, blocks, reversed(rows_of), strict=True)
+    sides = [
+        [Run(run.measures, rows, run.count) for run, (rows, _) in zip(runs, mine, strict=True)]
+        for runs, mine in zip(groups.sides, blocks, strict=True)
     ]
+    rows_of = [sum(int(each.counts[each.rows].sum()) for each in runs) for runs in sides]
+    laid = [laid_in(runs, often) for runs, often in zip(sides, reversed(rows_of), strict=True)]
     places = [places for _, places in laid]
     is_kept = not asked.is_counted or not all(each.is_final for mine in places for each in mine)
     some_apart = any(each.is_apart for mine in places for each in mine)
-    slidings, parts = [sliding for _, sliding in blocks], [parts for parts, _ in laid]
+    slidings, parts = [[sliding for _, sliding in runs] for runs in blocks], [parts for parts, _ in laid]
     slid = slide_parts(slidings, parts, keep=is_kept, with_counts=some_apart)
     columns = _columns(task, groups, slid, blocks, places) if is_kept else []
     keys = partial(groups.keys_of, slid.seen.groups + first)
@@ -186,7 +216,7 @@ def _columns(
     task: AnswerTask,
     groups: _Groups,
     slid: Slid,
-    blocks: Sequence[tuple[Ints, Sliding]],
+    blocks: Sequence[Block],
     places: Sequence[Sequence[Place]],
 ) -> list[pa.Array]:
     """Give the finished measures of what both sides come to together, in their order."""
@@ -201,14 +231,12 @@ def _columns(
     return columns
 
 
-def _measure(
-    place: Place, number: int, groups: _Groups, slid: Slid, blocks: Sequence[tuple[Ints, Sliding]]
-) -> Folded:
-    """Give one measure of what both sides come to: out of the pass, or one that slides by itself."""
+def _measure(place: Place, number: int, groups: _Groups, slid: Slid, blocks: Sequence[Block]) -> Folded:
+    """Give one measure of what both sides come to: out of the pass, or one that slides by itself over its one run."""
     own, other, seen = slid.sides[number], slid.sides[1 - number], slid.seen
     if not place.is_apart:
         return place.read(own, seen)
-    rows, sliding = blocks[number]
+    ((rows, sliding),), (run,) = blocks[number], groups.sides[number]
     mine = Seen(seen.groups, own.counts, seen.starts, seen.sizes)
-    slid_over = place.measure.slid(sliding, mine, rows, groups.sides[number].count)
+    slid_over = place.measure.slid(sliding, mine, rows, run.count)
     return slid_over.times(other.counts, own.counts, seen.counts)
