@@ -19,17 +19,17 @@ alone where that says it.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.pane_fold import FoldRoute, folds_of
 from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, way_of
 from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
@@ -40,7 +40,7 @@ from penstock.log.files import open_files
 from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import PaneFile
-from penstock.log.recent import Delays, Fanout, delays_of
+from penstock.log.recent import Fanout
 from penstock.log.row_buffer import RowBuffer
 from penstock.log.tables import StoredFile
 from penstock.sql.graph import is_side
@@ -89,18 +89,6 @@ class Target:
     def folds_rows(self) -> bool:
         """Say whether rows are folded for it, and no pair is found."""
         return isinstance(self.route, RowRoute)
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """What waits on the way to a query: input rows, results held for their turn, and results not yet published."""
-
-    waiting: int = 0
-    held: int = 0
-    output: int = 0
-    accuracy: float | None = None
-    """Where there is no window: the share of results found so far, and about how many were missed."""
-    missed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +390,7 @@ class TaskOutput:
         delivery = self.delivery
         if not query:
             known = max(delivery.buffers.values(), key=lambda each: each.waiting, default=Buffers())
-            return note("", delivery.unit, list(self.pairs.items()), replace(known, held=0, output=0))
+            return note("", delivery.unit, self.pairs.items(), replace(known, held=0, output=0))
         number = next(each.number for each in delivery.targets if each.query == query)
         arrivals = [(arrived, int(counts[number])) for arrived, counts in self.arrivals.items()]
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
@@ -459,18 +447,6 @@ def _route(task: TaskOutput, pairs: PairBatch) -> None:
         target.route.take(task, target, pairs, pairs.wanted_by(target))
     if pairs.readers is not None and pairs.readers.any():
         task.put(task.table(), _table_rows(pairs.batch, pairs.readers, with_sets=delivery.table_sets))
-
-
-def note(query: str, unit: str, arrivals: Sequence[tuple[float, int]], buffers: Buffers) -> dict[str, object]:
-    """Describe a file of results: how long they took from arrival until now, and what waited when their unit began."""
-    delays = Delays().then(delays_of(arrivals, time.time()))
-    return {
-        "query": query,
-        "unit": unit,
-        "results": sum(count for _, count in arrivals),
-        "response": delays.figures() if delays.seen else None,
-        **{name: value for name, value in asdict(buffers).items() if value is not None},
-    }
 
 
 def _readers(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.out.deliver import Buffers, note
+from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.readings.waiting import lag_rows
 from penstock.log.commits import Output, Released
@@ -243,7 +243,7 @@ def _write_due(files: Files, release: Release) -> ReleaseReport:
                 out.write(batch)
     buffers = replace(release.buffers, held=release.buffers.held - arrivals.total())
     if out is not None:
-        out.close(note(release.query, release.unit, list(arrivals.items()), buffers))
+        out.close(note(release.query, release.unit, arrivals.items(), buffers))
     written = (out.report(release.query),) if out is not None and out.rows else ()
     return ReleaseReport(arrivals.total(), tuple(arrivals.items()), written, disordered, newest)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.out.deliver import Buffers, Delivery, Target
+from penstock.engine.out.deliver import Delivery, Target
+from penstock.engine.out.notes import Buffers
 from penstock.engine.out.pair_columns import (
     PairExpressions,
     carries_times,
