@@ -106,7 +106,11 @@ class Pairs:
         """Give the same pairs with levels of the whole chain, of which levels from `by` on were probed."""
         return Pairs(self.batch, self.state, self.level + np.int16(by), self.sets)
 
-    def only(self, these: NDArray[np.bool_] | slice) -> Pairs:
+    def by_level(self) -> Pairs:
+        """Give the same pairs level by level: whoever divides them by their readers finds them together."""
+        return self.only(np.argsort(self.level, kind="stable"))
+
+    def only(self, these: NDArray[np.bool_] | Ints | slice) -> Pairs:
         """Keep some of the pairs; neighbours without copying."""
         sets = None if self.sets is None else self.sets[these]
         return Pairs(self.batch[these], self.state[these], self.level[these], sets)

@@ -146,6 +146,10 @@ class Files(ABC):
     def move(self, source: str, target: str) -> None:
         """Publish a file or directory under its final name; done already when only `target` is there."""
 
+    def link(self, name: str, other: Files, other_name: str) -> bool:  # noqa: ARG002 - there are none here
+        """Give a file one more name, in another directory; say whether it could be had."""
+        return False
+
     @abstractmethod
     def settle(self, directories: Iterable[str]) -> None:
         """Make what was moved into directories last, where a move alone does not (`sync` is off)."""
@@ -268,6 +272,19 @@ class LocalFiles(Files):
                 raise FileExistsError(message) from error
             raise
         self._sync(os.path.dirname(goal))
+
+    def link(self, name: str, other: Files, other_name: str) -> bool:
+        """Make a hard link, which not every filesystem has, and none to another one."""
+        if not isinstance(other, LocalFiles):
+            return False
+        other.make_dirs(os.path.dirname(other_name))
+        try:
+            os.link(self._at(name), other.local_copy(other_name))
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return False
+        return True
 
     def settle(self, directories: Iterable[str]) -> None:
         """Sync each of them."""

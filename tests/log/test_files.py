@@ -195,6 +195,22 @@ def test_a_file_is_published_once_however_often_it_is_asked(files: Files) -> Non
     assert files.list("staging") == []
 
 
+def test_a_file_has_one_more_name_in_another_directory_or_it_is_said_that_it_cannot(
+    files: Files, tmp_path: Path
+) -> None:
+    files.put("a/one", b"1")
+    other = open_files(str(tmp_path / "other"))
+    can = files.link("a/one", other, "b/two")
+    assert can == isinstance(files, LocalFiles)
+    assert not files.link("a/one", open_files(f"memory://{uuid.uuid4().hex}/other"), "b/two")
+    if can:
+        files.delete("a/one")
+        assert other.read("b/two") == b"1"
+        assert not other.link("b/two", other, "b/two")  # the name is taken
+        with pytest.raises(FileNotFoundError):
+            files.link("a/one", other, "c")
+
+
 def test_a_move_cut_short_is_finished_by_moving_again() -> None:
     """An object store moves file by file; the process may die between two of them."""
     files = open_files(f"memory://{uuid.uuid4().hex}")

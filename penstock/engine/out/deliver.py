@@ -359,8 +359,7 @@ class TaskOutput:
 
     def report(self) -> UnitReport:
         """Finish all files, and say what there is."""
-        for shared in self.shared:
-            shared.flush()
+        common = [written for shared in self.shared for written in shared.close()]
         for query, file in self.files.items():
             file.close(self._note(query))
         for file in self.feeds.values():
@@ -371,7 +370,7 @@ class TaskOutput:
             self.pairs.total(),
             tuple(self.counts.tolist()),
             tuple((arrived, tuple(counts.tolist())) for arrived, counts in self.arrivals.items()),
-            tuple(file.report(query) for query, file in self.files.items() if file.rows),
+            (*common, *(file.report(query) for query, file in self.files.items() if file.rows)),
             {query: tuple(runs.made) for query, runs in self.holds.items() if runs.made},
             self._write_folds(),
             fed={query: made for query, file in self.feeds.items() if (made := _kept(file))},

@@ -84,6 +84,8 @@ class FileRoute:
     compression: str = "snappy"
     makes_rows: ClassVar[bool] = True
     at_once: ClassVar[bool] = True
+    shares_files: ClassVar[bool] = True
+    """Whether a file may be other queries' too."""
 
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
         """Write the query's own rows."""
@@ -100,10 +102,14 @@ class FileRoute:
 class SpoolRoute(FileRoute):
     """Results go into files that are handed over to a console or callback, and then deleted."""
 
+    shares_files: ClassVar[bool] = False
+
 
 @dataclass(frozen=True, slots=True)
 class KeptRoute(FileRoute):
     """Results go into files of the query's own that the state keeps: `root` is a directory of the state."""
+
+    shares_files: ClassVar[bool] = False
 
     def file(self, task: TaskOutput) -> OutputFile:
         """Name the file of one task, so that a task that is run twice writes two."""
@@ -161,15 +167,18 @@ def way_of(route: Route) -> Route:
 def own_rows(
     pairs: PairBatch,
     target: Target,
-    wanted: Mask,
+    wanted: Mask | None,
     before: dict[str, pa.Array] | None = None,
     after: dict[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
-    """Make a query's own rows: the columns of its SELECT, for the pairs it gets, between others if there are."""
+    """Make a query's own rows: the columns of its SELECT, between others if there are.
+
+    Of all pairs, where it is not said which are wanted.
+    """
     names, arrays = _outputs(pairs.batch, target)
     names = [*(before or {}), *names, *(after or {})]
     arrays = [*(before or {}).values(), *arrays, *(after or {}).values()]
-    if not wanted.all():
+    if wanted is not None and not wanted.all():
         keep = pa.array(wanted)
         arrays = [array.filter(keep) for array in arrays]
     return _typed_rows(names, arrays, target)

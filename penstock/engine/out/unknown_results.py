@@ -1,6 +1,7 @@
 """Files of results, and whether the journal knows them: a file's name says which unit or release made it.
 
     part-<group>-<version>-<unit>-<task>.parquet       unit so many of a group, under this version of the plan
+    part-<group>-<version>-<unit>-<task>-<n>.parquet   the same, of those results that several queries get
     part-<group>-<version>-past-<task>.parquet         what queries that came with this version got of the past
     released-<n>.parquet                               release number n
     answered-<n>-<task>.parquet                        answers number n, of aggregate queries
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
 
-_PART = re.compile(r"part-([0-9a-f]{8})-(\d{6,})-(\d{8,}|past)-\d{4,}\.parquet")
+_PART = re.compile(r"part-([0-9a-f]{8})-(\d{6,})-(\d{8,}|past)-\d{4,}(?:-\d{2,})?\.parquet")
 _NUMBERED = re.compile(r"(released|answered|told)-(\d{12,})(?:-\d{4,})?\.parquet")
 
 

@@ -357,6 +357,8 @@ def _record_batches(
     task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
 ) -> Iterator[FoundPairs]:
     """Gather the columns of the pairs, a piece of bounded bytes after the other."""
+    if len(task.level_sets) > 1 and not task.selective and any(each.columns for each in task.inputs):
+        pairs = pairs.by_level()
     rows = (pairs.batch, pairs.state) if batch_is_left else (pairs.state, pairs.batch)
     widths = _widths(left, rows[0], task.inputs[0].columns) + _widths(right, rows[1], task.inputs[1].columns)
     for piece in pieces(len(pairs), widths):

@@ -1,7 +1,11 @@
-"""Rows that several queries get are encoded once, and every file has its own, whole."""
+"""Rows that several queries get are encoded once, and often written once, and every query has its own, whole."""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import shutil
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -11,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import shared_files
+from penstock.log.files import LocalFiles
 from penstock.log.output_file import Encoder
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
@@ -19,16 +24,27 @@ from tests.engine.world import Row, World, query
 from tests.join.drawn import examples
 
 
-def sharing(least_of_kind, most_waiting=1 << 20):
-    """Let so few rows be encoded together."""
-    return patch.multiple(shared_files, LEAST_OF_KIND=least_of_kind, MOST_WAITING=most_waiting)
+def sharing(least_of_kind, most_waiting=1 << 20, least_of_file=1 << 20, most_runs=4):
+    """Let so few rows be encoded together, or be a file that queries have in common."""
+    return patch.multiple(
+        shared_files,
+        LEAST_OF_KIND=least_of_kind,
+        MOST_WAITING=most_waiting,
+        LEAST_OF_FILE=least_of_file,
+        MOST_RUNS=most_runs,
+    )
 
 
 @examples(50)
 @given(
     queries=workloads(),
     lateness=st.sampled_from((0, 12, 100)),
-    least=st.tuples(st.sampled_from((1, 2, 4)), st.sampled_from((1, 3, 9, 1000))),
+    least=st.tuples(
+        st.sampled_from((1, 2, 4)),
+        st.sampled_from((1, 3, 9, 1000)),
+        st.sampled_from((1, 5, 1000)),
+        st.sampled_from((0, 4)),
+    ),
     strategy=st.sampled_from(STRATEGIES),
     happening=st.tuples(st.integers(0, 10**9), st.sampled_from((10, 20, 40))),
 )
@@ -43,8 +59,8 @@ def kept_in_files(one):
     return replace(one, sink=Sink("parquet"))
 
 
-@pytest.mark.parametrize("windows", [(10, 20, 30), (5, 500)])
-def test_what_the_same_queries_get_is_encoded_once(tmp_path, windows):
+def written(tmp_path, windows):
+    """Let queries of these windows write files."""
     queries = [
         query(
             f"q{number}",
@@ -53,18 +69,73 @@ def test_what_the_same_queries_get_is_encoded_once(tmp_path, windows):
         )
         for number, each in enumerate(windows)
     ]
+    world = World(tmp_path / "state", queries, parts=1)
+    for stream in "AB":
+        world.ingest(stream, [Row(number, 1, number) for number in range(40)])
+    world.turn()
+    return world
+
+
+def names_of(folder):
+    """Give a directory's files of results by what they are on the disk."""
+    return {
+        each.stat().st_ino: each for each in folder.glob("part-*.parquet") if pq.read_metadata(each).num_rows
+    }
+
+
+def test_what_several_queries_get_is_one_file_with_a_name_for_each(tmp_path):
+    with sharing(1, least_of_file=1):
+        world = written(tmp_path, (10, 20, 30))
+    world.check_results()
+    narrow, middle, wide = (names_of(tmp_path / name) for name in ("q0", "q1", "q2"))
+    assert set(narrow) < set(middle) < set(wide)
+    for folder in ("q1", "q0"):
+        rows = pq.read_table(tmp_path / "q2").num_rows
+        shutil.rmtree(tmp_path / folder)
+        assert pq.read_table(tmp_path / "q2").num_rows == rows > 0
+
+
+def test_a_common_file_says_whose_it_is(tmp_path):
+    with sharing(1, least_of_file=1):
+        written(tmp_path, (10, 20))
+    (common,) = set(names_of(tmp_path / "q0")) & set(names_of(tmp_path / "q1"))
+    file = names_of(tmp_path / "q0")[common]
+    note = json.loads(pq.read_metadata(file).metadata[b"penstock"])
+    assert set(note["queries"]) == {"q0", "q1"}
+    assert set(note["queries"]["q0"]) == {"waiting", "held", "output"}
+    assert note["results"] == pq.read_metadata(file).num_rows
+    assert set(note) == {"queries", "unit", "results", "response"}
+
+
+def test_where_directories_cannot_share_a_file_each_has_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", refusing)
+    with sharing(1, least_of_file=1):
+        written(tmp_path, (10, 20)).check_results()
+    assert not set(names_of(tmp_path / "q0")) & set(names_of(tmp_path / "q1"))
+
+
+def test_where_directories_can_no_longer_share_a_file_it_is_copied(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared_files, "can_share", lambda _: True)
+    monkeypatch.setattr(LocalFiles, "link", lambda *_: False)
+    with sharing(1, least_of_file=1):
+        written(tmp_path, (10, 20)).check_results()
+
+
+def refusing(*_):
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+@pytest.mark.parametrize("windows", [(10, 20, 30), (5, 500)])
+def test_what_the_same_queries_get_is_encoded_once(tmp_path, windows):
     encoded, encode = [], Encoder.encode
 
     def counted(self, rows):
         encoded.append(sum(each.num_rows for each in rows))
         return encode(self, rows)
 
-    world = World(tmp_path / "state", queries, parts=1)
     with sharing(1), patch.object(Encoder, "encode", counted):
-        for stream in "AB":
-            world.ingest(stream, [Row(number, 1, number) for number in range(40)])
-        world.turn()
+        world = written(tmp_path, windows)
     world.check_results()
-    found = [pq.read_table(tmp_path / each.name).num_rows for each in queries]
+    found = [pq.read_table(tmp_path / f"q{number}").num_rows for number in range(len(windows))]
     assert sum(encoded) == max(found)
     assert sum(found) > max(found)
