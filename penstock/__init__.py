@@ -22,10 +22,15 @@ The tour, in five calls::
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, PenstockError, RunError, SqlError
+
+# Arrow's allocator gives memory back to the system 10 ms after it was freed, to be cleared page by page when the next
+# array needs it: half of what files of results took.  10 s are longer than a unit.  It is read when pyarrow is loaded.
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine

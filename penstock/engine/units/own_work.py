@@ -1,8 +1,9 @@
-"""Work while there are no Python workers: done by threads of this process, until it has cost what they cost to start.
+"""Work while there are no Python workers: done by threads of this process, until workers are sure to be worth it.
 
 To start workers takes 4 seconds of CPU: a daemon that loads Arrow and kernels, which this process has loaded too,
 and a job of Spark.  Many a run is over before that.  How much there will be to join, nobody knows; so the rule is that
-of one who rents until the rent paid is the price of buying, and so never pays more than twice what was needed::
+of one who rents until what renting costs more than owning has come to the price.  Threads cost hardly more than
+workers, so that is late::
 
     CPU spent here     0 ────────────── WORTH ────────────────────────────▶
     work is done by    threads          threads, while workers start        tasks of Spark
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-WORTH = 4.0
-"""Seconds of CPU spent on work here after which workers are begun: what starting them takes."""
+WORTH = 30.0
+"""Seconds of CPU spent on work here after which workers are begun: starting them takes 4, a seventh of it."""
 
 
 class Workers(Protocol):
