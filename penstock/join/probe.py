@@ -107,10 +107,15 @@ class Pairs:
         return Pairs(self.batch, self.state, self.level + np.int16(by), self.sets)
 
     def by_level(self) -> Pairs:
-        """Give the same pairs level by level: whoever divides them by their readers finds them together."""
-        return self.only(np.argsort(self.level, kind="stable"))
+        """Give the same pairs level by level, in their order otherwise; none of them has a set.
 
-    def only(self, these: NDArray[np.bool_] | Ints | slice) -> Pairs:
+        >>> pairs = Pairs(np.array([5, 6, 7]), np.array([1, 2, 3]), np.array([2, 0, 2], np.int16)).by_level()
+        >>> pairs.batch.tolist(), pairs.state.tolist(), pairs.level.tolist()
+        ([6, 5, 7], [2, 1, 3], [0, 2, 2])
+        """
+        return Pairs(*_by_level(self.batch, self.state, self.level)) if len(self) else self
+
+    def only(self, these: NDArray[np.bool_] | slice) -> Pairs:
         """Keep some of the pairs; neighbours without copying."""
         sets = None if self.sets is None else self.sets[these]
         return Pairs(self.batch[these], self.state[these], self.level[these], sets)
@@ -215,6 +220,24 @@ def _fill(
         (wanted.by_level, wanted.by_batch, wanted.by_state),
     )
     return Pairs(i, j, level, sets)
+
+
+@njit(cache=True, nogil=True)
+def _by_level(batch: Any, state: Any, level: Any) -> Any:
+    """Lay pairs out level by level."""
+    ends = np.zeros(level.max() + 2, np.int64)
+    for i in range(level.size):
+        ends[level[i] + 1] += 1
+    for i in range(1, ends.size):
+        ends[i] += ends[i - 1]
+    sorted_batch, sorted_state = np.empty(level.size, np.int64), np.empty(level.size, np.int64)
+    sorted_level = np.empty(level.size, np.int16)
+    for i in range(level.size):
+        place = ends[level[i]]
+        ends[level[i]] = place + 1
+        sorted_batch[place], sorted_state[place] = batch[i], state[i]
+        sorted_level[place] = level[i]
+    return sorted_batch, sorted_state, sorted_level
 
 
 @njit(cache=True, nogil=True)

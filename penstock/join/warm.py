@@ -43,7 +43,8 @@ def warm_up() -> None:
     wanted = Wanted(everyone, everyone, everyone)
     cuts = np.array([-1, 0, 2])
     for batch in (segment, plain):
-        list(probe(batch, plain, cuts, batch_is_left=True))
+        for pairs in probe(batch, plain, cuts, batch_is_left=True):
+            pairs.by_level()
         for state in (segment, plain):
             for pairs in probe(batch, state, cuts, batch_is_left=True, wanted=wanted):
                 count_members(pairs.sets if pairs.sets is not None else everyone, 1)

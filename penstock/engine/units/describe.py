@@ -110,6 +110,7 @@ class Describer:
     def _common(self, group: Group) -> dict[str, Any]:
         """Give what units of two and of many streams are told alike."""
         ordered = any(member.query.ordered for member in group.members)
+        writing = [each for each in group.members if each.query.sink.kind == "parquet"]
         return {
             "files": self.files,
             "cuts": group.chain.bounds,
@@ -120,6 +121,7 @@ class Describer:
             "narrow": not group.filter_last,
             "keyed": is_divided_by_key(group),
             "comparisons": tuple(group.comparisons().items()),
+            "by_level": len(writing) > 1 and not group.selective,
             "timed": carries_times(group) if passes_spark(group) else ordered,
         }
 

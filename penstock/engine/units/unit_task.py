@@ -114,6 +114,8 @@ class UnitTask:
     """Set where windows count rows."""
     timed: bool = False
     """Whether pairs carry their rows' event times, because some query wants its results in order."""
+    by_level: bool = False
+    """Whether pairs come level by level, because files are divided by it (`penstock.engine.out.shared_files`)."""
     levels: tuple[tuple[int, int], ...] = ()
     """The levels that the unit joins, as runs ``[first, last)``; none given: all.  Windows that count rows have all."""
 
@@ -357,7 +359,7 @@ def _record_batches(
     task: UnitTask, pairs: Pairs, left: SegmentRows, right: SegmentRows, *, batch_is_left: bool
 ) -> Iterator[FoundPairs]:
     """Gather the columns of the pairs, a piece of bounded bytes after the other."""
-    if len(task.level_sets) > 1 and not task.selective and any(each.columns for each in task.inputs):
+    if task.by_level:
         pairs = pairs.by_level()
     rows = (pairs.batch, pairs.state) if batch_is_left else (pairs.state, pairs.batch)
     widths = _widths(left, rows[0], task.inputs[0].columns) + _widths(right, rows[1], task.inputs[1].columns)
