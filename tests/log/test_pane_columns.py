@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log.files import open_files
-from penstock.log.pane_columns import column_ints, filled, same_in, saying, together, without_same
+from penstock.log.pane_columns import column_ints, filled, same_in, saying, some_of, together, without_same
 from penstock.log.panes import map_panes, read_panes, sorted_rows, write_panes
 from tests.join.drawn import examples
 
@@ -59,6 +59,14 @@ def test_a_file_has_them_again_and_one_with_all_its_columns_is_read_as_it_is(tmp
         file.write_table(table)  # as earlier versions did
     old = read_panes(files, type(made)("panes/set/old.arrow", 0, table.num_rows, 0, 0))
     assert old.equals(table)
+
+
+@examples(40)
+@given(st.lists(st.booleans(), max_size=12))
+def test_some_rows_of_a_table_are_those_that_are_wanted(wanted):
+    table = pa.table({"o": pa.array(range(len(wanted)), pa.int64())})
+    got = some_of(table, np.array(wanted, np.bool_))
+    assert got.column("o").to_pylist() == [row for row, is_wanted in enumerate(wanted) if is_wanted]
 
 
 def test_a_table_says_what_it_leaves_out_beside_what_it_said_before():

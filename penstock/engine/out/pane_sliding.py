@@ -33,7 +33,7 @@ from penstock.join.measures import Folded
 from penstock.join.slide import NOT_ASKED, Sliding, lay_out
 from penstock.join.slide_measures import Run, laid_in
 from penstock.join.slide_pass import slide_parts
-from penstock.log.pane_columns import together
+from penstock.log.pane_columns import some_of, together
 from penstock.log.panes import (
     ORDER,
     PANE,
@@ -337,7 +337,7 @@ def visible_runs(
             parts.append(each.set_column(each.column_names.index(ORDER), ORDER, long_ago))
     for fresh in opened.fresh_files[number]:
         wanted = (ints(fresh, ORDER) <= until) & (ints(fresh, PANE) >= cuts[0])
-        parts.append(fresh if 2 * wanted.sum() > wanted.size else fresh.filter(pa.array(wanted)))
+        parts.append(fresh if 2 * wanted.sum() > wanted.size else some_of(fresh, wanted))
     return parts
 
 
@@ -359,7 +359,7 @@ def _between_cuts(file: PaneFile, table: pa.Table, cuts: Sequence[int], task: An
 
 def _alive_until(fresh: pa.Table, born: int, oldest: int) -> pa.Table:
     """Take the entries that are born by some time, of panes that are not too old."""
-    return fresh.filter(pa.array((ints(fresh, ORDER) <= born) & (ints(fresh, PANE) >= oldest)))
+    return some_of(fresh, (ints(fresh, ORDER) <= born) & (ints(fresh, PANE) >= oldest))
 
 
 def slid(files: Files, task: AnswerTask, opened: Opened) -> PaneReport:
