@@ -113,6 +113,8 @@ class Pairs:
         >>> pairs.batch.tolist(), pairs.state.tolist(), pairs.level.tolist()
         ([6, 5, 7], [2, 1, 3], [0, 2, 2])
         """
+        if self.sets is not None:
+            raise ValueError("pairs with sets are not divided by level")
         return Pairs(*_by_level(self.batch, self.state, self.level)) if len(self) else self
 
     def only(self, these: NDArray[np.bool_] | slice) -> Pairs:

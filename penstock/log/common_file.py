@@ -1,11 +1,12 @@
 """A file of results that several queries get: written once, with a name in the directory of each.
 
-    directory of q0     part-…-0003.parquet ──┐
-    directory of q1     part-…-0003.parquet ──┼──  the same bytes, once on the disk and once in memory
-    directory of q2     part-…-0003.parquet ──┘
+    directory of q0     part-…-0003-02.parquet ──┐
+    directory of q1     part-…-0003-02.parquet ──┼──  the same bytes, once on the disk and once in memory
+    directory of q2     part-…-0003-02.parquet ──┘
 
 Every name is as good as the others (a hard link): a reader finds a whole file, and who removes one takes nothing from
-the others.  A file of results never changes once it is there, so nobody sees that others have it too.
+the others.  A file of results never changes once it is there.  Its owner and rights are the file's and not a name's, so
+directories share one only where what is made in them has the same.
 
 In:  the directory of each query, and encoded row groups.  Out: a file, and for each query what a commit says of it.
 """
@@ -16,7 +17,7 @@ import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock.log.files import open_files
+from penstock.log.files import LocalFiles, open_files
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.values import Move
 
@@ -55,27 +56,28 @@ class CommonFile:
 
     def _named_in(self, root: str) -> Move:
         """Give the file a name in another directory; a copy, where that has come to be of another filesystem."""
-        own, staged = open_files(self._file.root, sync=False), self._file.staged
-        other = open_files(root, sync=False)
-        if not own.link(staged, other, staged):
-            with other.writer(staged) as copy:
-                copy.write(own.read(staged))
-        return Move(root, staged, self._file.final)
+        own, other = open_files(self._file.root, sync=False), open_files(root, sync=False)
+        staged = self._file.staged
+        if own.link(staged, other, staged):
+            return Move(root, staged, self._file.final)
+        copied = f"_staging/{uuid.uuid4().hex}-{self._file.final}"
+        with own.memory_map(staged) as file, other.writer(copied) as copy:
+            copy.write(file.read_buffer())
+        return Move(root, copied, self._file.final)
 
 
 @lru_cache(maxsize=1 << 10)
-def can_share(roots: frozenset[str]) -> bool:
-    """Say whether a file can have a name in each of some directories: tried out, since nothing else tells."""
-    first, *others = sorted(roots)
-    name = f"_staging/{uuid.uuid4().hex}"
-    directory, tried = open_files(first, sync=False), list[str]()
+def can_share(one: str, other: str) -> bool:
+    """Say whether a file may have a name in both of two directories: tried out, since nothing else tells."""
+    first, second = open_files(one, sync=False), open_files(other, sync=False)
+    if not (isinstance(first, LocalFiles) and isinstance(second, LocalFiles)):
+        return False
+    names = [f"_staging/{uuid.uuid4().hex}" for _ in range(3)]
     try:
-        directory.put(name, b"")
-        for root in others:
-            tried.append(root)
-            if not directory.link(name, open_files(root, sync=False), name):
-                return False
-        return True
+        first.put(names[0], b"")
+        second.put(names[1], b"")
+        return first.rights(names[0]) == second.rights(names[1]) and first.link(names[0], second, names[2])
     finally:
-        for root in (first, *tried):
-            open_files(root, sync=False).delete(name)
+        first.delete(names[0])
+        second.delete(names[1])
+        second.delete(names[2])

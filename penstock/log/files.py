@@ -280,11 +280,21 @@ class LocalFiles(Files):
         other.make_dirs(os.path.dirname(other_name))
         try:
             os.link(self._at(name), other.local_copy(other_name))
+        except FileExistsError:  # by a server, perhaps, that had done it already and is asked again
+            if not os.path.samefile(self._at(name), other.local_copy(other_name)):
+                raise
         except FileNotFoundError:
             raise
         except OSError:
             return False
         return True
+
+    def rights(self, name: str) -> tuple[object, ...]:
+        """Give the owner, the group and the rights of a file, with its access list where there is one."""
+        status, access = os.stat(self._at(name)), b""
+        with suppress(OSError, AttributeError):
+            access = os.getxattr(self._at(name), "system.posix_acl_access")
+        return status.st_uid, status.st_gid, status.st_mode, access
 
     def settle(self, directories: Iterable[str]) -> None:
         """Sync each of them."""

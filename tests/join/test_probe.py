@@ -210,3 +210,19 @@ def test_the_reference_itself_gives_each_query_the_union_of_its_slices(left, rig
 
 def test_the_reference_never_matches_a_null_key():
     assert not nested_loop_join([Event(None, 0)], [Event(None, 0)], Range(0, 1))
+
+
+@given(st.lists(st.integers(0, 5), max_size=40))
+def test_pairs_are_laid_out_level_by_level_and_in_their_order_otherwise(levels):
+    numbers = np.arange(len(levels))
+    pairs = Pairs(numbers, numbers + 100, np.array(levels, np.int16)).by_level()
+    assert list(zip(pairs.level.tolist(), pairs.batch.tolist(), strict=True)) == sorted(
+        zip(levels, range(len(levels)), strict=True)
+    )
+    assert (pairs.state == pairs.batch + 100).all()
+
+
+def test_pairs_with_sets_are_not_laid_out_by_level():
+    one = np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="sets"):
+        Pairs(one, one, one.astype(np.int16), np.ones((1, 1), np.uint64)).by_level()

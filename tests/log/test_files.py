@@ -206,7 +206,10 @@ def test_a_file_has_one_more_name_in_another_directory_or_it_is_said_that_it_can
     if can:
         files.delete("a/one")
         assert other.read("b/two") == b"1"
-        assert not other.link("b/two", other, "b/two")  # the name is taken
+        assert other.link("b/two", other, "b/two")  # as good as done
+        other.put("b/three", b"3")
+        with pytest.raises(FileExistsError):
+            other.link("b/two", other, "b/three")
         with pytest.raises(FileNotFoundError):
             files.link("a/one", other, "c")
 

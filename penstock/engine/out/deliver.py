@@ -391,7 +391,8 @@ class TaskOutput:
             known = max(delivery.buffers.values(), key=lambda each: each.waiting, default=Buffers())
             return note("", delivery.unit, self.pairs.items(), replace(known, held=0, output=0))
         number = next(each.number for each in delivery.targets if each.query == query)
-        arrivals = [(arrived, int(counts[number])) for arrived, counts in self.arrivals.items()]
+        elsewhere = sum((each.in_common(number) for each in self.shared), Counter[float]())
+        arrivals = [(at, int(counts[number]) - elsewhere[at]) for at, counts in self.arrivals.items()]
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
 
 

@@ -12,8 +12,8 @@ window is a result of every query.  Pairs that the same queries get are of one *
     fewer              encoded once, the bytes written into the file of each query (`penstock.log.row_groups`)
     few                encoded for each query, with its other rows
 
-Files of a few rows each would be many, and slow to read: hence the three.  Each batch of pairs is divided while it is
-in the processor's cache; what is of one kind waits until there is much of it.
+Files of a few rows each would be many, and slow to read: hence three ways.  Pairs that come level by level are divided
+without being moved.
 
 In:  batches of pairs, and the queries that want each.  Out: files, row groups and rows of a task's output.
 """
@@ -21,6 +21,7 @@ In:  batches of pairs, and the queries that want each.  Out: files, row groups a
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -30,10 +31,10 @@ import pyarrow as pa
 
 from penstock.engine.out.notes import Buffers, common_note
 from penstock.engine.out.routes import FileRoute, own_rows
-from penstock.join import width
 from penstock.log import output_file
 from penstock.log.common_file import CommonFile, can_share
 from penstock.log.output_file import Encoder
+from penstock.log.row_buffer import RowBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ LEAST_OF_KIND = 1 << 13
 """Rows of a kind, if they are to be encoded for several files: of fewer, each file makes row groups with its others."""
 
 MOST_RUNS = 4
-"""Runs of neighbours of one kind, for each kind, up to which rows are taken as they lie: others are sorted first."""
+"""Runs of neighbours of one kind, for each kind that has many rows, up to which a batch is divided as it lies."""
 
 _KIND = "kind"
 
@@ -76,59 +77,75 @@ class SharedFiles:
         """Begin with nothing."""
         self.targets, self._routes, self._task = tuple(routes), routes, task
         self._encoder = Encoder(routes[self.targets[0]].compression)
-        self._sets = {0: 0}
-        """Kinds by their sets of queries; what none of these queries gets is kind 0."""
-        self._waiting: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-        self._rows = 0
-        self.waiting = 0
-        """Bytes of the rows taken and not encoded yet."""
+        self._kinds, self._sets = {0: 0}, [0]
+        """Kinds by their sets of queries, and the other way; what none of these queries gets is kind 0."""
+        self._waiting = RowBuffer(MOST_WAITING, copies=2)
+        self._arrivals: list[float] = []
+        """When the batches that wait arrived."""
         self._common: dict[int, CommonFile] = {}
-        self._arrivals: dict[int, Counter[float]] = defaultdict(Counter)
-        """Of each kind, how many pairs arrived when."""
+        self._in_common: dict[int, Counter[float]] = defaultdict(Counter)
+        """Of each kind that has a file of its own, how many of the pairs in it arrived when."""
+
+    @property
+    def waiting(self) -> int:
+        """Count the bytes of the rows taken and not encoded yet."""
+        return self._waiting.bytes
 
     def take(self, pairs: PairBatch) -> None:
         """Take those of a batch of pairs that some of the queries get."""
         kinds = self._kinds_of(pairs)
-        counts = np.bincount(kinds, minlength=len(self._sets))
-        for kind in np.flatnonzero(counts).tolist():
-            self._arrivals[kind][pairs.arrived] += int(counts[kind])
-        if len(kinds) > counts[0]:
-            rows = own_rows(pairs, self.targets[0], None, after={_KIND: pa.array(kinds, pa.int32())})
-            self._task.put(self, rows)
+        wanted = kinds > 0
+        if wanted.any():
+            all_of_them = (
+                2 * np.count_nonzero(wanted) > wanted.size
+            )  # what little nobody wants is left out later
+            self._arrivals.append(pairs.arrived)
+            columns = {_KIND: pa.array(kinds, pa.int32())}
+            mask = None if all_of_them else wanted
+            self._task.put(self, own_rows(pairs, self.targets[0], mask, after=columns))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take some rows with their kinds, and leave out those of kind 0."""
-        last = batch.num_columns - 1
-        kinds, rows = batch.column(last).to_numpy(), batch.remove_column(last)
-        runs = _runs(kinds)
-        if len(runs) > MOST_RUNS * len(self._sets):
-            order = np.argsort(narrowed(kinds), kind="stable")
-            kinds, rows = kinds[order], rows.take(pa.array(order))
-            runs = _runs(kinds)
-        for start, end in runs:
-            if kind := int(kinds[start]):
-                self._waiting[kind].append(rows.slice(start, end - start))
-                self._rows += end - start
-        self.waiting += rows.nbytes
-        if self._rows >= MOST_WAITING or 2 * self.waiting >= width.MOST_BYTES:
+        """Take some rows with their kinds."""
+        if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
         """Encode the rows taken so far, those of a kind once for all files unless they are few."""
-        waiting, self._waiting, self._rows, self.waiting = self._waiting, defaultdict(list), 0, 0
-        few = list[int]()
-        for kind, batches in waiting.items():
-            rows = sum(each.num_rows for each in batches)
-            if self._is_file(kind, rows):
-                self._append(batches, [self._common_file(kind)])
-            elif rows >= LEAST_OF_KIND:
-                self._append(batches, self._files_of(kind))
-            else:
-                few.append(kind)
-        for kind in few:  # last, so that files are not opened for nothing
-            rest = pa.concat_batches(waiting[kind])
-            for file in self._files_of(kind):
-                self._task.put(file, rest)
+        arrivals, self._arrivals = self._arrivals, []
+        batches = [_Divided.of(each, at) for each, at in zip(self._waiting.drain(), arrivals, strict=True)]
+        counts = np.zeros(len(self._sets), np.int64)
+        for each in batches:
+            counts += np.bincount(each.kinds, minlength=counts.size)
+        counts[0] = 0
+        many, few = counts >= LEAST_OF_KIND, (counts > 0) & (counts < LEAST_OF_KIND)
+        found: dict[int, list[tuple[pa.RecordBatch, float]]] = defaultdict(list)
+        for each in batches if many.any() else ():
+            for kind, rows in each.runs(many):
+                found[kind].append((rows, each.arrived))
+        for kind, some in found.items():
+            self._write_kind(kind, some)
+        if few.any():
+            self._write_few([each.rows_of(few) for each in batches])
+
+    def _write_kind(self, kind: int, some: Sequence[tuple[pa.RecordBatch, float]]) -> None:
+        """Encode rows of one kind, once, for the file that its queries have in common or for the file of each."""
+        batches, count = [each for each, _ in some], sum(each.num_rows for each, _ in some)
+        if not self._has_common_file(kind, count):
+            self._append(batches, self._files_of(kind))
+            return
+        self._append(batches, [self._common_file(kind)])
+        for rows, arrived in some:
+            self._in_common[kind][arrived] += rows.num_rows
+
+    def _write_few(self, few: Sequence[tuple[pa.RecordBatch, Kinds]]) -> None:
+        """Let each file by itself have what it gets of the kinds that have few rows."""
+        rows = pa.concat_batches([each for each, _ in few])
+        kinds = np.concatenate([each for _, each in few])
+        for target in self.targets:
+            wanting = np.array([bool(each >> target.number & 1) for each in self._sets])[kinds]
+            if wanting.any():
+                file = self._task.file(target.query, self._routes[target])
+                self._task.put(file, rows.filter(pa.array(wanting)))
 
     def close(self) -> list[WrittenFile]:
         """Encode what is left, complete the files that queries have in common, and say what each query has."""
@@ -137,17 +154,23 @@ class SharedFiles:
         written: list[WrittenFile] = []
         for kind, file in self._common.items():
             buffers = {each: delivery.buffers.get(each, Buffers()) for each in file.queries}
-            written += file.close(common_note(buffers, delivery.unit, self._arrivals[kind].items()))
+            written += file.close(common_note(buffers, delivery.unit, self._in_common[kind].items()))
         return written
 
-    def _is_file(self, kind: int, rows: int) -> bool:
+    def in_common(self, number: int) -> Counter[float]:
+        """Count, by when they arrived, the results of one query that are in files which it shares."""
+        mine = (each for kind, each in self._in_common.items() if self._sets[kind] >> number & 1)
+        return sum(mine, Counter[float]())
+
+    def _has_common_file(self, kind: int, rows: int) -> bool:
         """Say whether a kind has a file that its queries have in common, or is to have one."""
         if kind in self._common:
             return True
         routes = [self._routes[each] for each in self._wanting(kind)]
         if rows < LEAST_OF_FILE or len(routes) == 1 or not all(each.shares_files for each in routes):
             return False
-        return can_share(frozenset(each.root for each in routes))
+        first, *others = (each.root for each in routes)
+        return all(can_share(first, each) for each in others)
 
     def _append(self, batches: list[pa.RecordBatch], files: Sequence[CommonFile | OutputFile]) -> None:
         """Encode rows of one kind, and let files have them."""
@@ -168,8 +191,7 @@ class SharedFiles:
 
     def _wanting(self, kind: int) -> list[Target]:
         """List the queries that get a kind."""
-        wanting = list(self._sets)[kind]
-        return [each for each in self.targets if wanting >> each.number & 1]
+        return [each for each in self.targets if self._sets[kind] >> each.number & 1]
 
     def _kinds_of(self, pairs: PairBatch) -> Kinds:
         """Give each pair a number by the queries that get it."""
@@ -177,8 +199,8 @@ class SharedFiles:
             return self._kinds_of_levels[np.minimum(pairs.level, len(self._kinds_of_levels) - 1)]
         own = sum(1 << each.number for each in self.targets)
         packed = np.ascontiguousarray(pairs.sets)
-        word = pa.binary(packed.itemsize * packed.shape[1])
-        column = pa.FixedSizeBinaryArray.from_buffers(word, len(packed), [None, pa.py_buffer(packed)])
+        packed_type = pa.binary(packed.itemsize * packed.shape[1])
+        column = pa.FixedSizeBinaryArray.from_buffers(packed_type, len(packed), [None, pa.py_buffer(packed)])
         encoded = column.dictionary_encode()
         wanting = (int.from_bytes(each, "little") & own for each in encoded.dictionary.to_pylist())
         return self._numbered(wanting)[encoded.indices.to_numpy()]
@@ -194,7 +216,55 @@ class SharedFiles:
 
     def _numbered(self, sets: Iterable[int]) -> Kinds:
         """Give the kinds of some sets; a set that is new is the next one."""
-        return np.array([self._sets.setdefault(each, len(self._sets)) for each in sets], np.int32)
+        return np.array([self._kinds.get(each) or self._add(each) for each in sets], np.int32)
+
+    def _add(self, queries: int) -> int:
+        """Give a set of queries its number."""
+        if queries not in self._kinds:
+            self._kinds[queries] = len(self._sets)
+            self._sets.append(queries)
+        return self._kinds[queries]
+
+
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """A batch of rows with the kind of each, and when it arrived."""
+
+    rows: pa.RecordBatch
+    kinds: Kinds
+    arrived: float
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, arrived: float) -> _Divided:
+        """Take the kinds, which are the last column, from a batch."""
+        last = batch.num_columns - 1
+        return cls(batch.remove_column(last), batch.column(last).to_numpy(), arrived)
+
+    def runs(self, kinds: NDArray[np.bool_]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Give the rows of some kinds, as they lie if neighbours are of one kind, else sorted."""
+        own, rows = self.kinds, self.rows
+        starts = _starts(own)
+        if starts.size > MOST_RUNS * (1 + np.count_nonzero(kinds)):
+            order = np.argsort(narrowed(own), kind="stable")
+            own, rows = own[order], rows.take(pa.array(order))
+            starts = _starts(own)
+        ends = np.append(starts[1:], own.size)
+        for run in np.flatnonzero(kinds[own[starts]]).tolist():
+            yield int(own[starts[run]]), rows.slice(starts[run], ends[run] - starts[run])
+
+    def rows_of(self, kinds: NDArray[np.bool_]) -> tuple[pa.RecordBatch, Kinds]:
+        """Give the rows of some kinds with the kind of each."""
+        mine = kinds[self.kinds]
+        return self.rows.filter(pa.array(mine)), self.kinds[mine]
+
+
+def _starts(kinds: Kinds) -> NDArray[np.integer]:
+    """Find where runs of neighbours of one kind begin.
+
+    >>> _starts(np.array([4, 4, 1])).tolist()
+    [0, 2]
+    """
+    return np.concatenate([[0], np.flatnonzero(np.diff(kinds)) + 1])
 
 
 def narrowed(kinds: Kinds) -> Kinds:
@@ -204,16 +274,6 @@ def narrowed(kinds: Kinds) -> Kinds:
     (dtype('int16'), dtype('int64'))
     """
     return kinds.astype(np.int16) if kinds.max(initial=0) <= np.iinfo(np.int16).max else kinds
-
-
-def _runs(kinds: Kinds) -> list[tuple[int, int]]:
-    """Find where neighbours are of one kind.
-
-    >>> _runs(np.array([4, 4, 1]))
-    [(0, 2), (2, 3)]
-    """
-    starts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
-    return list(pairwise(starts))
 
 
 def _pieces(rows: pa.Table) -> Iterator[list[pa.RecordBatch]]:

@@ -46,8 +46,6 @@ _DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Workers that are forked with Arrow and the kernels loaded.
     "spark.python.daemon.module": "penstock.engine.daemon",
-    # As in this process (`penstock/__init__.py`): Arrow keeps memory for the next array.
-    "spark.executorEnv.MIMALLOC_PURGE_DELAY": os.environ["MIMALLOC_PURGE_DELAY"],
     _JVM_OPTIONS: _JAVA,
 }
 

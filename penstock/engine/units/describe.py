@@ -110,7 +110,7 @@ class Describer:
     def _common(self, group: Group) -> dict[str, Any]:
         """Give what units of two and of many streams are told alike."""
         ordered = any(member.query.ordered for member in group.members)
-        writing = [each for each in group.members if each.query.sink.kind == "parquet"]
+        writing = {each.levels for each in group.members if _writes_pairs(each.query)}
         return {
             "files": self.files,
             "cuts": group.chain.bounds,
@@ -121,7 +121,7 @@ class Describer:
             "narrow": not group.filter_last,
             "keyed": is_divided_by_key(group),
             "comparisons": tuple(group.comparisons().items()),
-            "by_level": len(writing) > 1 and not group.selective,
+            "by_level": len(writing) > 1 and not group.selective and group.is_pair,
             "timed": carries_times(group) if passes_spark(group) else ordered,
         }
 
@@ -263,6 +263,12 @@ class Describer:
 def passes_spark(group: Group) -> bool:
     """Say whether the pairs of a group's units pass through Spark SQL."""
     return any(is_computed(member.query) for member in group.members)
+
+
+def _writes_pairs(query: Query) -> bool:
+    """Say whether a query has files in which a result is some columns of its pair."""
+    is_pair = query.aggregation is None and not query.ordered and not is_computed(query)
+    return is_pair and query.sink.kind == "parquet"
 
 
 def _range(part: SegmentPart) -> SegmentRange:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 WORTH = 30.0
-"""Seconds of CPU spent on work here after which workers are begun: starting them takes 4, a seventh of it."""
+"""Seconds of CPU spent on work here after which workers are begun, whose start takes 4."""
 
 
 class Workers(Protocol):

@@ -115,7 +115,7 @@ class UnitTask:
     timed: bool = False
     """Whether pairs carry their rows' event times, because some query wants its results in order."""
     by_level: bool = False
-    """Whether pairs come level by level, because files are divided by it (`penstock.engine.out.shared_files`)."""
+    """Whether pairs of two streams come level by level, because files are divided by it."""
     levels: tuple[tuple[int, int], ...] = ()
     """The levels that the unit joins, as runs ``[first, last)``; none given: all.  Windows that count rows have all."""
 

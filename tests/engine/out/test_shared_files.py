@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import shared_files
-from penstock.log.files import LocalFiles
-from penstock.log.output_file import Encoder
+from penstock.engine.out.deliver import TaskOutput
+from penstock.log.common_file import can_share
+from penstock.log.files import LocalFiles, open_files
+from penstock.log.output_file import Encoder, OutputFile
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
@@ -52,6 +54,16 @@ def test_every_query_is_exact_whatever_is_encoded_together(queries, lateness, le
     with folders() as folder, eager(3, 0.5, 1), sharing(*least):
         to_files = in_folder([kept_in_files(each) for each in queries], folder)
         run(World(folder / "state", to_files, lateness=lateness, strategy=strategy), *happening)
+        for query_folder in folder.glob("q*"):
+            assert_notes_are_true(query_folder)
+
+
+def assert_notes_are_true(folder):
+    """Hold the number of results that each file notes against its rows."""
+    for file in folder.glob("part-*.parquet"):
+        found = pq.read_metadata(file)
+        note = json.loads(found.metadata.get(b"penstock", b"null"))
+        assert note is None or note["results"] == found.num_rows
 
 
 def kept_in_files(one):
@@ -115,10 +127,66 @@ def test_where_directories_cannot_share_a_file_each_has_its_own(tmp_path, monkey
 
 
 def test_where_directories_can_no_longer_share_a_file_it_is_copied(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_files, "can_share", lambda _: True)
+    monkeypatch.setattr(shared_files, "can_share", lambda *_: True)
     monkeypatch.setattr(LocalFiles, "link", lambda *_: False)
     with sharing(1, least_of_file=1):
         written(tmp_path, (10, 20)).check_results()
+
+
+def test_a_link_that_was_made_and_not_acknowledged_is_one(tmp_path, monkeypatch):
+    link = os.link
+
+    def unacknowledged(*names):
+        link(*names)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+    monkeypatch.setattr(os, "link", unacknowledged)
+    files = [open_files(str(tmp_path / name), sync=False) for name in "ab"]
+    files[0].put("x", b"1")
+    assert files[0].link("x", files[1], "y")
+    assert files[1].read("y") == b"1"
+
+
+def test_directories_whose_files_have_other_rights_share_none(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    assert can_share(str(tmp_path / "a"), str(tmp_path / "b"))
+    with patch.object(LocalFiles, "rights", lambda self, _: (self.root,)):
+        can_share.cache_clear()
+        assert not can_share(str(tmp_path / "a"), str(tmp_path / "b"))
+    can_share.cache_clear()
+    assert not can_share("memory://a", "memory://b")
+    assert not any(each.is_file() for each in tmp_path.rglob("*"))
+
+
+def test_many_sets_of_queries_are_not_written_set_by_set(tmp_path):
+    filtered = [
+        query(
+            f"q{number}",
+            Range.window(50, 50),
+            left=(f"p{number}",),
+            sink=Sink("parquet", (("path", str(tmp_path / f"q{number}")),)),
+        )
+        for number in range(3)
+    ]
+    puts, put = [], TaskOutput.put
+
+    def counted(self, where, rows):
+        puts.append(type(where))
+        put(self, where, rows)
+
+    world = World(tmp_path / "state", filtered, parts=1)
+    with sharing(1 << 20), patch.object(TaskOutput, "put", counted):
+        for stream in "AB":
+            world.ingest(stream, [Row(number, 1, number, holding(number % 8)) for number in range(60)])
+        world.turn()
+    world.check_results()
+    assert puts.count(OutputFile) == len(filtered)  # of seven sets
+
+
+def holding(bits):
+    """Give the predicates that a row satisfies."""
+    return frozenset(f"p{number}" for number in range(3) if bits >> number & 1)
 
 
 def refusing(*_):
