@@ -201,7 +201,7 @@ def test_what_is_only_counted_is_computed_too():
         Folded.values("max", pa.array([1.5, -2.0, 4.0]), rows, 3),
     ]
     parts, places = laid_in([Run(measures, rows, counts)], often=1)
-    with patch.object(slide_pass, "_slide", side_effect=slide_pass._slide) as ran:
+    with patch.object(slide_pass, "slide", side_effect=slide_pass.slide) as ran:
         slide_parts([[sliding]], [parts], keep=False)
     *_, (_, _, floats, leasts), answers, _, _ = ran.call_args.args
     assert all(each.is_final for each in places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.join import fold, key_hash, order_watch, slide_pass
+from penstock.join import fold, key_hash, order_watch, slide_kernels
 from penstock.join.fold import number_groups
 from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
@@ -29,7 +29,13 @@ def test_watching_an_order_compiles_nothing_after_it_was_warmed_up():
 
 def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_warmed_up():
     warm_folds()
-    kernels = (fold._number_by_table, fold._number, fold._ordered_bits, key_hash._unmixed, slide_pass._slide)
+    kernels = (
+        fold._number_by_table,
+        fold._number,
+        fold._ordered_bits,
+        key_hash._unmixed,
+        slide_kernels.slide,
+    )
     before = [each.signatures for each in kernels]
     codes, hashes = np.array([7, 8, 7]), mix(np.array([7, 8, 7]))
     for each in (codes, hashes):
