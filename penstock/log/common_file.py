@@ -60,7 +60,7 @@ class CommonFile:
         staged = self._file.staged
         if own.link(staged, other, staged):
             return Move(root, staged, self._file.final)
-        copied = f"_staging/{uuid.uuid4().hex}-{self._file.final}"
+        copied = OutputFile(root, self._file.final).staged
         with own.memory_map(staged) as file, other.writer(copied) as copy:
             copy.write(file.read_buffer())
         return Move(root, copied, self._file.final)

@@ -107,12 +107,17 @@ def some_of(table: pa.Table, wanted: Mask) -> pa.Table:
     return table.filter(pa.array(wanted))
 
 
+def whole_column(table: pa.Table, name: str) -> pa.Array:
+    """Give a column of a table as one array, without copying it if it is one already."""
+    column = table.column(name)
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def column_ints(table: pa.Table, name: str) -> Ints:
     """Read a column of whole numbers, left out or not; the former takes no memory."""
     if name in (same := same_in(table)):
         return np.broadcast_to(np.int64(same[name]), table.num_rows)
-    column = table.column(name)
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    numbers: Ints = column.to_numpy(zero_copy_only=False)
+    numbers: Ints = whole_column(table, name).to_numpy(zero_copy_only=False)
     return numbers

@@ -41,7 +41,7 @@ from penstock.join.key_hash import mix
 from penstock.join.measures import Folded
 from penstock.join.slide import order_by
 from penstock.log.checksum import map_whole, summed_writer
-from penstock.log.pane_columns import column_ints, filled, same_in, without_same
+from penstock.log.pane_columns import column_ints, filled, same_in, whole_column, without_same
 from penstock.plan.panes import PaneSet
 
 if TYPE_CHECKING:
@@ -202,14 +202,6 @@ def _reduced(
         stored = each.by(ids, firsts.size).stored()
         columns |= {f"m{number}.{name}": column for name, column in stored.items()}
     return pa.table(columns).replace_schema_metadata(table.schema.metadata), firsts
-
-
-def whole_column(table: pa.Table, name: str) -> pa.Array:
-    """Give a column of a table as one array, without copying it if it is one already."""
-    column = table.column(name)
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.engine.out.answer_task import INSTANT, NOTE, READER
 from penstock.join.fold import codes_of, number_groups
 from penstock.join.measures import Folded
-from penstock.log.pane_columns import column_ints, together
+from penstock.log.pane_columns import column_ints, together, whole_column
 from penstock.log.panes import (
     CLASS,
     ORDER,
@@ -31,7 +31,6 @@ from penstock.log.panes import (
     put_together,
     read_panes,
     rows_between,
-    whole_column,
 )
 
 if TYPE_CHECKING:

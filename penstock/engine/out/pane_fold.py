@@ -24,6 +24,7 @@ from penstock.join.entries import MOST_CLASSES, KeyCodes, Numbering, Panes
 from penstock.join.fold import codes_of, number_groups, remainders
 from penstock.join.measures import Folded
 from penstock.join.sets import members
+from penstock.log.pane_columns import whole_column
 from penstock.log.panes import (
     CLASS,
     ORDER,
@@ -36,7 +37,6 @@ from penstock.log.panes import (
     laid_out,
     reduce_table,
     sorted_rows,
-    whole_column,
     write_panes,
 )
 from penstock.plan.panes import PaneSet, aggregation_of

@@ -31,8 +31,8 @@ from penstock.join.measures import Folded
 from penstock.join.slide import Seen, Sliding, lay_out
 from penstock.join.slide_measures import Run, goes_by_runs, laid_in
 from penstock.join.slide_pass import slide_parts
-from penstock.log.pane_columns import together
-from penstock.log.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in, whole_column
+from penstock.log.pane_columns import together, whole_column
+from penstock.log.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

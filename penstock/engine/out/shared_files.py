@@ -96,12 +96,10 @@ class SharedFiles:
         kinds = self._kinds_of(pairs)
         wanted = kinds > 0
         if wanted.any():
-            all_of_them = (
-                2 * np.count_nonzero(wanted) > wanted.size
-            )  # what little nobody wants is left out later
+            # what little nobody wants is left out later, without a copy of the rest
+            mask = None if 2 * np.count_nonzero(wanted) > wanted.size else wanted
             self._arrivals.append(pairs.arrived)
             columns = {_KIND: pa.array(kinds, pa.int32())}
-            mask = None if all_of_them else wanted
             self._task.put(self, own_rows(pairs, self.targets[0], mask, after=columns))
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -216,9 +214,9 @@ class SharedFiles:
 
     def _numbered(self, sets: Iterable[int]) -> Kinds:
         """Give the kinds of some sets; a set that is new is the next one."""
-        return np.array([self._kinds.get(each) or self._add(each) for each in sets], np.int32)
+        return np.array([self._kind_of(each) for each in sets], np.int32)
 
-    def _add(self, queries: int) -> int:
+    def _kind_of(self, queries: int) -> int:
         """Give a set of queries its number."""
         if queries not in self._kinds:
             self._kinds[queries] = len(self._sets)
