@@ -616,7 +616,7 @@ class Engine:
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
             streams = tuple(plan.stream(name) for name in group.streams)
-            results = check_outputs(self.spark, group, streams)
+            results = check_outputs(self.spark, group, streams, self._jobs.answers)
             self._jobs.results.check(group, results, streams)
             empty |= results
         sources = {

@@ -32,11 +32,12 @@ from penstock.engine.ingest.sources import (
     ingest_columns_of,
     with_ingest_columns,
 )
-from penstock.engine.out.answer_sql import answer_columns, answers_schema, folded, instant_type
+from penstock.engine.out.answer_sql import answer_columns, answers_schema, instant_type
 from penstock.engine.out.answer_task import NOTE, PaneReport
+from penstock.engine.out.answer_types import AnswerTypes
 from penstock.engine.out.answers import AnswerJob, AnswerReport, deliver_answers, noted
 from penstock.engine.out.deliver import UnitReport, run_delivery, run_row_folds
-from penstock.engine.out.pair_columns import pair_schema, unit_schema
+from penstock.engine.out.pair_columns import unit_schema
 from penstock.engine.out.pair_sql import computed_column
 from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.propagation import PropagationReport, run_propagation
@@ -45,7 +46,7 @@ from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.out.results import read_files
 from penstock.engine.spark.dispatch import computed, computed_once, do_work, numbered, numbers, run_work
 from penstock.engine.spark.reports import SUMMARY, report
-from penstock.engine.spark.schemas import arrow_schema, arrow_time_type, arrow_types, schema_ddl
+from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
 from penstock.engine.units.little_work import LittleUnits, is_little_merge, is_little_rewrite
 from penstock.engine.units.own_work import OwnWork
 from penstock.engine.units.unit_task import find_rows, run_probe
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +146,6 @@ class NumberedPropagation:
     report: PropagationReport
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRows:
-    """What Spark says of an aggregate query's keys and measures."""
-
-    query: Query
-    rows: DataFrame
-    schema: pa.Schema
-
-
 class SparkJobs:
     """Runs the engine's work on a Spark session; batches are DataFrames."""
 
@@ -161,7 +153,7 @@ class SparkJobs:
         """Work for one state, in one session; while these workers are not there, much of it in this process."""
         self.spark, self.files = spark, files
         self.results = ResultTypes(spark)
-        self._answers: dict[str, AnswerRows] = {}
+        self.answers = AnswerTypes(spark)
         self._little_units = LittleUnits()
         self.parallelism = spark.sparkContext.defaultParallelism
         self._own = OwnWork(workers, self.parallelism)
@@ -361,13 +353,7 @@ class SparkJobs:
 
     def answer_schema(self, group: Group, number: int, streams: tuple[Stream, ...]) -> pa.Schema:
         """Give the types of an aggregate query's keys and measures, as Spark has them."""
-        query = group.members[number].query
-        known = self._answers.get(query.name)
-        if known is None or known.query != query:  # Spark analyses each definition once
-            none = self.spark.createDataFrame([], pair_schema(group, streams))
-            rows = folded(none, query)
-            known = self._answers[query.name] = AnswerRows(query, rows, arrow_schema(rows))
-        return known.schema
+        return self.answers.of(group, number, streams).schema
 
     def instant_type(self, streams: tuple[Stream, ...]) -> pa.DataType:
         """Give the Arrow type of window_end."""
@@ -411,7 +397,7 @@ class SparkJobs:
     def _answer_computed(self, jobs: Sequence[AnswerJob]) -> list[NumberedAnswer]:
         """Answer from the parts of one pane set, a task each, with Spark SQL between its panes and the sinks."""
         job = jobs[0]
-        rows = self._answers[job.readers[0].query].rows
+        rows = self.answers.rows_of(job.task.schema)
         changes = job.task.spec.panes.emit == "changes"
         schema = answers_schema(rows, changes=changes, with_before=job.task.with_before)
         plan = computed(self.spark, len(jobs), schema, answer_columns(job.readers))

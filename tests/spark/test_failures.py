@@ -176,3 +176,24 @@ def test_a_query_that_fails_on_rows_that_are_held_is_refused_or_stopped_when_it_
             feed.append(rows(3, 4, start=3))
         engine.process_available()
         same_bag(run.result(engine, good), answer(good), "good")
+
+
+def test_an_answer_that_fails_leaves_the_other_readers_of_its_panes(spark, tmp_path):
+    """Three queries read one pane set; of two of them the first or the last is a half by itself when one is sought."""
+    a, b = feeds(tmp_path)
+    lists = {"first": "COUNT(*) + 1", "bad": "10 DIV (COUNT(*) - 4)", "last": "COUNT(*) - 1"}
+    for feed in (a, b):
+        feed.append(rows(1, 2, 3))
+    declared = "".join(feed.declare() for feed in (a, b))
+    queries = "".join(
+        f"CREATE QUERY {name} AS SELECT a.k, {answered} AS n FROM a, b WHERE a.k = b.k "
+        "GROUP BY a.k WINDOW 9 seconds EVERY 1 second;\n"
+        for name, answered in lists.items()
+    )
+    with Engine(tmp_path / "state", spark=spark) as engine:
+        engine.script(declared + queries)
+        engine.start(once=True)
+        engine.wait()
+        assert list(engine.failures) == ["bad"]
+        assert sorted(row.n for row in engine.results("first").collect()) == [2, 5, 10]
+        assert sorted(row.n for row in engine.results("last").collect()) == [0, 3, 8]

@@ -82,11 +82,9 @@ def _call(measure: Measure, names: list[str]) -> str:
     return f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments})"
 
 
-def empty_answers(pairs: DataFrame, query: Query, streams: tuple[Stream, ...]) -> DataFrame:
-    """Give the result of an aggregate query over pairs without rows."""
+def empty_answers(rows: DataFrame, query: Query, streams: tuple[Stream, ...]) -> DataFrame:
+    """Give the result of an aggregate query, by its keys and measures without rows."""
     aggregation = aggregation_of(query)
-    refuse_without_equality(pairs, query)
-    rows = folded(pairs, query)
     if aggregation.having:
         rows = rows.where(aggregation.having)
     chosen = [F.expr(each.expression).alias(each.name) for each in aggregation.answers]

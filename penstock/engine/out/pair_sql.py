@@ -7,17 +7,19 @@ over the group's table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.out.answer_sql import empty_answers, text_literal
+from penstock.engine.out.answer_sql import empty_answers, refuse_without_equality, text_literal
+from penstock.engine.out.answer_types import AnswerTypes
 from penstock.engine.out.pair_columns import pair_schema
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -95,26 +97,43 @@ def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFra
 def empty_result(spark: SparkSession, group: Group, number: int, streams: tuple[Stream, ...]) -> DataFrame:
     """Give the result of a query before its first row."""
     none = spark.createDataFrame([], pair_schema(group, streams))
-    return _result(none, group, number, streams)
+    return _result(none, group, number, streams, AnswerTypes(spark))
 
 
-def _result(pairs: DataFrame, group: Group, number: int, streams: tuple[Stream, ...]) -> DataFrame:
+def _result(
+    pairs: DataFrame, group: Group, number: int, streams: tuple[Stream, ...], types: AnswerTypes
+) -> DataFrame:
     """Give a query's result over pairs without rows."""
     member = group.members[number]
-    if member.query.aggregation is not None:
-        return empty_answers(pairs.where(wants(group, number, member)), member.query, streams)
-    return view(pairs, group, number, member)
+    if member.query.aggregation is None:
+        return view(pairs, group, number, member)
+    refuse_without_equality(pairs.where(wants(group, number, member)), member.query)
+    return empty_answers(types.of(group, number, streams).rows, member.query, streams)
 
 
-def check_outputs(spark: SparkSession, group: Group, streams: tuple[Stream, ...]) -> dict[str, DataFrame]:
-    """Let Spark check every output and residual of a group; give each query's empty result."""
+def check_outputs(
+    spark: SparkSession, group: Group, streams: tuple[Stream, ...], types: AnswerTypes
+) -> dict[str, DataFrame]:
+    """Let Spark check every output and residual of a group; give each query's empty result.
+
+    Queries that make the same of their pairs have one result: Spark takes as long for an analysis as for a file.
+    """
     none = spark.createDataFrame([], pair_schema(group, streams))
-    empty = {}
+    known: dict[Hashable, DataFrame] = {}
     for number, member in enumerate(group.members):
         try:
-            empty[member.query.name] = _result(none, group, number, streams)
+            made = _made_of_pairs(member.query)
+            if made not in known:
+                known[made] = _result(none, group, number, streams, types)
         except InputError:
             raise
         except Exception as error:
             raise InputError(f"query {member.query.name}: {short_message(error)}") from error
-    return empty
+    return {each.query.name: known[_made_of_pairs(each.query)] for each in group.members}
+
+
+def _made_of_pairs(query: Query) -> Hashable:
+    """Give what a query makes of its pairs, whichever they are: all that the columns of its result depend on."""
+    groups = query.aggregation
+    answers = groups and replace(groups, every=0, reach=(), bucket=None)
+    return query.outputs, query.residual, answers
