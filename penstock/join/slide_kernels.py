@@ -42,20 +42,20 @@ def slide(
     if count_totals.shape[0] > 1:  # what one side comes to counts as often as the other has rows
         times, int_others, float_others, other = count_totals, 1 - int_others, 1 - float_others, 1 - other
     present, ends = np.empty(width + 1, np.uint64), np.arange(asked.shape[1]) * asked.shape[0] * width
-    _empty(cells)
+    empty(cells)
     top = 0
     for instant in range(asked.shape[0]):
-        top = max(top, _take_in(entries, instant, cells))
-        _empty(totals)
+        top = max(top, take_in(entries, instant, cells))
+        empty(totals)
         last = top // width + 1  # younger cells are empty
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
                 continue
-            _add_cells(count_cells, cut, last, count_totals)
-            _add_cells(int_cells, cut, last, int_totals)
-            _add_cells(float_cells, cut, last, float_totals)
-            _lower_cells(least_cells, cut, last, least_totals)
+            add_cells(count_cells, cut, last, count_totals)
+            add_cells(int_cells, cut, last, int_totals)
+            add_cells(float_cells, cut, last, float_totals)
+            lower_cells(least_cells, cut, last, least_totals)
             last = min(last, cut)
             if keep:
                 first, size = ends[window], _present(count_totals, present)
@@ -82,7 +82,7 @@ def slide(
 
 
 @njit(cache=True, nogil=True)
-def _take_in(entries: Any, instant: Any, cells: Any) -> Any:
+def take_in(entries: Any, instant: Any, cells: Any) -> Any:
     """Put what is born by an instant into its cells; give the last of these."""
     at, runs, counts, ints, floats, leasts = entries
     _, upto, born = runs
@@ -97,7 +97,7 @@ def _take_in(entries: Any, instant: Any, cells: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _empty(some: Any) -> None:
+def empty(some: Any) -> None:
     """Begin with nothing in cells or totals."""
     _fill(some[0], 0)
     _fill(some[1], 0)
@@ -147,7 +147,7 @@ def _lower_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> 
 
 
 @njit(cache=True, nogil=True)
-def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
+def add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
     """Add the cells of some cuts to totals, from the youngest to the oldest, up to three at once."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
@@ -167,7 +167,7 @@ def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
+def lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
     """Lower totals to the cells of some cuts, up to three at once."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):

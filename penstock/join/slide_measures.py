@@ -76,6 +76,22 @@ class Place:
             parts["t"] = slid.ints[self.value]
         return replace(self.measure, parts=parts)
 
+    def added(self, slid: SlidParts, counts: Ints) -> Folded:
+        """Give the measure of what was added up by group, in parts that can be added up further.
+
+        Leasts are numbers here, not bits; `counts` are the pairs of each group.
+        """
+        n = None if self.count is None else counts if self.count == _SHARED else slid.ints[self.count]
+        if self.kind == "leasts":
+            valid = counts > 0 if n is None else n > 0
+            return replace(self.measure, parts={"v": slid.leasts[self.value]}, valid=valid)
+        parts = {} if n is None else {"n": n}
+        if self.kind == "floats":
+            parts["s"] = slid.floats[self.value]
+        elif self.kind == "ints":
+            parts |= in_two_limbs(slid.ints[self.value])
+        return replace(self.measure, parts=parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -156,6 +172,11 @@ class _Room:
         if (most << LIMB) * max(1, low.size) * max(1, often) >= _FITS:
             return None
         return (high << LIMB) + low
+
+
+def in_two_limbs(numbers: Ints) -> dict[str, Ints]:
+    """Write sums of whole numbers as limbs, of which many can be added up."""
+    return {"0": numbers & (1 << LIMB) - 1, "1": numbers >> LIMB}
 
 
 def _valid(measure: Folded) -> Mask:

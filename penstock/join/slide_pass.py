@@ -96,20 +96,26 @@ def slide_parts(
     """
     first = sides[0][0]
     room = first.asked.size * first.groups if keep else first.groups
-    by_kind = zip(*map(_kinds, parts), strict=True)
-    numbers = [len(parts), *(sum(len(each) for each in kind) for kind in by_kind)]
-    cells, totals = (_arrays(numbers, size) for size in (first.cuts * first.groups, first.groups))
+    numbers, cells, totals = room_for(first, parts)
     _, *outputs = _arrays([0, *numbers[1:]], room)
     counts = np.empty((len(parts), room if with_counts else 0), np.int64)
     answers = np.empty((2, room), np.int64)
     sizes = np.zeros(first.asked.shape, np.int64)
     turns = np.array([turn for each in parts for turn in each.turns], np.int64).reshape(-1, 2)
-    entries = _entries(sides, parts)
+    entries = entries_of(sides, parts)
     slide(entries, first.asked, cells, totals, turns, (counts, *outputs), answers, sizes, keep)
     starts, total = starts_of(sizes)
     kept = total if keep else 0
     seen = Seen(answers[0, :kept], answers[1, :kept], starts, sizes)
-    return Slid(seen, _by_side((counts, *outputs), parts, kept))
+    return Slid(seen, by_side((counts, *outputs), parts, kept))
+
+
+def room_for(sliding: Sliding, parts: Sequence[Parts]) -> tuple[list[int], Any, Any]:
+    """Make room for cells and totals: how many parts of each kind there are on all sides, and the two."""
+    by_kind = zip(*map(_kinds, parts), strict=True)
+    numbers = [len(parts), *(sum(len(each) for each in kind) for kind in by_kind)]
+    cells, totals = (_arrays(numbers, size) for size in (sliding.cuts * sliding.groups, sliding.groups))
+    return numbers, cells, totals
 
 
 def _kinds(parts: Parts) -> tuple[Sequence[Ints], Sequence[Floats], Sequence[Ints]]:
@@ -123,7 +129,7 @@ def _arrays(numbers: Sequence[int], size: int) -> tuple[Ints, Ints, Floats, Ints
     return next(whole), next(whole), np.empty((floats, size)), next(whole)
 
 
-def _entries(sides: Sequence[Sequence[Sliding]], parts: Sequence[Parts]) -> Any:
+def entries_of(sides: Sequence[Sequence[Sliding]], parts: Sequence[Parts]) -> Any:
     """Lay the entries of both sides end to end: cells, runs, how many of each are born by an instant, and parts."""
     runs = [each for mine in sides for each in mine]
     firsts = np.cumsum([0, *(each.at.size for each in runs)])[:-1]
@@ -150,7 +156,7 @@ def _end_to_end(parts: Sequence[Sequence[Any]], offsets: Sequence[int], kind: ty
     return np.concatenate(values), np.array(moved, np.int64), np.array(sides, np.int64)
 
 
-def _by_side(outputs: tuple[Any, ...], parts: Sequence[Parts], kept: int) -> list[SlidParts]:
+def by_side(outputs: tuple[Any, ...], parts: Sequence[Parts], kept: int) -> list[SlidParts]:
     """Divide what came out by the side that it is of."""
     counts, *columns = (each[:, :kept] for each in outputs)
     sides, done = [], [0, 0, 0]

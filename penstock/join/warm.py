@@ -23,6 +23,7 @@ from penstock.join.probe import Pairs, Rows, Wanted, probe
 from penstock.join.row_cuts import RowCuts, probe_row_cuts
 from penstock.join.sets import count_members
 from penstock.join.slide import Sliding, lay_out, order_by
+from penstock.join.slide_groups import slide_groups
 from penstock.join.slide_measures import Run, laid_in
 from penstock.join.slide_pass import slide_parts
 from penstock.join.sorting import merge_runs
@@ -101,6 +102,7 @@ def _warm_sliding() -> None:
     parts, _ = laid_in([Run([Folded("count", {"n": one})], numbers, one)], often=1)
     for sides in (1, 2):
         seen = slide_parts([[sliding]] * sides, [parts] * sides).seen
+    slide_groups([[sliding]] * 2, [parts] * 2, np.array([0, 3]))
     sum_ints(numbers, _mapped(one), 3)
     sliding.sums(one, seen)
     order_by(numbers, 3)

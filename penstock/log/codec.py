@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-FORMAT = 4
+FORMAT = 5
 """Of commits and snapshots; 1 is that of version 0.1, which had none."""
 
 V = TypeVar("V")

@@ -67,6 +67,8 @@ class PaneSet:
     """Sliding, of more than two streams: how much longer rows of each count than those with the shortest window."""
     by_rows: bool = False
     """Sliding: whether rows are folded, either side by itself, and not pairs (`penstock.plan.row_panes`)."""
+    grouped: str = ""
+    """Where rows are folded, and groups are not the join's keys: the side that has the columns they are by."""
 
     def with_reader(self, query: Query) -> PaneSet:
         """Add a query."""
@@ -139,13 +141,14 @@ def share_panes(
     *,
     version: int = 1,
     parts: int = 1,
-    by_rows: Collection[str] = (),
+    by_rows: Mapping[str, str] | None = None,
 ) -> dict[str, PaneSet]:
     """Give every aggregate query a pane set: the one it has, another's that fits, or a new one.
 
     `standing` are the sets there are; queries that begin `anew` leave theirs.  New sets with keys have so many `parts`,
-    and those of queries `by_rows` fold rows.
+    and those of queries `by_rows` fold rows, grouped by that side where it is not by the join's key.
     """
+    by_rows = by_rows or {}
     asking = {each.name: each for each in queries if each.aggregation is not None}
     sets = {name: _staying(each, asking, anew) for name, each in (standing or {}).items()}
     sets = {name: each for name, each in sets.items() if each.readers}
@@ -167,9 +170,16 @@ def share_panes(
             keys[home] = key
             aggregation = aggregation_of(query)
             skew, skews = _skews(aggregation)
-            divided = parts if aggregation.groups else 1
+            grouped = by_rows.get(query.name, "")
+            divided = parts if aggregation.groups and not grouped else 1
             sets[home] = PaneSet(
-                home, aggregation.emit, skew=skew, parts=divided, skews=skews, by_rows=of_rows
+                home,
+                aggregation.emit,
+                skew=skew,
+                parts=divided,
+                skews=skews,
+                by_rows=of_rows,
+                grouped=grouped,
             )
         sets[home] = sets[home].with_reader(query)
     return sets

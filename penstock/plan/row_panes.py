@@ -9,13 +9,20 @@ window sees.  So what the pairs come to follows from what the rows of either sid
     SUM(r.w)                           2                  7                  2 * 7 = 14
     MAX(l.v)                           5                  3                  5
 
+Where groups are columns of one side, every key of the join is multiplied by itself, and the keys of a group are added
+up::
+
+    group x has the keys 7 and 9       key 7: 2 * 3 = 6 pairs          key 9: 1 * 4 = 4 pairs          x: 10 pairs
+
+A row of that side is then folded by its key and its group, one of the other side by its key.
+
 A row is born at its own time and is seen until it leaves the window, so rows are folded into panes by their times as
 pairs are by that of their older row (`penstock.plan.panes`), each side by itself.
 
 That takes, whatever a window holds, one look at every key of it for each instant.  Pairs take a look at each pair once.
 So rows are folded only where a row is seen at few instants (`MOST_INSTANTS`).
 
-In:  a plan.  Out: which queries fold rows, and which part of the join's key each of their group keys is.
+In:  a plan.  Out: which queries fold rows, and which side has their groups or which part of the join's key each is.
 True: such a query has no condition on both rows but the equalities and the window, and each of its aggregates takes a
 column of one row.
 """
@@ -40,13 +47,19 @@ _COMPARED = frozenset({"string", "binary"})
 """Types beside whole numbers and decimals whose values are stored as they are where they are a key."""
 
 
-def queries_by_rows(plan: Plan) -> frozenset[str]:
-    """Name the queries of a plan whose rows are folded, and not their pairs."""
-    return frozenset(each.name for each in plan.queries if folds_rows(each, plan.find(each.name)[0]))
+def queries_by_rows(plan: Plan) -> dict[str, str]:
+    """Name the queries of a plan whose rows are folded, and not their pairs.
+
+    With the side that has their groups, or nothing where these are the join's keys.
+    """
+    asked = {each: plan.find(each.name)[0] for each in plan.queries if _is_of_rows(each)}
+    by_key = {each.name: "" for each, group in asked.items() if key_places(each, group)}
+    sides = {each.name: _grouped_side(each, group, plan) for each, group in asked.items()}
+    return by_key | {name: side for name, side in sides.items() if side and name not in by_key}
 
 
-def folds_rows(query: Query, group: Group) -> bool:
-    """Say whether a query can be answered from rows, and is worth it."""
+def _is_of_rows(query: Query) -> bool:
+    """Say whether a query could be answered from rows if its groups are such, and is worth it."""
     aggregation = query.aggregation
     if aggregation is None or aggregation.emit != "sliding" or not is_reach(query):
         return False
@@ -56,7 +69,26 @@ def folds_rows(query: Query, group: Group) -> bool:
         return False
     if not all(each.column or each.remainder for each in query.outputs):
         return False
-    return max(aggregation.reach) <= MOST_INSTANTS * aggregation.every and bool(key_places(query, group))
+    return max(aggregation.reach) <= MOST_INSTANTS * aggregation.every
+
+
+def _grouped_side(query: Query, group: Group, plan: Plan) -> Side | None:
+    """Name the side that has all columns a query groups by; None if both have some, or keys or groups are not plain."""
+    keys = [part for each in group.inputs for part in each.log.key]
+    if not keys or not all(_is_plain(part.type) for part in keys):
+        return None
+    streams = dict(zip(group.sides, group.streams, strict=True))
+    sides: set[Side] = set()
+    for output in query.outputs[: aggregation_of(query).groups]:
+        taken = output.remainder
+        side, name = (taken.side, taken.column) if taken else output.column or ("l", "")
+        column = plan.stream(streams[side]).column(name)
+        if column is None or not _is_plain(column.type):
+            return None
+        sides.add(side)
+    if len(sides) > 1:
+        return None
+    return sides.pop() if sides else group.sides[0]
 
 
 def key_places(query: Query, group: Group) -> tuple[int, ...]:
@@ -77,5 +109,9 @@ def key_places(query: Query, group: Group) -> tuple[int, ...]:
 
 def _is_column(part: KeyPart, column: str) -> bool:
     """Say whether a part of the key is a column as it stands, of a type that the log holds as it is."""
-    whole = part.type in WHOLE_TYPES or part.type in _COMPARED or part.type.startswith("decimal")
-    return part.column == column and not part.cast and whole
+    return part.column == column and not part.cast and _is_plain(part.type)
+
+
+def _is_plain(kind: str) -> bool:
+    """Say whether values of a type are equal exactly where they are stored alike."""
+    return kind in WHOLE_TYPES or kind in _COMPARED or kind.startswith("decimal")

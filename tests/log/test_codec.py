@@ -86,12 +86,13 @@ def test_a_state_of_format_2_is_read_with_its_cursors_of_two():
     assert load(_as_format_2(dump(ledger))) == ledger
 
 
-def test_a_state_of_format_3_is_read_as_it_is():
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_state_of_format_3_or_4_is_read_as_it_is(number):
     group = GroupState((Cursor((3, 4)), Cursor((2, 1), 7)), (5, None), mixed_layouts=True)
     commit = UnitJoined("g", group.cursors, (5, None), 9, Output(), stations=group.stations)
-    assert decode({**json.loads(json.dumps(encode(commit))), "format": 3}) == commit
+    assert decode({**json.loads(json.dumps(encode(commit))), "format": number}) == commit
     ledger = Ledger(groups={"g": group}, plan=ServedPlan())
-    assert load({**json.loads(json.dumps(dump(ledger))), "format": 3}) == ledger
+    assert load({**json.loads(json.dumps(dump(ledger))), "format": number}) == ledger
 
 
 def _as_format_2(data):

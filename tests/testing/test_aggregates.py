@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from penstock import testing
 from penstock.engine.out import answers as due
-from penstock.engine.out import pane_fold, pane_sliding, running_fold
+from penstock.engine.out import group_totals, pane_fold, pane_sliding, running_fold
 from penstock.log import panes
 from penstock.sql.options import STRATEGIES
 from tests.answers import SECOND, Asked, applied, bag, judged, micros, same
@@ -63,6 +63,8 @@ def narrow(random):
     stack.enter_context(patch.object(pane_fold, "MOST_ENTRIES", random.choice((1, 10))))
     stack.enter_context(patch.object(running_fold, "MOST_TRIED", random.choice((1, 10, 1 << 14))))
     stack.enter_context(patch.object(running_fold, "MOST_APART", random.choice((1, 10, 1 << 20))))
+    stack.enter_context(patch.object(group_totals, "MOST_TOTALS", random.choice((1, 40, 1 << 20))))
+    stack.enter_context(patch.object(due, "FEW_INSTANTS", random.choice((1, 3))))
     stack.enter_context(patch.object(pane_sliding, "MOST_CELLS", random.choice((1, 50))))
     stack.enter_context(patch.object(pane_sliding, "INSTANTS_AT_ONCE", random.choice((1, 3))))
     return stack

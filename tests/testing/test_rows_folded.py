@@ -1,4 +1,4 @@
-"""Aggregates by the join's key in plain loops: rows are folded, no pair is found, and every answer is DuckDB's."""
+"""Aggregates in plain loops where rows are folded and no pair is found: every answer is DuckDB's."""
 
 from __future__ import annotations
 
@@ -75,6 +75,61 @@ def test_answers_by_keys_of_every_type_are_duckdbs(seed, is_narrow, tasks, setti
         event("answers" if answers else "no answers")
 
 
+def by_group(random, name, columns):
+    """Choose a query that groups by columns of one side, or by none."""
+    side = random.choice("AB")
+    plain = [f"{side}.{each}" for each in ("k", "g", "v", "m", "f", "day")]
+    chosen = random.sample([*plain, f"{side}.v % 2", f"{side}.k % 3"], random.choice((0, 1, 1, 1, 2)))
+    keys = tuple((each, f"k{n}") for n, each in enumerate(chosen))
+    return replace(by_key(random, name, columns), keys=keys, having=random.choice(("", "", "COUNT(*) > 1")))
+
+
+@few(12)
+@given(seeds, st.booleans(), st.integers(1, 3), st.sampled_from(SETTINGS))
+def test_answers_by_columns_of_one_side_are_duckdbs(seed, is_narrow, tasks, setting):
+    """Groups that have many keys, and keys that are in many groups."""
+    random = Random(seed)
+    streams = {name: random_rows(random, 50) for name in "AB"}
+    columns = random.sample(KEYS, random.choice((1, 1, 2)))
+    asked = [by_group(random, f"q{n}", columns) for n in range(random.randint(1, 3))]
+    script = setting + STREAMS + "".join(each.penstock() for each in asked)
+    with narrow(random) if is_narrow else ExitStack(), testing.Session(script, tasks=tasks) as session:
+        folded = [each for each in asked if folds_rows(session, each.name)]
+        wide = [each for each in asked if max(each.windows) > 64 * each.every]
+        assert len(folded) + len(wide) == len(asked)
+        for number, cut in enumerate(rounds(random, 50)):
+            session._joining.in_no_hurry = in_no_hurry = random.random() < 0.5
+            send(session, streams, cut)
+            session.turn()
+            if random.random() < 0.3:
+                session.restart()
+            if not in_no_hurry:
+                for each in asked:
+                    check_sliding(session, each, f"round {number}")
+        session.end()
+        answers = sum(check_sliding(session, each, "end", ended=True) for each in folded)
+        event("answers" if answers else "no answers")
+
+
+@few(5)
+@given(seeds, st.sampled_from((by_key, by_group)))
+def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed, kind):
+    """A second query joins the first one's panes: its past is folded for it alone."""
+    random = Random(seed)
+    streams = {name: random_rows(random, 60) for name in "AB"}
+    first, second = (replace(kind(random, f"q{n}", ["k"]), every=SECOND // 2) for n in range(2))
+    second = replace(second, keys=first.keys, measures=first.measures)
+    with testing.Session(STREAMS + first.penstock()) as session:
+        send(session, streams, dict.fromkeys("AB", slice(30)))
+        session.turn()
+        session.script(second.penstock())
+        send(session, streams, dict.fromkeys("AB", slice(30, None)))
+        session.turn()
+        session.end()
+        check_sliding(session, first, "end", ended=True)
+        check_from_complete(session, {"q1": second}, {"q1": -(2**62)}, ended=True)
+
+
 @few(5)
 @given(seeds, st.booleans())
 def test_who_is_in_no_hurry_gets_the_same_answers_in_fewer_goes(seed, is_by_key):
@@ -98,25 +153,6 @@ def test_who_is_in_no_hurry_gets_the_same_answers_in_fewer_goes(seed, is_by_key)
     event("fewer goes" if goes[False] < goes[True] else "as many goes")
 
 
-@few(3)
-@given(seeds)
-def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed):
-    """A second query joins the first one's panes: its past is folded for it alone."""
-    random = Random(seed)
-    streams = {name: random_rows(random, 60) for name in "AB"}
-    first, second = (replace(by_key(random, f"q{n}", ["k"]), every=SECOND // 2) for n in range(2))
-    second = replace(second, keys=first.keys, measures=first.measures)
-    with testing.Session(STREAMS + first.penstock()) as session:
-        send(session, streams, dict.fromkeys("AB", slice(30)))
-        session.turn()
-        session.script(second.penstock())
-        send(session, streams, dict.fromkeys("AB", slice(30, None)))
-        session.turn()
-        session.end()
-        check_sliding(session, first, "end", ended=True)
-        check_from_complete(session, {"q1": second}, {"q1": -(2**62)}, ended=True)
-
-
 def test_answers_are_counted_and_pairs_found_for_others_are_not():
     """Beside a query that wants pairs, and with predicates, so that pairs come with the set of queries they are for."""
     asked = Asked("q", keys=(("A.k", "ka"),), where=("A.v > 0",))
@@ -133,8 +169,8 @@ def test_answers_are_counted_and_pairs_found_for_others_are_not():
 @pytest.mark.parametrize(
     "change",
     [
-        {"keys": (("A.g", "kg"),)},
-        {"keys": (("A.k", "ka"), ("A.g", "kg"))},
+        {"keys": (("A.g", "kg"), ("B.v", "kv"))},
+        {"keys": (("A.d", "kd"),)},
         {"measures": (("COUNT(DISTINCT A.v)", "n"),)},
         {"measures": (("SUM(A.v + B.v)", "n"),)},
         {"where": ("A.v > B.v",)},
@@ -143,16 +179,17 @@ def test_answers_are_counted_and_pairs_found_for_others_are_not():
     ],
 )
 def test_pairs_are_folded_where_rows_would_not_do(change):
-    """By another column, with DISTINCT, with both rows in an expression or condition, or seen at many instants."""
+    """By columns of both sides or floats, with DISTINCT, with both rows in an expression, or seen at many instants."""
     plain = Asked("q", keys=(("A.k", "ka"),))
     for asked, by_rows in ((plain, True), (replace(plain, **change), False)):
         with testing.Session(STREAMS + asked.penstock()) as session:
             assert folds_rows(session, "q") is by_rows
 
 
-def test_sums_that_are_too_large_are_refused_as_those_of_pairs_are():
+@pytest.mark.parametrize("key", ["A.k", "A.k % 1"])
+def test_sums_that_are_too_large_are_refused_as_those_of_pairs_are(key):
     """2^62 on one side, and four rows on the other: the pairs' sum has 65 bits."""
-    asked = Asked("q", keys=(("A.k", "ka"),), measures=(("SUM(A.v)", "s"),))
+    asked = Asked("q", keys=((key, "ka"),), measures=(("SUM(A.v)", "s"),))
     streams = {name: random_rows(Random(1), 4) for name in "AB"}
     for rows in streams.values():
         for row in rows:

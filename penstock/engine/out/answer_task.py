@@ -60,6 +60,10 @@ class AnswerTask:
     """Which part of the set's groups."""
     finishing: FinishedKeys | None = None
     """Final: the promises that end groups."""
+    share: int = 0
+    """Sliding, where tasks divide the instants: which of them this one has."""
+    only_answers: bool = False
+    """Sliding: whether another task, which has later instants, folds what everybody has seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,6 +63,12 @@ if TYPE_CHECKING:
 
 ANSWER = "answer-"
 """How the id of some answers begins, by which a callback gets them."""
+
+FEW_INSTANTS = 4
+"""Instants that one task answers at the least, where tasks divide them."""
+
+_BIRTHS_TO_A_FILE = 16
+"""Entries of a file are taken to be born at so many times, as far apart."""
 
 LOOK_SHARE = 1024
 """Groups are held against promises when one has taken effect for each so many of them."""
@@ -160,7 +167,7 @@ def choose_answers(
 ) -> list[AnswerJob]:
     """List what can be answered by now; `everything`: all input that is there is all there is.
 
-    `patient`: a window's length of instants is answered in one go.  Each time all that the window holds is looked at::
+    `patient`: two windows' lengths of instants are answered in one go.  Each time all that a window holds is looked at::
 
         every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
     """
@@ -210,7 +217,7 @@ class _Asking:
         return self._is_sliding_due(fresh, patient=patient)
 
     def _is_sliding_due(self, fresh: Sequence[PaneFile], *, patient: bool) -> bool:
-        """Say whether some instant can be answered, or files merged; who is patient lets a window's length go by."""
+        """Say whether some instant can be answered, or files merged; who is patient lets two windows' lengths go by."""
         crowded, until = _crowded(self.state), self._folds_until()
         if crowded or (patient and not self._has_waited(fresh, until)):
             return crowded
@@ -220,8 +227,8 @@ class _Asking:
         return held and any(self._last(each) > self._answered(each.name) for each in self.queries)
 
     def _has_waited(self, fresh: Sequence[PaneFile], until: int) -> bool:
-        """Say whether as much time has passed since the first entries without an answer as the window is long."""
-        return until - min((each.first for each in fresh), default=LONG_AGO) >= self.state.panes.width
+        """Say whether twice the window's length has passed since the first entries without an answer."""
+        return until - min((each.first for each in fresh), default=LONG_AGO) >= 2 * self.state.panes.width
 
     def jobs(self, files: Files, jobs: UnitJobs) -> list[AnswerJob]:
         """Describe the work: one job for each part of the set's groups that has files."""
@@ -255,14 +262,12 @@ class _Asking:
         parts: dict[int, list[PaneFile]] = {}
         for each in self.state.files:
             parts.setdefault(each.part, []).append(each)
+        spoken = finishing.spoken if finishing else None
+        tasks = (replace(whole, files=tuple(some), part=part) for part, some in sorted(parts.items()))
         return [
-            AnswerJob(
-                replace(whole, files=tuple(some), part=part),
-                readers,
-                answered,
-                finishing.spoken if finishing else None,
-            )
-            for part, some in sorted(parts.items())
+            AnswerJob(each, readers, answered, spoken)
+            for task in tasks
+            for each in (by_instants(task, jobs.parallelism) if self.state.panes.grouped else [task])
         ]
 
     def _finishing(self) -> FinishedKeys | None:
@@ -379,6 +384,41 @@ def can_complete(query: Query) -> bool:
     return query.reach(aggregation.bucket.side) < FOREVER
 
 
+def by_instants(task: AnswerTask, parts: int) -> list[AnswerTask]:
+    """Divide what is asked among tasks that look at the same files, each for a time of its own.
+
+    Where groups are not keys, a task has to see all keys of a group.  The last one folds what everybody has seen::
+
+        instants due     1  2  3  4  5  6  7  8  9
+        tasks            [ 0      ][ 1    ][ 2    ]
+    """
+    until, every = max(each.until for each in task.due), min(each.every for each in task.due)
+    fresh = [each for each in task.files if not each.folded and each.first <= until]
+    span = min(max((each.last for each in fresh), default=0), until) - min(
+        (each.first for each in fresh), default=0
+    )
+    count = max(1, min(parts, span // every // FEW_INSTANTS))
+    ends = _shares_of_births(fresh, count)
+    tasks = []
+    for number, (first, last) in enumerate(pairwise([LONG_AGO, *ends, FOREVER])):
+        due = tuple(
+            replace(each, since=max(each.since, first), until=min(each.until, last)) for each in task.due
+        )
+        tasks.append(replace(task, due=due, share=number, only_answers=number < count - 1))
+    return tasks
+
+
+def _shares_of_births(files: Sequence[PaneFile], count: int) -> list[int]:
+    """Cut time so that about as many entries are born in each of so many shares: where all but the last end."""
+    if count == 1:
+        return []
+    times = np.concatenate([np.linspace(each.first, each.last, _BIRTHS_TO_A_FILE) for each in files])
+    rows = np.repeat([each.rows / _BIRTHS_TO_A_FILE for each in files], _BIRTHS_TO_A_FILE)
+    order = np.argsort(times)
+    shares = np.cumsum(rows[order]) / rows.sum()
+    return [int(times[order][np.searchsorted(shares, (each + 1) / count)]) for each in range(count - 1)]
+
+
 def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs, number: int) -> Reader:
     """Describe where a query's answers go."""
     at, query = asking
@@ -425,7 +465,7 @@ def deliver_answers(
             if not made.num_rows:
                 continue
             results[reader.query] = results.get(reader.query, 0) + made.num_rows
-            if reader.query not in written and (out := reader.file(files, job.task.part)):
+            if reader.query not in written and (out := reader.file(files, job.task.part + job.task.share)):
                 written[reader.query] = out
             if reader.query in written:
                 written[reader.query].write(made)

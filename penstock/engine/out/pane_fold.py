@@ -79,6 +79,11 @@ class FoldColumn:
             return None
         return cls(side, name, types[side][name], output.remainder)
 
+    def of_rows(self, values: pa.Array) -> pa.Array:
+        """Give what is taken of the values that rows have in the column."""
+        by = self.remainder
+        return values if by is None else remainders(values, by.divisor, wide=by.wide, floored=by.floored)
+
 
 @dataclass(frozen=True, slots=True)
 class FoldSpec:
@@ -92,7 +97,9 @@ class FoldSpec:
     bucket: int | None = None
     """The pair output that says when a group's bucket ends."""
     key_places: tuple[int, ...] = ()
-    """Where rows are folded: which part of the join's key each group key is."""
+    """Where rows are folded by the join's key: which part of it each group key is."""
+    key_parts: int = 0
+    """How many parts the join's key has."""
 
     @classmethod
     def of(
@@ -102,8 +109,14 @@ class FoldSpec:
         aggregation = aggregation_of(query)
         columns = tuple(FoldColumn.of(each, types) for each in query.outputs)
         bucket = aggregation.bucket.end if aggregation.bucket else None
-        places = key_places(query, group) if panes.by_rows else ()
-        return cls(panes, aggregation.groups, aggregation.measures, columns, bucket, places)
+        places = key_places(query, group) if panes.by_rows and not panes.grouped else ()
+        parts = len(group.inputs[0].log.key)
+        return cls(panes, aggregation.groups, aggregation.measures, columns, bucket, places, parts)
+
+    @property
+    def grouped(self) -> int | None:
+        """Give the table of the side that has the groups, where rows are folded and groups are not the join's keys."""
+        return SIDES.index(self.panes.grouped) if self.panes.grouped else None
 
     @property
     def distinct(self) -> list[Measure]:
@@ -326,11 +339,7 @@ class _Values:
             return column if self._rows is None else column.take(pa.array(self._rows))
         column = self._fold.spec.columns[number]
         assert column is not None  # noqa: S101 - else it is computed
-        values = self._pairs.column(column.side, column.name, column.kind, self._rows)
-        if column.remainder is None:
-            return values
-        by = column.remainder
-        return remainders(values, by.divisor, wide=by.wide, floored=by.floored)
+        return column.of_rows(self._pairs.column(column.side, column.name, column.kind, self._rows))
 
 
 def folds_of(targets: Iterable[Target]) -> list[PairFold]:

@@ -84,7 +84,7 @@ def instant_by_instant(
     if opened.fresh_files[0] or opened.base[0]:
         for instants in in_chunks(instants_due(opened, task), task.spec.panes.pane):
             yield from answer(opened, task, instants)
-    yield slid(files, task, opened)
+    yield PaneReport() if task.only_answers else slid(files, task, opened)
 
 
 # --- which instants -------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
-"""Rows to partial aggregates: where groups are the join's keys, either side is folded by itself and no pair is found.
+"""Rows to partial aggregates: either side is folded by itself, by the join's key, and no pair is found.
 
 Each pane set of such queries has one fold in each task.  It takes every new row of the unit that some reader wants,
 once, and keeps what the rows of a pane and key come to (`penstock.plan.row_panes` says why that is enough)::
 
     rows of a side ──▶ born, pane, readers, key ──▶ number of the entry ──▶ count, sum, least … ──▶ a pane file
 
-The table with number 0 has left rows, number 1 right ones.
+The table with number 0 has left rows, number 1 right ones.  Where groups are not the join's keys, the rows of the side
+that has their columns are folded by key and group: the group's columns come after the key's.
 
 In:  new rows (`penstock.engine.units.unit_task`).  Out: `PaneFile`s, which the unit's commit names.
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.fold import codes_of, from_whole_numbers, number_runs, remainders
+from penstock.join.fold import codes_of, from_whole_numbers, number_runs
 from penstock.join.key_hash import unmixed
 from penstock.join.measures import Folded
 from penstock.join.sets import members
@@ -74,6 +75,13 @@ class NewRows:
     def column(self, name: str) -> pa.Array:
         """Give a column of the rows."""
         return self._chosen(self.segment.column(name))
+
+    def whole_key(self) -> list[pa.Array]:
+        """Give their key as the log has it."""
+        stored = self.segment.keys()
+        if stored:
+            return [self._chosen(each) for each in stored]
+        return [pa.array(unmixed(self.segment.rows.h[self.rows]))]
 
     def keys(self, places: Sequence[int], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
         """Give parts of their key, in the types that they have in the stream."""
@@ -143,12 +151,18 @@ class RowFold:
 
     def _values(self, found: NewRows) -> dict[str, pa.Array]:
         """Give the group keys of rows, and what the measures of their side take."""
-        kinds = [_known(each).kind for each in self.spec.columns[: self.spec.groups]]
-        keys = found.keys(self.spec.key_places, kinds)
-        columns = {f"k{number}": each for number, each in enumerate(keys)}
+        columns = {f"k{number}": each for number, each in enumerate(self._keys(found))}
         for number in self._arguments(found.side):
             columns[f"a{number}"] = _value(found, _known(self.spec.columns[number]))
         return columns
+
+    def _keys(self, found: NewRows) -> list[pa.Array]:
+        """Give what rows are folded by: their groups, or the join's key and any groups that their side has."""
+        groups = [_known(each) for each in self.spec.columns[: self.spec.groups]]
+        if self.spec.grouped is None:
+            return found.keys(self.spec.key_places, [each.kind for each in groups])
+        own = groups if found.side == self.spec.grouped else []
+        return [*found.whole_key(), *(_value(found, each) for each in own)]
 
     def _arguments(self, side: int) -> list[int]:
         """List the outputs that measures of one side take, each once."""
@@ -185,7 +199,7 @@ class RowFold:
             stored, kind = _stored(measure.function, values, None if alone else ids, firsts.size)
             kinds.append(kind)
             columns |= {f"m{number}.{name}": each for name, each in stored.items()}
-        keys = tuple(_known(each).kind for each in self.spec.columns[: self.spec.groups])
+        keys = tuple(rows.schema.field(name).type for name in keys_in(rows, "k"))
         shape = Shape(keys, 0, tuple(each.function for each in measures), tuple(kinds))
         return saying(pa.table(columns).replace_schema_metadata(shape.metadata()), same)
 
@@ -237,12 +251,8 @@ def _known(column: FoldColumn | None) -> FoldColumn:
 def _value(found: NewRows, column: FoldColumn) -> pa.Array:
     if not found.segment.has(column.name):  # nobody reads it
         size = found.segment.rows.t[found.rows].size
-        return pa.nulls(size, column.kind)
-    values = found.column(column.name)
-    if column.remainder is None:
-        return values
-    by = column.remainder
-    return remainders(values, by.divisor, wide=by.wide, floored=by.floored)
+        return column.of_rows(pa.nulls(size, column.kind))
+    return column.of_rows(found.column(column.name))
 
 
 def _route(target: Target) -> RowRoute:

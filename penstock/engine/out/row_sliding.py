@@ -10,15 +10,13 @@ True: a group is answered where both sides have a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.engine.out.pane_entries import Opened, ints, sharing
+from penstock.engine.out.group_totals import GroupTotals
 from penstock.engine.out.pane_sliding import (
     Asked,
     by_reader,
@@ -26,28 +24,34 @@ from penstock.engine.out.pane_sliding import (
     instant_by_instant,
     visible_runs,
 )
-from penstock.join.fold import codes_of, number_groups
+from penstock.engine.out.row_groups import RowGroups
 from penstock.join.measures import Folded
-from penstock.join.slide import Seen, Sliding, lay_out
-from penstock.join.slide_measures import Run, goes_by_runs, laid_in
+from penstock.join.slide import Seen
+from penstock.join.slide_groups import slide_groups
+from penstock.join.slide_measures import Run, goes_by_runs, in_two_limbs, laid_in
 from penstock.join.slide_pass import slide_parts
-from penstock.log.pane_columns import together, whole_column
-from penstock.log.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in
+from penstock.log.pane_columns import together
+from penstock.log.panes import measures_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from penstock.engine.out.answer_task import AnswerTask, Due, PaneReport
+    from penstock.engine.out.pane_entries import Opened
     from penstock.engine.out.pane_sliding import Answers
+    from penstock.engine.out.row_groups import RowRun
     from penstock.join.key_hash import Ints
+    from penstock.join.slide import Sliding
     from penstock.join.slide_measures import Place
-    from penstock.join.slide_pass import Slid
+    from penstock.join.slide_pass import Parts, Slid
     from penstock.log.files import Files
 
     Block: TypeAlias = Sequence[tuple[Ints, Sliding]]
-    """The entries of some groups on one side, run by run, and what slides over them."""
+    """The entries of some members on one side, run by run, and what slides over them."""
 
-MOST_RUNS = 4
+MOST_RUNS = 32
 """Files of a side that are looked at one by one: more are laid end to end, which takes memory."""
 
 
@@ -65,7 +69,7 @@ def _answer_instants(
     runs = [_runs(opened, task, number, cuts, max(instants)) for number in range(opened.tables)]
     if not all(runs):
         return
-    groups = _Groups.of(task, runs)
+    groups = RowGroups.of(task, runs)
     everybody = {each.number: each for readers in instants.values() for each in readers}
     for readers in _seeing_alike(groups.sides, everybody.values()) if groups.size else ():
         asked = Asked.of(readers, instants, np.array(cuts, np.int64), pane)
@@ -83,90 +87,7 @@ def _runs(opened: Opened, task: AnswerTask, number: int, cuts: Sequence[int], un
     return [each.combine_chunks() for each in runs]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Entries of one side's rows that are in one table."""
-
-    gid: Ints
-    """The group of each; -1 where the other side does not have it."""
-    born: Ints
-    pane: Ints
-    classes: Ints
-    count: Ints
-    measures: list[Folded]
-
-    @classmethod
-    def of(cls, table: pa.Table, gids: Ints, functions: Sequence[str]) -> _Run:
-        """Read a table."""
-        born, pane, classes, n = (ints(table, name) for name in (ORDER, PANE, CLASS, ROWS))
-        count = Folded("count", {"n": n})
-        measures = [sharing(each, count) for each in measures_in(table, functions)]
-        return cls(gids, born, pane, classes, n, measures)
-
-    def seen_by(self, reader: Due) -> Ints:
-        """Give the entries that are for a reader."""
-        if self.classes.strides == (0,):  # one set for all of them
-            return np.arange(self.gid.size if self.classes[0] >> reader.bit & 1 else 0)
-        mine = (self.classes >> reader.bit & 1).astype(np.bool_)
-        return np.arange(mine.size) if mine.all() else np.flatnonzero(mine)
-
-    def blocks(self, rows: Ints, asked: Asked, groups: int, width: int) -> Iterator[tuple[Ints, Sliding]]:
-        """Divide entries by group, so many groups at a time: the entries, and what slides over them."""
-        cuts, instants = asked.cuts.size, asked.instants.size
-        places = self.gid, self.born, self.pane
-        order, cells, ends = lay_out(places, rows, asked.instants, asked.cuts, width, groups)
-        first = 0
-        for block in range(-(-groups // width)):
-            upto = ends[block * instants : (block + 1) * instants]
-            last = int(upto[-1])
-            size = min(width, groups - block * width)
-            yield order[first:last], Sliding(cells[first:last], upto - first, asked.windows, size, cuts)
-            first = last
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """The groups that both sides have: how many, their keys, and the entries of either side."""
-
-    size: int
-    keys: list[pa.Array]
-    sides: list[list[_Run]]
-
-    def keys_of(self, groups: Ints) -> list[pa.Array]:
-        """Give the keys of some groups."""
-        return [each.take(pa.array(groups)) for each in self.keys]
-
-    @classmethod
-    def of(cls, task: AnswerTask, sides: Sequence[Sequence[pa.Table]]) -> _Groups:
-        """Give the groups of both sides the same numbers, and leave out those that only one has."""
-        tables = [(number, table) for number, runs in enumerate(sides) for table in runs]
-        names = keys_in(tables[0][1], "k")
-        keys = pa.concat_tables([table.select(names) for _, table in tables]).combine_chunks()
-        ids, firsts = number_groups([codes_of(whole_column(keys, name)) for name in names])
-        ends = np.cumsum([0, *(table.num_rows for _, table in tables)]).tolist()
-        gids = [ids[first:last] for first, last in pairwise(ends)]
-        met = np.ones(firsts.size, np.bool_)
-        for number in range(len(sides)):
-            has = np.zeros(firsts.size, np.bool_)
-            for (side, _), mine in zip(tables, gids, strict=True):
-                if side == number:
-                    has[mine] = True
-            met &= has
-        numbers = np.where(met, np.cumsum(met) - 1, -1)
-        read = [
-            (side, _Run.of(table, numbers[mine], task.spec.functions(side)))
-            for (side, table), mine in zip(tables, gids, strict=True)
-        ]
-        rows = pa.array(firsts[met])
-        kinds = [task.schema.field(f"g{number}").type for number in range(len(names))]
-        columns = [
-            whole_column(keys, f"k{number}").take(rows).cast(kind) for number, kind in enumerate(kinds)
-        ]
-        by_side = [[run for side, run in read if side == number] for number in range(len(sides))]
-        return cls(int(met.sum()), columns, by_side)
-
-
-def _seeing_alike(sides: Sequence[Sequence[_Run]], readers: Iterable[Due]) -> list[list[Due]]:
+def _seeing_alike(sides: Sequence[Sequence[RowRun]], readers: Iterable[Due]) -> list[list[Due]]:
     """Put readers together that see the same entries on both sides."""
     distinct = [np.concatenate([distinct_in(each.classes) for each in runs]) for runs in sides]
     alike: dict[tuple[tuple[bool, ...], ...], list[Due]] = {}
@@ -177,8 +98,8 @@ def _seeing_alike(sides: Sequence[Sequence[_Run]], readers: Iterable[Due]) -> li
     return list(alike.values())
 
 
-def _answers(task: AnswerTask, groups: _Groups, asked: Asked) -> Iterator[Answers]:
-    """Answer some readers that see the same, a few groups at a time."""
+def _answers(task: AnswerTask, groups: RowGroups, asked: Asked) -> Iterator[Answers]:
+    """Answer some readers that see the same, a few members at a time."""
     width = asked.groups_at_once
     sides = [
         zip(
@@ -187,34 +108,97 @@ def _answers(task: AnswerTask, groups: _Groups, asked: Asked) -> Iterator[Answer
         )
         for runs in groups.sides
     ]
+    totals = None if groups.groups is None else GroupTotals(task, groups, asked)
     for number, blocks in enumerate(zip(*sides, strict=True)):
-        if all(any(rows.size for rows, _ in runs) for runs in blocks):
-            yield from _block_answers(task, groups, asked, blocks, number * width)
+        if not all(any(rows.size for rows, _ in runs) for runs in blocks):
+            continue
+        block = _Block.of(groups, blocks, number * width)
+        yield from block.answers(task, asked) if totals is None else block.added(totals)
+    if totals is not None:
+        yield from totals.answered()
 
 
-def _block_answers(
-    task: AnswerTask, groups: _Groups, asked: Asked, blocks: Sequence[Block], first: int
-) -> Iterator[Answers]:
-    """Answer the groups of a block, which have numbers from `first` on."""
-    sides = [
-        [Run(run.measures, rows, run.count) for run, (rows, _) in zip(runs, mine, strict=True)]
-        for runs, mine in zip(groups.sides, blocks, strict=True)
-    ]
-    rows_of = [sum(int(each.counts[each.rows].sum()) for each in runs) for runs in sides]
-    laid = [laid_in(runs, often) for runs, often in zip(sides, reversed(rows_of), strict=True)]
-    places = [places for _, places in laid]
-    is_kept = not asked.is_counted or not all(each.is_final for mine in places for each in mine)
-    some_apart = any(each.is_apart for mine in places for each in mine)
-    slidings, parts = [[sliding for _, sliding in runs] for runs in blocks], [parts for parts, _ in laid]
-    slid = slide_parts(slidings, parts, keep=is_kept, with_counts=some_apart)
-    columns = _columns(task, groups, slid, blocks, places) if is_kept else []
-    keys = partial(groups.keys_of, slid.seen.groups + first)
-    yield from by_reader(task, asked, slid.seen, keys, columns)
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Some members from `first` on: what slides over the entries of either side, and their measures."""
+
+    groups: RowGroups
+    entries: Sequence[Block]
+    first: int
+    parts: list[Parts]
+    places: list[list[Place]]
+
+    @classmethod
+    def of(cls, groups: RowGroups, blocks: Sequence[Block], first: int) -> _Block:
+        """Lay out the measures of both sides; what one of them has counts as often as the other has rows."""
+        sides = [
+            [Run(run.measures, rows, run.count) for run, (rows, _) in zip(runs, mine, strict=True)]
+            for runs, mine in zip(groups.sides, blocks, strict=True)
+        ]
+        rows_of = [sum(int(each.counts[each.rows].sum()) for each in runs) for runs in sides]
+        laid = [laid_in(runs, often) for runs, often in zip(sides, reversed(rows_of), strict=True)]
+        return cls(groups, blocks, first, [parts for parts, _ in laid], [places for _, places in laid])
+
+    @property
+    def slidings(self) -> list[list[Sliding]]:
+        """Give what slides, by side and run."""
+        return [[sliding for _, sliding in runs] for runs in self.entries]
+
+    @property
+    def some_apart(self) -> bool:
+        """Say whether some measure slides by itself."""
+        return any(each.is_apart for mine in self.places for each in mine)
+
+    def answers(self, task: AnswerTask, asked: Asked) -> Iterator[Answers]:
+        """Answer members that are groups."""
+        is_kept = not asked.is_counted or not all(each.is_final for mine in self.places for each in mine)
+        slid = slide_parts(self.slidings, self.parts, keep=is_kept, with_counts=self.some_apart)
+        columns = _columns(task, self.groups, slid, self.entries, self.places) if is_kept else []
+        keys = partial(self.groups.keys_of, slid.seen.groups + self.first)
+        yield from by_reader(task, asked, slid.seen, keys, columns)
+
+    def added(self, totals: GroupTotals) -> Iterator[Answers]:
+        """Add members up by group: in the pass itself, or one by one where some measure slides by itself."""
+        last = self.first + self.slidings[0][0].groups
+        groups, bounds = totals.bounds(self.first, last)
+        ends = int(groups[0]), int(groups[-1])
+        if self.some_apart:
+            slid = slide_parts(self.slidings, self.parts, with_counts=True)
+            cells = np.repeat(np.arange(slid.seen.sizes.size), slid.seen.sizes.T.ravel())
+            folded = [
+                _addable(_measure(each, side, self.groups, slid, self.entries))
+                for side, mine in enumerate(self.places)
+                for each in mine
+            ]
+            counts, groups = slid.seen.counts, totals.members[slid.seen.groups + self.first]
+        else:
+            pairs, sides = slide_groups(self.slidings, self.parts, bounds)
+            cells, own = np.divmod(np.flatnonzero(pairs), bounds.size - 1)
+            groups, chosen = groups[own], pairs > 0
+            folded = [
+                each.added(sides[side], pairs).at(chosen)
+                for side, mine in enumerate(self.places)
+                for each in mine
+            ]
+            counts = pairs[chosen]
+        yield from totals.take(ends, cells, groups, [Folded("count", {"n": counts}), *folded])
+
+
+def _addable(measure: Folded) -> Folded:
+    """Give a measure that came out of the pass in parts that can be added up."""
+    parts = dict(measure.parts)
+    if "t" in parts:
+        parts |= in_two_limbs(parts.pop("t"))
+    if "bits" in parts and measure.ordered is not None:
+        flip, sign = measure.ordered.turns(greatest=measure.function == "max")
+        bits = parts.pop("bits")
+        parts["v"] = bits ^ ((bits >> 63) & sign) ^ flip
+    return replace(measure, parts=parts)
 
 
 def _columns(
     task: AnswerTask,
-    groups: _Groups,
+    groups: RowGroups,
     slid: Slid,
     blocks: Sequence[Block],
     places: Sequence[Sequence[Place]],
@@ -231,7 +215,7 @@ def _columns(
     return columns
 
 
-def _measure(place: Place, number: int, groups: _Groups, slid: Slid, blocks: Sequence[Block]) -> Folded:
+def _measure(place: Place, number: int, groups: RowGroups, slid: Slid, blocks: Sequence[Block]) -> Folded:
     """Give one measure of what both sides come to: out of the pass, or one that slides by itself over its one run."""
     own, other, seen = slid.sides[number], slid.sides[1 - number], slid.seen
     if not place.is_apart:
