@@ -167,7 +167,7 @@ def choose_answers(
 ) -> list[AnswerJob]:
     """List what can be answered by now; `everything`: all input that is there is all there is.
 
-    `patient`: two windows' lengths of instants are answered in one go.  Each time all that a window holds is looked at::
+    `patient`: two windows' lengths of instants are answered in one go, each time by all that the window holds::
 
         every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
     """
