@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from penstock.join.slide_kernels import add_cells, empty, lower_cells, take_in
+from penstock.join.slide_kernels import empty, take_in, take_together
 from penstock.join.slide_pass import SlidParts, by_side, entries_of, room_for
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ def slide_groups(
 def _slide(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outputs: Any) -> None:
     """Write what each group comes to for each window at each instant."""
     int_others, float_others = 1 - entries[3][2], 1 - entries[4][2]
-    count_cells, int_cells, float_cells, least_cells = cells
     count_totals, int_totals, float_totals, least_totals = totals
     pairs, int_outs, float_outs, least_outs = outputs
     width, groups = count_totals.shape[1], bounds.size - 1
@@ -82,10 +81,7 @@ def _slide(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outpu
             cut = asked[instant, window]
             if cut < 0:
                 continue
-            add_cells(count_cells, cut, last, count_totals)
-            add_cells(int_cells, cut, last, int_totals)
-            add_cells(float_cells, cut, last, float_totals)
-            lower_cells(least_cells, cut, last, least_totals)
+            take_together(cells, cut, last, totals)
             last = min(last, cut)
             first = (window * asked.shape[0] + instant) * groups
             _add_up(count_totals, other, count_totals, bounds, pairs, first)

@@ -34,7 +34,6 @@ def slide(
     What is kept has room for all groups at all instants, window by window.  At the end it moves up.
     """
     int_others, float_others = entries[3][2], entries[4][2]
-    count_cells, int_cells, float_cells, least_cells = cells
     count_totals, int_totals, float_totals, least_totals = totals
     count_outs, int_outs, float_outs, least_outs = outputs
     width = count_totals.shape[1]
@@ -52,10 +51,7 @@ def slide(
             cut = asked[instant, window]
             if cut < 0:
                 continue
-            add_cells(count_cells, cut, last, count_totals)
-            add_cells(int_cells, cut, last, int_totals)
-            add_cells(float_cells, cut, last, float_totals)
-            lower_cells(least_cells, cut, last, least_totals)
+            take_together(cells, cut, last, totals)
             last = min(last, cut)
             if keep:
                 first, size = ends[window], _present(count_totals, present)
@@ -147,7 +143,16 @@ def _lower_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> 
 
 
 @njit(cache=True, nogil=True)
-def add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
+def take_together(cells: Any, first: Any, last: Any, totals: Any) -> None:
+    """Take the cells of some cuts into totals, all parts of them."""
+    _add_cells(cells[0], first, last, totals[0])
+    _add_cells(cells[1], first, last, totals[1])
+    _add_cells(cells[2], first, last, totals[2])
+    _lower_cells(cells[3], first, last, totals[3])
+
+
+@njit(cache=True, nogil=True)
+def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
     """Add the cells of some cuts to totals, from the youngest to the oldest, up to three at once."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
@@ -167,7 +172,7 @@ def add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
+def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
     """Lower totals to the cells of some cuts, up to three at once."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):

@@ -51,28 +51,34 @@ def folds_rows(session, name):
     )
 
 
-@few(8)
-@given(seeds, st.booleans(), st.integers(1, 3), st.sampled_from(SETTINGS))
-def test_answers_by_keys_of_every_type_are_duckdbs(seed, is_narrow, tasks, setting):
+def check_world(seed, is_narrow, tasks, setting, choose):
+    """Let rows of random queries arrive in rounds, now and then in no hurry, with restarts; hold all against DuckDB."""
     random = Random(seed)
     streams = {name: random_rows(random, 50) for name in "AB"}
     columns = random.sample(KEYS, random.choice((1, 1, 2)))
-    asked = [by_key(random, f"q{n}", columns) for n in range(random.randint(1, 4))]
+    asked = [choose(random, f"q{n}", columns) for n in range(random.randint(1, 4))]
     script = setting + STREAMS + "".join(each.penstock() for each in asked)
     with narrow(random) if is_narrow else ExitStack(), testing.Session(script, tasks=tasks) as session:
         folded = [each for each in asked if folds_rows(session, each.name)]
         wide = [each for each in asked if max(each.windows) > 64 * each.every]
         assert len(folded) + len(wide) == len(asked)
         for number, cut in enumerate(rounds(random, 50)):
+            session._joining.in_no_hurry = in_no_hurry = random.random() < 0.3
             send(session, streams, cut)
             session.turn()
             if random.random() < 0.3:
                 session.restart()
-            for each in asked:
+            for each in () if in_no_hurry else asked:
                 check_sliding(session, each, f"round {number}")
         session.end()
         answers = sum(check_sliding(session, each, "end", ended=True) for each in folded)
         event("answers" if answers else "no answers")
+
+
+@few(8)
+@given(seeds, st.booleans(), st.integers(1, 3), st.sampled_from(SETTINGS))
+def test_answers_by_keys_of_every_type_are_duckdbs(seed, is_narrow, tasks, setting):
+    check_world(seed, is_narrow, tasks, setting, by_key)
 
 
 def by_group(random, name, columns):
@@ -88,27 +94,7 @@ def by_group(random, name, columns):
 @given(seeds, st.booleans(), st.integers(1, 3), st.sampled_from(SETTINGS))
 def test_answers_by_columns_of_one_side_are_duckdbs(seed, is_narrow, tasks, setting):
     """Groups that have many keys, and keys that are in many groups."""
-    random = Random(seed)
-    streams = {name: random_rows(random, 50) for name in "AB"}
-    columns = random.sample(KEYS, random.choice((1, 1, 2)))
-    asked = [by_group(random, f"q{n}", columns) for n in range(random.randint(1, 3))]
-    script = setting + STREAMS + "".join(each.penstock() for each in asked)
-    with narrow(random) if is_narrow else ExitStack(), testing.Session(script, tasks=tasks) as session:
-        folded = [each for each in asked if folds_rows(session, each.name)]
-        wide = [each for each in asked if max(each.windows) > 64 * each.every]
-        assert len(folded) + len(wide) == len(asked)
-        for number, cut in enumerate(rounds(random, 50)):
-            session._joining.in_no_hurry = in_no_hurry = random.random() < 0.5
-            send(session, streams, cut)
-            session.turn()
-            if random.random() < 0.3:
-                session.restart()
-            if not in_no_hurry:
-                for each in asked:
-                    check_sliding(session, each, f"round {number}")
-        session.end()
-        answers = sum(check_sliding(session, each, "end", ended=True) for each in folded)
-        event("answers" if answers else "no answers")
+    check_world(seed, is_narrow, tasks, setting, by_group)
 
 
 @few(5)

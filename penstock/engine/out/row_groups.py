@@ -108,40 +108,41 @@ class RowGroups:
     @classmethod
     def of(cls, task: AnswerTask, sides: Sequence[Sequence[pa.Table]]) -> RowGroups:
         """Find what both sides have, and give it numbers."""
-        tables = [(number, table) for number, runs in enumerate(sides) for table in runs]
-        grouped = task.spec.grouped
-        names = (
-            keys_in(tables[0][1], "k")
-            if grouped is None
-            else [f"k{number}" for number in range(task.spec.key_parts)]
-        )
-        keys = pa.concat_tables([table.select(names) for _, table in tables]).combine_chunks()
+        tables = [table for runs in sides for table in runs]
+        grouped, parts = task.spec.grouped, task.spec.key_parts
+        names = keys_in(tables[0], "k") if grouped is None else [f"k{number}" for number in range(parts)]
+        keys = pa.concat_tables([table.select(names) for table in tables]).combine_chunks()
         ids, firsts = number_groups([codes_of(whole_column(keys, name)) for name in names])
-        ends = np.cumsum([0, *(table.num_rows for _, table in tables)]).tolist()
-        by_table = [ids[first:last] for first, last in pairwise(ends)]
+        ids_of = _divided(ids, sides)
         met = np.ones(firsts.size, np.bool_)
-        for number in range(len(sides)):
+        for mine in ids_of:
             has = np.zeros(firsts.size, np.bool_)
-            for (side, _), mine in zip(tables, by_table, strict=True):
-                if side == number:
-                    has[mine] = True
+            has[np.concatenate(mine)] = True
             met &= has
         if grouped is None:
             found = _Members.of_keys(met, keys, firsts)
         else:
-            having = [table for side, table in tables if side == grouped]
-            own = [each for (side, _), each in zip(tables, by_table, strict=True) if side == grouped]
-            found = _Members.of_groups(met, having, np.concatenate(own), task.spec.key_parts)
+            found = _Members.of_groups(met, sides[grouped], np.concatenate(ids_of[grouped]), parts)
         read = [
-            (side, RowRun.of(table, found.places(side == grouped, each), task.spec.functions(side)))
-            for (side, table), each in zip(tables, by_table, strict=True)
+            [
+                RowRun.of(table, found.places(number == grouped, each), task.spec.functions(number))
+                for table, each in zip(runs, mine, strict=True)
+            ]
+            for number, (runs, mine) in enumerate(zip(sides, ids_of, strict=True))
         ]
         kinds = [task.schema.field(f"g{number}").type for number in range(len(found.keys))]
         columns = [each.cast(kind) for each, kind in zip(found.keys, kinds, strict=True)]
-        by_side = [
-            [run for side, run in read if side == number and run.member.size] for number in range(len(sides))
-        ]
-        return cls(found.size, columns, by_side, found.groups)
+        return cls(
+            found.size, columns, [[each for each in runs if each.member.size] for runs in read], found.groups
+        )
+
+
+def _divided(ids: Ints, sides: Sequence[Sequence[pa.Table]]) -> list[list[Ints]]:
+    """Divide the numbers of all entries by side and table."""
+    sizes = [[table.num_rows for table in runs] for runs in sides]
+    ends = np.cumsum([0, *(size for runs in sizes for size in runs)]).tolist()
+    by_table = iter([ids[first:last] for first, last in pairwise(ends)])
+    return [[next(by_table) for _ in runs] for runs in sizes]
 
 
 @dataclass(slots=True)
