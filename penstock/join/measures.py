@@ -32,6 +32,7 @@ from penstock.join.fold import (
     least,
     limbs_of,
     lower_into,
+    number_groups,
     sum_floats,
     sum_ints,
     to_decimals,
@@ -57,8 +58,8 @@ _ENDS = frozenset({"min", "max"})
 _SPREAD_PARTS = ("n", "mean", "m2")
 _LIMBS = ("0", "1", "2", "3")
 _SMALL_SUM = 1 << 61
-_HIGHEST = 1 << 32
-"""Beyond what the highest limb of any sum that fits its type can be."""
+_WIDEST_LIMB = 1 << 61
+"""The most that a limb is let to be: far beyond what that of any sum that fits its type can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,8 @@ class Folded:
             return self
         parts = dict(_in_limbs(self.parts))
         if highest := max((each for each in _LIMBS if each in parts), default=""):
-            parts[highest] = parts[highest].clip(-_HIGHEST, _HIGHEST)  # as much too large as it was
+            most = _WIDEST_LIMB // max(1, int(counts.max(initial=0)))
+            parts[highest] = parts[highest].clip(-most, most)  # which is too large all the same
         for name, each in parts.items():
             if name != "mean":  # which stays the same
                 parts[name] = pairs if each is rows else each * counts
@@ -210,7 +212,12 @@ class Folded:
     def add(self, ids: Ints, entries: Folded) -> Folded:
         """Take further entries into those with these numbers; this one's own arrays are changed, and given back."""
         if self.function in _SPREADS:
-            return self.plus(entries.by(ids, self.parts["n"].size))
+            numbers, firsts = number_groups([ids])
+            known = {name: each[ids[firsts]] for name, each in self.parts.items()}
+            joined = _joined_spread(known, entries.by(numbers, firsts.size).parts)
+            for name, total in self.parts.items():
+                total[ids[firsts]] = joined[name]
+            return self
         if self.valid is not None and entries.valid is not None:
             lower_into(self.parts["v"], self.valid, ids, entries.parts["v"], entries.valid)
             return self
@@ -376,7 +383,8 @@ def _finished_spread(function: str, parts: Mapping[str, Numbers]) -> pa.Array:
     n = parts["n"]
     of_sample = function.endswith("samp")
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = parts["m2"] / (n - 1 if of_sample else n)
+        squares = np.where(np.isfinite(parts["mean"]), parts["m2"], np.nan)
+        variance = squares / (n - 1 if of_sample else n)
         values = np.sqrt(variance) if function.startswith("stddev") else variance
     return pa.array(values, mask=n < (2 if of_sample else 1), from_pandas=False)
 

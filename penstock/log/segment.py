@@ -294,8 +294,14 @@ def read_segment(files: Files, segment: Kept) -> SegmentRows:
 
 
 def concat_segments(parts: Sequence[SegmentRows]) -> SegmentColumns:
-    """Lay the rows of several segments of one log end to end, under one table of patterns."""
-    batches = pa.concat_batches([part.batch for part in parts])
+    """Lay the rows of several segments of one log end to end, under one table of patterns.
+
+    One that got the bits of a later layout may still have columns that this layout lacks: nobody reads them.
+    """
+    names = [
+        name for name in parts[0].batch.schema.names if all(name in part.batch.schema.names for part in parts)
+    ]
+    batches = pa.concat_batches([part.batch.select(names) for part in parts])
     stored = {
         name: batches.column(name) for name in batches.schema.names if name not in {HASH, TIME, PATTERN}
     }
@@ -306,7 +312,11 @@ def concat_segments(parts: Sequence[SegmentRows]) -> SegmentColumns:
         pattern=pattern,
         table=table,
         columns=stored,
-        time_columns=parts[0].time_columns,
+        time_columns={
+            name: kind
+            for name, kind in parts[0].time_columns.items()
+            if all(name in part.time_columns for part in parts)
+        },
     )
 
 

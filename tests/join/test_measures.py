@@ -289,3 +289,19 @@ def test_of_no_rows_there_is_no_value(function, result):
     kind = kind or (pa.duration("us") if pa.types.is_duration(result) else pa.decimal128(5, 2))
     got = Folded.values(function, pa.array([], kind), np.zeros(0, np.int64), 2).finished(result)
     assert got.to_pylist() == ([0, 0] if function == "count" else [None, None])
+
+
+@pytest.mark.parametrize("function", SPREADS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_spread_of_what_is_no_number_is_none_however_often_it_counts(function, value):
+    """As Spark has it: the mean is no number, so no distance from it is."""
+    once = Folded.values(function, pa.array([value]), np.array([0]), 1)
+    thrice = once.times(np.array([3]), np.array([1]), np.array([3]))
+    assert np.isnan(thrice.finished(pa.float64())[0].as_py())
+
+
+def test_many_spreads_are_taken_into_few_of_many_entries_in_place():
+    entries = Folded.each("var_pop", pa.array([1.0, 5.0, 2.0]))
+    totals = entries.nothing(9)
+    assert totals.add(np.array([7, 7, 2]), entries) is totals
+    assert totals.finished(pa.float64()).to_pylist() == [None, None, 0.0, None, None, None, None, 4.0, None]

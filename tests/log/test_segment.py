@@ -201,3 +201,15 @@ def test_segments_laid_end_to_end_keep_every_rows_bits_under_one_table(tmp_path_
     table = [sum(int(word) << (64 * w) for w, word in enumerate(each)) for each in together.table]
     assert len(set(table)) == len(table), "no pattern twice"
     assert [table[place] for place in together.pattern] == [bits for part in parts for bits in bits_of(part)]
+
+
+def test_segments_of_which_one_has_more_columns_are_laid_end_to_end_with_those_of_both(tmp_path):
+    """The first got the bits of a later layout, and kept what that one has no use for."""
+    files, time = open_files(str(tmp_path)), {"ts": pa.timestamp("us")}
+    old = content([1], [10], {"v": pa.array([5]), "gone": pa.array([7])}, time_columns=time)
+    new = content([2], [20], {"v": pa.array([6])})
+    made = [write_segment(files, name, each, first=0, last=0) for name, each in (("old", old), ("new", new))]
+    laid = concat_segments([read_segment(files, each) for each in made])
+    assert list(laid.columns) == ["v"]
+    assert laid.columns["v"].to_pylist() == [5, 6]
+    assert laid.time_columns == {}

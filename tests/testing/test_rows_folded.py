@@ -5,16 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import testing
+from penstock.engine.out import group_totals, pane_sliding
 from tests.answers import SECOND, Asked
 from tests.testing.answer_world import (
     OF_ONE_ROW,
+    START,
     STREAMS,
+    at_time,
     random_asked,
     random_rows,
     random_shape,
@@ -191,3 +195,51 @@ def test_shapes_of_the_join_key_are_drawn_often_enough():
     """The other properties of aggregates have such queries too."""
     shapes = [random_shape(Random(seed)) for seed in range(200)]
     assert sum(each.keys in {(("A.k", "ka"),), (("B.k", "kk"),)} for each in shapes) > 20
+
+
+@pytest.mark.parametrize("least", [1, 1 << 20])
+def test_groups_without_a_partner_take_no_room_from_others(least):
+    """Of forty groups four have a partner: a block of few members must not span the numbers of those between."""
+    streams = {
+        "A": [{"k": i, "v": i, "ts": at_time(START + i % 2 * SECOND)} for i in range(40)],
+        "B": [{"k": i, "v": 1, "ts": at_time(START)} for i in range(0, 40, 10)],
+    }
+    asked = Asked("q", keys=(("A.v", "kv"),), measures=(("COUNT(*)", "n"), ("SUM(A.v)", "s")), every=SECOND)
+    bounds = patch.object(group_totals, "MOST_TOTALS", least), patch.object(pane_sliding, "MOST_CELLS", 8)
+    with bounds[0], bounds[1], testing.Session(STREAMS + asked.penstock(), tasks=1) as session:
+        send(session, streams, dict.fromkeys("AB", slice(None)))
+        session.end()
+        assert check_sliding(session, asked, "end", ended=True)
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize("key", ["A.k", "A.g"])
+def test_averages_of_the_largest_numbers_are_right(key):
+    """Their sum is far beyond 64 bits, and no average is refused for it."""
+    asked = Asked("q", keys=((key, "key"),), measures=(("AVG(A.v)", "m"),), every=SECOND)
+    streams = {
+        "A": [{"k": 1, "g": "x", "v": MOST, "ts": at_time(START)} for _ in range(5)],
+        "B": [{"k": 1, "ts": at_time(START)} for _ in range(3)],
+    }
+    with testing.Session(STREAMS + asked.penstock()) as session:
+        send(session, streams, dict.fromkeys("AB", slice(None)))
+        session.end()
+        check_sliding(session, asked, "end", ended=True)
+
+
+@pytest.mark.parametrize(("others", "times", "fits"), [((2,), 4, False), ((2, 3, 4), 2, True)])
+def test_a_sum_too_large_for_a_key_is_refused_only_if_the_group_has_it(others, times, fits):
+    """Six times the largest number by one key, and less four or six times by others of the same group."""
+    rows = [(1, MOST)] * 6 + [(k, -MOST) for k in others for _ in range(times)]
+    asked = Asked("q", keys=(("A.g", "kg"),), measures=(("SUM(A.v)", "s"),), every=SECOND)
+    with testing.Session(STREAMS + asked.penstock()) as session:
+        session.send("A", [{"k": k, "g": "x", "v": v, "ts": at_time(START)} for k, v in rows])
+        session.send("B", [{"k": k, "ts": at_time(START)} for k in (1, *others)])
+        if fits:
+            session.end()
+            assert {row["s"] for row in session.results("q")} == {0}
+        else:
+            with pytest.raises(Exception, match="too large"):
+                session.end()

@@ -11,7 +11,8 @@ member, and one of the other side to all members of its key::
 Where groups are keys, each group is its one member.
 
 In:  tables of entries, those of a side file by file.  Out: members with numbers, and entries by member.
-True: members are in the order of their groups, and each has entries on both sides.
+True: members are in the order of their groups, and each has entries on both sides; a group without a member has no
+number, so that some members that are neighbours have no more group numbers than they are.
 """
 
 from __future__ import annotations
@@ -186,6 +187,9 @@ class _Members:
             members, firsts = number_groups([ids, own])
             groups, keys = own[firsts], ids[firsts]
         wanted = np.flatnonzero(met[keys])
+        has_members = np.zeros(of_group.size, np.bool_)
+        has_members[groups[wanted]] = True
+        groups, of_group = (np.cumsum(has_members) - 1)[groups], of_group[has_members]
         order, _ = order_by(groups[wanted], of_group.size)
         order = wanted[order]
         numbers = np.full(keys.size, -1, np.int64)
