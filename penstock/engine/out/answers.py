@@ -172,7 +172,8 @@ def choose_answers(
         every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
     """
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    return [job for each in asking if each.is_due(patient=patient) for job in each.jobs(files, jobs)]
+    shares = 1 if patient else jobs.parallelism  # while input comes, cores have enough to do
+    return [job for each in asking if each.is_due(patient=patient) for job in each.jobs(files, jobs, shares)]
 
 
 def is_answer_due(
@@ -230,7 +231,7 @@ class _Asking:
         """Say whether twice the window's length has passed since the first entries without an answer."""
         return until - min((each.first for each in fresh), default=LONG_AGO) >= 2 * self.state.panes.width
 
-    def jobs(self, files: Files, jobs: UnitJobs) -> list[AnswerJob]:
+    def jobs(self, files: Files, jobs: UnitJobs, shares: int) -> list[AnswerJob]:
         """Describe the work: one job for each part of the set's groups that has files."""
         emit, number = self.state.panes.emit, self.ledger.answers
         group, member, _ = self.plan.find(self.queries[0].name)
@@ -267,7 +268,7 @@ class _Asking:
         return [
             AnswerJob(each, readers, answered, spoken)
             for task in tasks
-            for each in (by_instants(task, jobs.parallelism) if self.state.panes.grouped else [task])
+            for each in (by_instants(task, shares) if self.state.panes.grouped else [task])
         ]
 
     def _finishing(self) -> FinishedKeys | None:
