@@ -59,7 +59,7 @@ _SPREAD_PARTS = ("n", "mean", "m2")
 _LIMBS = ("0", "1", "2", "3")
 _SMALL_SUM = 1 << 61
 _WIDEST_LIMB = 1 << 61
-"""The most that a limb is let to be: far beyond what that of any sum that fits its type can be."""
+"""Limbs are clipped here, far beyond what that of any sum that fits its type can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +366,14 @@ def _joined_spread(one: Mapping[str, Numbers], other: Mapping[str, Numbers]) -> 
     """Merge counts, means and squared distances entry by entry."""
     n = one["n"] + other["n"]
     share = other["n"] / np.maximum(n, 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _joined_at(one, other, n, share)
+
+
+def _joined_at(
+    one: Mapping[str, Numbers], other: Mapping[str, Numbers], n: Ints, share: Numbers
+) -> dict[str, Numbers]:
+    """Merge them, the second counting for a share."""
     apart = other["mean"] - one["mean"]
     return {
         "n": n,

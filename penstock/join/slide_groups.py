@@ -37,7 +37,8 @@ def slide_groups(
 ) -> tuple[Ints, list[SlidParts]]:
     """Slide windows over two sides: the pairs of each group, and the parts of each side; by window, instant and group.
 
-    `bounds` are where the members of each group begin, and the end of the last.  Leasts stay numbers.
+    `bounds` are where the members of each group begin, and the end of the last.  Leasts are left as
+    numbers in the order of values, not turned into the bits of these.
 
     >>> from penstock.join.slide import Sliding
     >>> from penstock.join.slide_pass import Parts
@@ -51,12 +52,8 @@ def slide_groups(
     first = sides[0][0]
     numbers, cells, totals = room_for(first, parts)
     size = first.asked.size * (bounds.size - 1)
-    _, ints, floats, leasts = (
-        np.zeros((0, 0), np.int64),
-        np.zeros((numbers[1], size), np.int64),
-        np.zeros((numbers[2], size)),
-        np.full((numbers[3], size), _MOST),
-    )
+    ints, floats = np.zeros((numbers[1], size), np.int64), np.zeros((numbers[2], size))
+    leasts = np.full((numbers[3], size), _MOST)
     pairs = np.zeros((1, size), np.int64)
     _slide(entries_of(sides, parts), first.asked, cells, totals, bounds, (pairs, ints, floats, leasts))
     none = np.empty((len(parts), 0), np.int64)
@@ -70,7 +67,7 @@ def _slide(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outpu
     count_totals, int_totals, float_totals, least_totals = totals
     pairs, int_outs, float_outs, least_outs = outputs
     width, groups = count_totals.shape[1], bounds.size - 1
-    other = np.ones(1, np.int64)
+    right_side = np.ones(1, np.int64)
     empty(cells)
     top = 0
     for instant in range(asked.shape[0]):
@@ -84,7 +81,7 @@ def _slide(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outpu
             take_together(cells, cut, last, totals)
             last = min(last, cut)
             first = (window * asked.shape[0] + instant) * groups
-            _add_up(count_totals, other, count_totals, bounds, pairs, first)
+            _add_up(count_totals, right_side, count_totals, bounds, pairs, first)
             _add_up(int_totals, int_others, count_totals, bounds, int_outs, first)
             _add_up(float_totals, float_others, count_totals, bounds, float_outs, first)
             _least_of(least_totals, count_totals, bounds, least_outs, first)
@@ -92,7 +89,7 @@ def _slide(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outpu
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _add_up(totals: Any, others: Any, times: Any, bounds: Any, outs: Any, first: Any) -> None:
-    """Add up the members of groups, each as often as the other side has rows; what has none may be no number."""
+    """Add up the members of groups, each as often as the other side has rows; where it has none, the sum may be NaN."""
     for part in range(np.uint64(outs.shape[0])):
         other = np.uint64(others[part])
         for group in range(bounds.size - 1):

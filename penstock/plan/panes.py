@@ -67,7 +67,7 @@ class PaneSet:
     """Sliding, of more than two streams: how much longer rows of each count than those with the shortest window."""
     by_rows: bool = False
     """Sliding: whether rows are folded, either side by itself, and not pairs (`penstock.plan.row_panes`)."""
-    grouped: str = ""
+    group_side: str = ""
     """Where rows are folded, and groups are not the join's keys: the side that has the columns they are by."""
 
     def with_reader(self, query: Query) -> PaneSet:
@@ -179,7 +179,7 @@ def share_panes(
                 parts=divided,
                 skews=skews,
                 by_rows=of_rows,
-                grouped=grouped,
+                group_side=grouped,
             )
         sets[home] = sets[home].with_reader(query)
     return sets

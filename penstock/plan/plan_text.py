@@ -130,7 +130,7 @@ def _pane_lines(panes: PaneSet, plan: Plan) -> Iterator[str]:
     yield ""
     cut = f"of {_age(panes.pane)}" if panes.emit == "sliding" else f"by group, answered by {panes.emit}"
     what = ", of the rows of either side" if panes.by_rows else ""
-    what += ", by the join's key too" if panes.grouped else ""
+    what += ", folded by the join's key first" if panes.group_side else ""
     yield f"Panes {cut}, {'by ' + ', '.join(keys) if keys else 'one group'}{what}"
     yield f"  measures    {', '.join(_measure(each, readers[0]) for each in aggregation.measures) or '(none)'}"
     for query in readers:

@@ -9,8 +9,8 @@ window sees.  So what the pairs come to follows from what the rows of either sid
     SUM(r.w)                           2                  7                  2 * 7 = 14
     MAX(l.v)                           5                  3                  5
 
-Where groups are columns of one side, every key of the join is multiplied by itself, and the keys of a group are added
-up::
+Where groups are columns of one side, the two sides are multiplied key by key, and the products of a group's keys are
+added up::
 
     group x has the keys 7 and 9       key 7: 2 * 3 = 6 pairs          key 9: 1 * 4 = 4 pairs          x: 10 pairs
 
@@ -52,14 +52,14 @@ def queries_by_rows(plan: Plan) -> dict[str, str]:
 
     With the side that has their groups, or nothing where these are the join's keys.
     """
-    asked = {each: plan.find(each.name)[0] for each in plan.queries if _is_of_rows(each)}
+    asked = {each: plan.find(each.name)[0] for each in plan.queries if _could_fold_rows(each)}
     by_key = {each.name: "" for each, group in asked.items() if key_places(each, group)}
     sides = {each.name: _grouped_side(each, group, plan) for each, group in asked.items()}
     return by_key | {name: side for name, side in sides.items() if side and name not in by_key}
 
 
-def _is_of_rows(query: Query) -> bool:
-    """Say whether a query could be answered from rows if its groups are such, and is worth it."""
+def _could_fold_rows(query: Query) -> bool:
+    """Say whether all but its group keys lets a query be answered from rows, at few enough instants to pay."""
     aggregation = query.aggregation
     if aggregation is None or aggregation.emit != "sliding" or not is_reach(query):
         return False

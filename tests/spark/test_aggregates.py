@@ -161,17 +161,23 @@ BY_BOTH = replace(
 KEY_CALLED, KEY_COUNTED = (replace(BY_KEY, name=name, where=("A.v > 0",)) for name in ("called", "counted"))
 
 
-@pytest.mark.parametrize("few", [0, 1 << 17])
-def test_by_keys_rows_are_folded_in_tasks_or_here_and_answers_are_duckdbs(
-    spark, streams, tmp_path, monkeypatch, few
+@pytest.mark.parametrize("case", [(0, True), (1 << 17, True), (0, False)], ids=str)
+def test_rows_are_folded_in_tasks_or_here_and_answers_are_duckdbs(
+    spark, streams, tmp_path, monkeypatch, case
 ):
-    """Through every sink, over a restart, beside a query that wants the pairs."""
+    """By keys or by a column, through every sink, over a restart, beside a query that wants the pairs."""
+    few, is_by_key = case
     monkeypatch.setattr(spark_jobs, "_FEW_ROWS", few)
+    monkeypatch.setattr(spark_jobs, "_LITTLE_WORK", few)
     called, queries = {}, (BY_KEY, BY_TEXT, BY_BOTH, KEY_CALLED, KEY_COUNTED)
+    if not is_by_key:
+        queries = [replace(each, keys=(("B.day", "of"),)) for each in queries]
+    slides, wider, computed, handed, counted = queries
     pairs = "SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k WINDOW 2 seconds"
     with opened(spark, streams, called, queries) as engine:
         engine.query("pairs", pairs)
         assert engine.explain().count("of the rows of either side") == 3
+        assert engine.explain().count("folded by the join's key first") == (0 if is_by_key else 3)
         engine.start()
         engine.process_available()
         assert engine.results("slides").count(), "answers come before the input ends"
@@ -180,12 +186,12 @@ def test_by_keys_rows_are_folded_in_tasks_or_here_and_answers_are_duckdbs(
         engine.query("pairs", pairs)
         once(engine)
         tables = streams.tables()
-        for each in (BY_KEY, BY_BOTH):
+        for each in (slides, computed):
             same(bag(engine.results(each.name).toArrow().to_pylist()), judged(each, tables), each.name)
         counts = {each.name: each.results for each in engine.status().queries}
-    same(bag(parquet_rows(tmp_path / "wider").to_pylist()), judged(BY_TEXT, tables), "the sink of wider")
-    same(sum((bag(each) for each in called.values()), Counter()), judged(KEY_CALLED, tables), "the callback")
-    assert counts["counted"] == judged(KEY_COUNTED, tables).total()
+    same(bag(parquet_rows(tmp_path / "wider").to_pylist()), judged(wider, tables), "the sink of wider")
+    same(sum((bag(each) for each in called.values()), Counter()), judged(handed, tables), "the callback")
+    assert counts["counted"] == judged(counted, tables).total()
     assert counts["pairs"]
 
 

@@ -83,7 +83,7 @@ def _call(measure: Measure, names: list[str]) -> str:
 
 
 def empty_answers(rows: DataFrame, query: Query, streams: tuple[Stream, ...]) -> DataFrame:
-    """Give the result of an aggregate query, by its keys and measures without rows."""
+    """Give the empty result of an aggregate query, from the empty DataFrame of its keys and measures."""
     aggregation = aggregation_of(query)
     if aggregation.having:
         rows = rows.where(aggregation.having)

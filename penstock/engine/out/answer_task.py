@@ -65,6 +65,11 @@ class AnswerTask:
     only_answers: bool = False
     """Sliding: whether another task, which has later instants, folds what everybody has seen."""
 
+    @property
+    def number(self) -> int:
+        """Tell it from the other tasks of its set, which has several parts or several shares, never both."""
+        return self.part + self.share
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:

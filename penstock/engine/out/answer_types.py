@@ -1,8 +1,8 @@
 """What Spark says of aggregates: the types of their keys and measures, asked once for all queries that fold alike.
 
-Spark analyses an aggregation in some 50 milliseconds, more while batches are planned beside it.  Queries that differ in
-window, ``EVERY``, ``HAVING``, SELECT list or sink have the same keys and measures, so they are asked about together,
-when the first of them is checked.
+Spark analyses an aggregation in some 50 milliseconds, more while batches are planned beside it.  Queries with the same
+keys and measures, whatever their window, ``EVERY``, sink, and the expressions built on these, get one analysis: Spark
+is asked when the first of them is checked.
 
 In:  aggregate queries of a group.  Out: `AnswerRows`.
 """
@@ -55,5 +55,5 @@ class AnswerTypes:
         return self._known[alike]
 
     def rows_of(self, schema: pa.Schema) -> DataFrame:
-        """Give the keys and measures that a schema was told for: this very one, whoever reads the answers."""
+        """Give the empty DataFrame that a schema was made from, this very one: readers of a pane set share it."""
         return next(each.rows for each in self._known.values() if each.schema is schema)

@@ -65,10 +65,10 @@ ANSWER = "answer-"
 """How the id of some answers begins, by which a callback gets them."""
 
 FEW_INSTANTS = 4
-"""Instants that one task answers at the least, where tasks divide them."""
+"""Instants to a task, on average, below which dividing them is not worth it."""
 
 _BIRTHS_TO_A_FILE = 16
-"""Entries of a file are taken to be born at so many times, as far apart."""
+"""A file's entries are taken to be born at this many evenly spaced times."""
 
 LOOK_SHARE = 1024
 """Groups are held against promises when one has taken effect for each so many of them."""
@@ -167,12 +167,12 @@ def choose_answers(
 ) -> list[AnswerJob]:
     """List what can be answered by now; `everything`: all input that is there is all there is.
 
-    `patient`: two windows' lengths of instants are answered in one go, each time by all that the window holds::
+    `patient`: two windows' lengths of instants are answered in one go, since each go reads all that a window holds::
 
         every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
     """
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    shares = 1 if patient else jobs.parallelism  # while input comes, cores have enough to do
+    shares = 1 if patient else jobs.parallelism  # a run that ends and still has input: cores are busy joining
     return [job for each in asking if each.is_due(patient=patient) for job in each.jobs(files, jobs, shares)]
 
 
@@ -232,7 +232,7 @@ class _Asking:
         return until - min((each.first for each in fresh), default=LONG_AGO) >= 2 * self.state.panes.width
 
     def jobs(self, files: Files, jobs: UnitJobs, shares: int) -> list[AnswerJob]:
-        """Describe the work: one job for each part of the set's groups that has files."""
+        """Describe the work: one job for each part that has files, or for each share of the instants."""
         emit, number = self.state.panes.emit, self.ledger.answers
         group, member, _ = self.plan.find(self.queries[0].name)
         streams = tuple(self.plan.stream(name) for name in group.streams)
@@ -268,7 +268,7 @@ class _Asking:
         return [
             AnswerJob(each, readers, answered, spoken)
             for task in tasks
-            for each in (by_instants(task, shares) if self.state.panes.grouped else [task])
+            for each in (_divide_instants(task, shares) if self.state.panes.group_side else [task])
         ]
 
     def _finishing(self) -> FinishedKeys | None:
@@ -385,10 +385,11 @@ def can_complete(query: Query) -> bool:
     return query.reach(aggregation.bucket.side) < FOREVER
 
 
-def by_instants(task: AnswerTask, parts: int) -> list[AnswerTask]:
-    """Divide what is asked among tasks that look at the same files, each for a time of its own.
+def _divide_instants(task: AnswerTask, most_tasks: int) -> list[AnswerTask]:
+    """Divide what is asked among tasks that look at the same files, each answering its own range of instants.
 
-    Where groups are not keys, a task has to see all keys of a group.  The last one folds what everybody has seen::
+    Where groups are not keys, a task has to see all keys of a group.  The last task also folds what every reader has
+    seen::
 
         instants due     1  2  3  4  5  6  7  8  9
         tasks            [ 0      ][ 1    ][ 2    ]
@@ -398,7 +399,7 @@ def by_instants(task: AnswerTask, parts: int) -> list[AnswerTask]:
     span = min(max((each.last for each in fresh), default=0), until) - min(
         (each.first for each in fresh), default=0
     )
-    count = max(1, min(parts, span // every // FEW_INSTANTS))
+    count = max(1, min(most_tasks, span // every // FEW_INSTANTS))
     ends = _shares_of_births(fresh, count)
     tasks = []
     for number, (first, last) in enumerate(pairwise([LONG_AGO, *ends, FOREVER])):
@@ -466,7 +467,7 @@ def deliver_answers(
             if not made.num_rows:
                 continue
             results[reader.query] = results.get(reader.query, 0) + made.num_rows
-            if reader.query not in written and (out := reader.file(files, job.task.part + job.task.share)):
+            if reader.query not in written and (out := reader.file(files, job.task.number)):
                 written[reader.query] = out
             if reader.query in written:
                 written[reader.query].write(made)

@@ -35,31 +35,32 @@ MOST_TOTALS = 1 << 20
 
 
 class GroupTotals:
-    """Totals of some groups from one on; at the end of each all its members have been added."""
+    """Running totals of a range of groups that begins at `first`; one is answered once all its members are added."""
 
     def __init__(self, task: AnswerTask, groups: RowGroups, asked: Asked) -> None:
         """Begin with nothing."""
-        assert groups.groups is not None  # noqa: S101 - else members are groups
-        self.task, self.rows, self.asked, self.members = task, groups, asked, groups.groups
+        assert groups.group_of_member is not None  # noqa: S101 - else members are groups
+        self.task, self.row_groups, self.asked = task, groups, asked
+        self.group_of_member = groups.group_of_member
         self.first = 0
         most = max(asked.groups_at_once, MOST_TOTALS // max(1, asked.windows.size))
-        self.room = min(most, int(self.members[-1]) + 1)
+        self.room = min(most, int(self.group_of_member[-1]) + 1)
         self.totals: list[Folded] = []
 
     def bounds(self, first: int, last: int) -> tuple[Ints, Ints]:
         """Give the groups of a block of members, and where the members of each begin, and the last ones end."""
-        mine = self.members[first:last]
+        mine = self.group_of_member[first:last]
         starts = np.flatnonzero(np.diff(mine, prepend=mine[0] - 1))
         return mine[starts], np.append(starts, mine.size)
 
     def take(
-        self, ends: tuple[int, int], cells: Ints, groups: Ints, folded: Sequence[Folded]
+        self, group_range: tuple[int, int], cells: Ints, groups: Ints, folded: Sequence[Folded]
     ) -> Iterator[Answers]:
-        """Add entries of a block's groups, by window and instant; answer what is complete before there is no room.
+        """Add entries of a block's groups; if these do not fit, first answer the groups that are complete.
 
-        A cell is the number of a window times the instants, and of an instant.  The count of pairs comes first.
+        ``cell = window * instants + instant``, and `folded[0]` is the count of pairs.
         """
-        first, last = ends
+        first, last = group_range
         if last >= self.first + self.room:
             yield from self._move_to(first)
         if not self.totals:
@@ -94,8 +95,10 @@ class GroupTotals:
         sizes = np.bincount(cells, minlength=windows * instants).reshape(windows, instants).T
         seen = Seen(own + self.first, counts[cells, own], starts_of(sizes)[0], np.ascontiguousarray(sizes))
         if seen.groups.size:
-            keys = partial(self.rows.keys_of, seen.groups)
-            columns = [] if self.asked.is_counted else self._columns(cells * self.room + own)
+            keys = partial(self.row_groups.keys_of, seen.groups)
+            columns = self._columns(
+                cells * self.room + own
+            )  # also of a reader that only counts: some are refused
             yield from by_reader(self.task, self.asked, seen, keys, columns)
 
     def _columns(self, ids: Ints) -> list[pa.Array]:

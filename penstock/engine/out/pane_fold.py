@@ -109,14 +109,14 @@ class FoldSpec:
         aggregation = aggregation_of(query)
         columns = tuple(FoldColumn.of(each, types) for each in query.outputs)
         bucket = aggregation.bucket.end if aggregation.bucket else None
-        places = key_places(query, group) if panes.by_rows and not panes.grouped else ()
+        places = key_places(query, group) if panes.by_rows and not panes.group_side else ()
         parts = len(group.inputs[0].log.key)
         return cls(panes, aggregation.groups, aggregation.measures, columns, bucket, places, parts)
 
     @property
-    def grouped(self) -> int | None:
+    def group_table(self) -> int | None:
         """Give the table of the side that has the groups, where rows are folded and groups are not the join's keys."""
-        return SIDES.index(self.panes.grouped) if self.panes.grouped else None
+        return SIDES.index(self.panes.group_side) if self.panes.group_side else None
 
     @property
     def distinct(self) -> list[Measure]:

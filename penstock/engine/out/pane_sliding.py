@@ -79,7 +79,8 @@ def instant_by_instant(
     files: Files, task: AnswerTask, answer: AnswerInstants
 ) -> Iterator[Answers | PaneReport]:
     """Answer every instant that is due, a few at a time, then fold what everybody has seen."""
-    until = max((*(each.until for each in task.due), task.folds_until))
+    until = max(each.until for each in task.due)
+    until = until if task.only_answers else max(until, task.folds_until)
     opened = Opened(files, task, until)
     if opened.fresh_files[0] or opened.base[0]:
         for instants in in_chunks(instants_due(opened, task), task.spec.panes.pane):

@@ -159,9 +159,9 @@ class RowFold:
     def _keys(self, found: NewRows) -> list[pa.Array]:
         """Give what rows are folded by: their groups, or the join's key and any groups that their side has."""
         groups = [_known(each) for each in self.spec.columns[: self.spec.groups]]
-        if self.spec.grouped is None:
+        if self.spec.group_table is None:
             return found.keys(self.spec.key_places, [each.kind for each in groups])
-        own = groups if found.side == self.spec.grouped else []
+        own = groups if found.side == self.spec.group_table else []
         return [*found.whole_key(), *(_value(found, each) for each in own)]
 
     def _arguments(self, side: int) -> list[int]:

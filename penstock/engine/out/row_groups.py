@@ -4,15 +4,15 @@ Groups are the join's own keys, or columns of one side.  In the second case a gr
 in several groups.  A key in a group is a *member* of it.  Each entry of the side that has the groups belongs to one
 member, and one of the other side to all members of its key::
 
-    left, by key and group      7 x     7 y     9 x         members      7 x   9 x   7 y     (by group)
-    right, by key               7       9                   left         1st   3rd   2nd
-                                                            right        7: members 0 and 2    9: member 1
+    left, by key and group      7 x     7 y     9 x         members     0: 7 x     1: 9 x     2: 7 y     (by group)
+    right, by key               7       9                   left        7 x: 0     7 y: 2     9 x: 1
+                                                            right       7: 0 and 2            9: 1
 
 Where groups are keys, each group is its one member.
 
 In:  tables of entries, those of a side file by file.  Out: members with numbers, and entries by member.
-True: members are in the order of their groups, and each has entries on both sides; a group without a member has no
-number, so that some members that are neighbours have no more group numbers than they are.
+True: members are in the order of their groups, and each has entries on both sides.  Groups are numbered without gaps,
+so n neighbouring members span at most n group numbers.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class RowGroups:
     size: int
     keys: list[pa.Array]
     sides: list[list[RowRun]]
-    groups: Ints | None
-    """The group of each member; None where each is a group of its own."""
+    group_of_member: Ints | None
+    """None where each member is a group of its own."""
 
     def keys_of(self, groups: Ints) -> list[pa.Array]:
         """Give the keys of some groups."""
@@ -110,7 +110,7 @@ class RowGroups:
     def of(cls, task: AnswerTask, sides: Sequence[Sequence[pa.Table]]) -> RowGroups:
         """Find what both sides have, and give it numbers."""
         tables = [table for runs in sides for table in runs]
-        grouped, parts = task.spec.grouped, task.spec.key_parts
+        grouped, parts = task.spec.group_table, task.spec.key_parts
         names = keys_in(tables[0], "k") if grouped is None else [f"k{number}" for number in range(parts)]
         keys = pa.concat_tables([table.select(names) for table in tables]).combine_chunks()
         ids, firsts = number_groups([codes_of(whole_column(keys, name)) for name in names])

@@ -71,7 +71,9 @@ def _answer_instants(
         return
     groups = RowGroups.of(task, runs)
     everybody = {each.number: each for readers in instants.values() for each in readers}
-    for readers in _seeing_alike(groups.sides, everybody.values()) if groups.size else ():
+    if not groups.size:
+        return
+    for readers in _seeing_alike(groups.sides, everybody.values()):
         asked = Asked.of(readers, instants, np.array(cuts, np.int64), pane)
         yield from _answers(task, groups, asked)
 
@@ -108,7 +110,7 @@ def _answers(task: AnswerTask, groups: RowGroups, asked: Asked) -> Iterator[Answ
         )
         for runs in groups.sides
     ]
-    totals = None if groups.groups is None else GroupTotals(task, groups, asked)
+    totals = None if groups.group_of_member is None else GroupTotals(task, groups, asked)
     for number, blocks in enumerate(zip(*sides, strict=True)):
         if not all(any(rows.size for rows, _ in runs) for runs in blocks):
             continue
@@ -160,8 +162,7 @@ class _Block:
     def added(self, totals: GroupTotals) -> Iterator[Answers]:
         """Add members up by group: in the pass itself, or one by one where some measure slides by itself."""
         last = self.first + self.slidings[0][0].groups
-        groups, bounds = totals.bounds(self.first, last)
-        ends = int(groups[0]), int(groups[-1])
+        in_block, bounds = totals.bounds(self.first, last)
         if self.some_apart:
             slid = slide_parts(self.slidings, self.parts, with_counts=True)
             cells = np.repeat(np.arange(slid.seen.sizes.size), slid.seen.sizes.T.ravel())
@@ -170,18 +171,20 @@ class _Block:
                 for side, mine in enumerate(self.places)
                 for each in mine
             ]
-            counts, groups = slid.seen.counts, totals.members[slid.seen.groups + self.first]
+            counts, groups = slid.seen.counts, totals.group_of_member[slid.seen.groups + self.first]
         else:
             pairs, sides = slide_groups(self.slidings, self.parts, bounds)
-            cells, own = np.divmod(np.flatnonzero(pairs), bounds.size - 1)
-            groups, chosen = groups[own], pairs > 0
+            chosen = np.flatnonzero(pairs)
+            cells, own = np.divmod(chosen, bounds.size - 1)
+            groups = in_block[own]
             folded = [
                 each.added(sides[side], pairs).at(chosen)
                 for side, mine in enumerate(self.places)
                 for each in mine
             ]
             counts = pairs[chosen]
-        yield from totals.take(ends, cells, groups, [Folded("count", {"n": counts}), *folded])
+        group_range = int(in_block[0]), int(in_block[-1])
+        yield from totals.take(group_range, cells, groups, [Folded("count", {"n": counts}), *folded])
 
 
 def _addable(measure: Folded) -> Folded:
