@@ -104,10 +104,15 @@ class GroupTotals:
     def _columns(self, ids: Ints) -> list[pa.Array]:
         """Give the finished measures of some totals, in their order."""
         counted, *measures = (each.at(ids) for each in self.totals)
-        left = self.task.spec.of_side(0)
-        sides = iter(measures[: len(left)]), iter(measures[len(left) :])
-        columns = []
-        for number, measure in enumerate(self.task.spec.measures):
-            whole = counted if not measure.arguments else next(sides[0 if measure in left else 1])
-            columns.append(whole.finished(self.task.schema.field(f"a{number}").type))
-        return columns
+        return finished_columns(self.task, counted, measures)
+
+
+def finished_columns(task: AnswerTask, counted: Folded, measures: Sequence[Folded]) -> list[pa.Array]:
+    """Give the finished measures in the order of the set's; those given are the left side's and then the right's."""
+    left = task.spec.of_side(0)
+    sides = iter(measures[: len(left)]), iter(measures[len(left) :])
+    columns = []
+    for number, measure in enumerate(task.spec.measures):
+        whole = counted if not measure.arguments else next(sides[0 if measure in left else 1])
+        columns.append(whole.finished(task.schema.field(f"a{number}").type))
+    return columns

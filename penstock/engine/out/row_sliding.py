@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from penstock.engine.out.group_totals import GroupTotals
+from penstock.engine.out.group_totals import GroupTotals, finished_columns
 from penstock.engine.out.pane_sliding import (
     Asked,
     by_reader,
@@ -207,15 +207,10 @@ def _columns(
     places: Sequence[Sequence[Place]],
 ) -> list[pa.Array]:
     """Give the finished measures of what both sides come to together, in their order."""
-    folded = {
-        number: iter([_measure(each, number, groups, slid, blocks) for each in mine])
-        for number, mine in enumerate(places)
-    }
-    columns, counted, left = [], Folded("count", {"n": slid.seen.counts}), task.spec.of_side(0)
-    for number, measure in enumerate(task.spec.measures):
-        whole = counted if not measure.arguments else next(folded[0 if measure in left else 1])
-        columns.append(whole.finished(task.schema.field(f"a{number}").type))
-    return columns
+    measures = [
+        _measure(each, side, groups, slid, blocks) for side, mine in enumerate(places) for each in mine
+    ]
+    return finished_columns(task, Folded("count", {"n": slid.seen.counts}), measures)
 
 
 def _measure(place: Place, number: int, groups: RowGroups, slid: Slid, blocks: Sequence[Block]) -> Folded:
