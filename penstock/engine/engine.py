@@ -382,6 +382,7 @@ class Engine:
         joining.scheduler = scheduler_of(self._workload.settings)
         joining.memory = MemoryPolicy.of(self._workload.settings)
         joining.in_no_hurry = self._once
+        joining.input_left = self._input_left
         joiner = Joiner(joining)
         joiner.on_failure = self._stop_reading
         joiner.mid_batch = self._streams_mid_batch
@@ -449,6 +450,11 @@ class Engine:
     def _streams_mid_batch(self) -> set[str]:
         """Name the streams that have a batch between source and commit."""
         return {each.stream.name for each in self._ingesters if each.batch.locked()}
+
+    def _input_left(self) -> int | None:
+        """Estimate the event time that the streams have still to read, the longest counting; None if one is unknown."""
+        known = [each.left.micros if each.left else None for each in self._ingesters]
+        return None if None in known else max((each for each in known if each is not None), default=None)
 
     def _streams_with_input(self) -> set[str]:
         """Name the streams whose source has input."""

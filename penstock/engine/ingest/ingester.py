@@ -12,7 +12,7 @@ import atexit
 import threading
 import time
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.ingest.checkpoints import (
     checked_origin,
@@ -20,6 +20,7 @@ from penstock.engine.ingest.checkpoints import (
     hand_over_again,
     mend_checkpoint,
 )
+from penstock.engine.ingest.input_left import InputLeft
 from penstock.engine.ingest.resting import LOOK_SECONDS, Rest
 from penstock.engine.ingest.source_folder import SourceFolder
 from penstock.engine.ingest.source_ingest import SourceIngest
@@ -101,6 +102,8 @@ class Ingester:
         self.query: StreamingQuery | None = None
         self.rest: Rest | None = None
         """How the stream rests while its source has nothing new; None if Spark has to ask the source."""
+        self.left: InputLeft | None = None
+        """What a run that ends has still to read; None if it is not known, or there is no end."""
         self.failure: BaseException | None = None
         self.follow(plan)
 
@@ -118,8 +121,11 @@ class Ingester:
     def start(self, *, once: bool) -> None:
         """Start reading the source: all that is there now, or until stopped."""
         mend_checkpoint(self.store, self.stream.name)
-        folder = None if once else SourceFolder.of(self.stream)
-        if folder is not None:
+        folder = SourceFolder.of(self.stream)
+        if folder is not None and once:
+            self.left = InputLeft(folder, self.checkpoint)
+            self.left.begin(self._origin())
+        elif folder is not None:
             self.rest = Rest(folder, self._is_active)
             hand_over_again(self.store, self.stream.name)
             atexit.register(self._leave)
@@ -155,6 +161,8 @@ class Ingester:
             self._let_partners_catch_up()
             while not self._try(rows, batch_id, arrived):
                 pass
+            if self.left is not None:
+                self.left.took(self._origin(), self.store.ledger.stream(self.stream.name).newest)
             self._committed()
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure
@@ -211,7 +219,11 @@ class Ingester:
 
     def _knows_files(self, rest: Rest) -> bool:
         """Say whether it is known which files are ingested."""
-        return rest.knows(self.store.ledger.origins.get(self.stream.name), self.checkpoint)
+        return rest.knows(self._origin(), self.checkpoint)
+
+    def _origin(self) -> dict[str, Any] | None:
+        """Give where the last batch that the journal has came from."""
+        return self.store.ledger.origins.get(self.stream.name)
 
     def _is_active(self) -> bool:
         """Say whether Spark runs the query."""

@@ -141,18 +141,32 @@ class SourceFolder:
         self._date = None if news else date
         return news
 
+    def unread(self) -> frozenset[str] | None:
+        """List the files that Spark has not read, now; None if that cannot be told."""
+        names = self._unknown()
+        return None if names is None else frozenset(names)
+
+    def unread_of(self, names: frozenset[str]) -> frozenset[str]:
+        """Give those of some files that Spark has not read."""
+        return names - self._known.keys()
+
     def _has_unknown(self) -> bool:
-        """List the names, and look at those that are not known."""
+        names = self._unknown()
+        self.unclear = names is None
+        return names is None or bool(names)
+
+    def _unknown(self) -> list[str] | None:
+        """List the names that are not known and count; None if names do not tell."""
         try:
             with os.scandir(self.path) as entries:
                 unknown = [each for each in entries if each.name not in self._known]
             shown = [each for each in unknown if not _is_hidden(each.name)]
             noted = bool(shown) and (self._folder / _SINK_LOG).exists()
-            self.unclear = noted or any(each.is_dir() for each in shown)
-            return self.unclear or any(map(self._counts, shown))
+            if noted or any(each.is_dir() for each in shown):
+                return None
+            return [each.name for each in shown if self._counts(each)]
         except OSError:
-            self.unclear = True
-            return True
+            return None
 
     def _counts(self, file: os.DirEntry[str]) -> bool:
         """Say whether a file that is not known is young enough to be read."""

@@ -67,6 +67,9 @@ ANSWER = "answer-"
 FEW_INSTANTS = 4
 """Instants to a task, on average, below which dividing them is not worth it."""
 
+PATIENT_FAN = 4 * MERGE_FAN
+"""Files that wait where answers do."""
+
 _BIRTHS_TO_A_FILE = 16
 """A file's entries are taken to be born at this many evenly spaced times."""
 
@@ -152,6 +155,30 @@ class AnswerReport:
     files: tuple[WrittenFile, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Answers of a run that ends wait for each other, since each go reads all that a window holds.
+
+    Two windows' lengths of instants are answered in one go; four, if that is all there will be::
+
+        every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
+    """
+
+    left: int | None = None
+    """How much event time the rest of the input has, in microseconds, as far as that is known."""
+
+    def has_waited(self, micros: int, window: int) -> bool:
+        """Say whether answers that have waited for so much event time are to be made now.
+
+        >>> Patience().has_waited(20, 10), Patience(left=9).has_waited(20, 10), Patience(left=9).has_waited(40, 10)
+        (True, False, True)
+        """
+        if self.left == 0:
+            return False  # all is read: its end is about to be told
+        is_near_end = self.left is not None and self.left < window
+        return micros >= (4 if is_near_end else 2) * window
+
+
 # --- who is due -----------------------------------------------------------------------------------------------------
 
 
@@ -163,17 +190,12 @@ def choose_answers(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
-    patient: bool = False,
+    patience: Patience | None = None,
 ) -> list[AnswerJob]:
-    """List what can be answered by now; `everything`: all input that is there is all there is.
-
-    `patient`: two windows' lengths of instants are answered in one go, since each go reads all that a window holds::
-
-        every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
-    """
+    """List what can be answered by now; `everything`: all input that is there is all there is."""
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    shares = 1 if patient else jobs.parallelism  # a run that ends and still has input: cores are busy joining
-    return [job for each in asking if each.is_due(patient=patient) for job in each.jobs(files, jobs, shares)]
+    shares = 1 if patience else jobs.parallelism  # who is patient has other work for the cores
+    return [job for each in asking if each.is_due(patience) for job in each.jobs(files, jobs, shares)]
 
 
 def is_answer_due(
@@ -182,11 +204,11 @@ def is_answer_due(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
-    patient: bool = False,
+    patience: Patience | None = None,
 ) -> bool:
     """Say whether somebody is to be answered by now."""
     return any(
-        _Asking(plan, ledger, state, silence, everything=everything).is_due(patient=patient)
+        _Asking(plan, ledger, state, silence, everything=everything).is_due(patience)
         for state in ledger.panes.values()
     )
 
@@ -202,7 +224,7 @@ class _Asking:
         names = {each.name: each for each in plan.queries}
         self.queries = [names[each] for each in state.panes.readers if each in names]
 
-    def is_due(self, *, patient: bool = False) -> bool:
+    def is_due(self, patience: Patience | None = None) -> bool:
         """Say whether there is something to answer, to fold or to merge."""
         state = self.state
         if not state.files or not self.queries:
@@ -215,21 +237,19 @@ class _Asking:
         if state.panes.emit == "final":
             due = any(each.first <= self._limit() for each in fresh) or _crowded(state)
             return due or self._may_have_finished()
-        return self._is_sliding_due(fresh, patient=patient)
+        return self._is_sliding_due(fresh, patience)
 
-    def _is_sliding_due(self, fresh: Sequence[PaneFile], *, patient: bool) -> bool:
-        """Say whether some instant can be answered, or files merged; who is patient lets two windows' lengths go by."""
-        crowded, until = _crowded(self.state), self._folds_until()
-        if crowded or (patient and not self._has_waited(fresh, until)):
+    def _is_sliding_due(self, fresh: Sequence[PaneFile], patience: Patience | None) -> bool:
+        """Say whether some instant can be answered, and has waited as long as it may; or whether files are merged."""
+        until = self._folds_until()
+        crowded = _crowded(self.state, PATIENT_FAN if patience else MERGE_FAN)
+        waited = until - min((each.first for each in fresh), default=LONG_AGO)
+        if crowded or (patience and not patience.has_waited(waited, self.state.panes.width)):
             return crowded
         if until > LONG_AGO and any(each.first <= until for each in fresh):
             return True
         held = any(each.folded for each in self.state.files)
         return held and any(self._last(each) > self._answered(each.name) for each in self.queries)
-
-    def _has_waited(self, fresh: Sequence[PaneFile], until: int) -> bool:
-        """Say whether twice the window's length has passed since the first entries without an answer."""
-        return until - min((each.first for each in fresh), default=LONG_AGO) >= 2 * self.state.panes.width
 
     def jobs(self, files: Files, jobs: UnitJobs, shares: int) -> list[AnswerJob]:
         """Describe the work: one job for each part that has files, or for each share of the instants."""
@@ -351,13 +371,13 @@ class _Asking:
         return min(mark if side == bucket.side else mark - far + 1 for side, mark in marks.items())
 
 
-def _crowded(state: PaneState) -> bool:
+def _crowded(state: PaneState, fan: int = MERGE_FAN) -> bool:
     """Say whether so many files wait that some should be merged."""
     counts: dict[tuple[int, int, bool, int], int] = {}
     for each in state.files:
         key = each.part, each.table, each.folded, each.generation
         counts[key] = counts.get(key, 0) + 1
-    return any(each >= MERGE_FAN for each in counts.values())
+    return any(each >= fan for each in counts.values())
 
 
 def refuse_endless(plan: Plan) -> None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     AnswerInstants: TypeAlias = Callable[[Opened, AnswerTask, Mapping[int, list[Due]]], Iterator[Answers]]
     """Answers some instants, each for those who ask then."""
 
-MOST_CELLS = 1 << 15
+MOST_CELLS = 1 << 16
 """The most cells, groups times cuts, that are answered in one go: so few that their answers stay in the cache too."""
 
 INSTANTS_AT_ONCE, MOST_CUTS = 128, 256

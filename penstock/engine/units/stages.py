@@ -74,7 +74,7 @@ def answer(joining: Joining) -> None:
         joining.jobs,
         joining.idle,
         everything=everything,
-        patient=joining.is_patient,
+        patience=joining.patience,
     )
     if not jobs:
         return
