@@ -65,32 +65,34 @@ class Place:
 
     def read(self, slid: SlidParts, seen: Seen) -> Folded:
         """Give the measure of each answer."""
-        n = None if self.count is None else seen.counts if self.count == _SHARED else slid.ints[self.count]
+        n = self._count_in(slid, seen.counts)
         if self.kind == "leasts":
             valid = np.ones(seen.groups.size, np.bool_) if n is None else n > 0
             return replace(self.measure, parts={"bits": slid.leasts[self.value]}, valid=valid)
-        parts = {} if n is None else {"n": n}
-        if self.kind == "floats":
-            parts["s"] = slid.floats[self.value]
-        elif self.kind == "ints":
-            parts["t"] = slid.ints[self.value]
-        return replace(self.measure, parts=parts)
+        whole = {"t": slid.ints[self.value]} if self.kind == "ints" else {}
+        return replace(self.measure, parts=self._counted(slid, n) | whole)
 
     def added(self, slid: SlidParts, counts: Ints) -> Folded:
         """Give the measure of what was added up by group, in parts that can be added up further.
 
         Leasts are numbers here, not bits; `counts` are the pairs of each group.
         """
-        n = None if self.count is None else counts if self.count == _SHARED else slid.ints[self.count]
+        n = self._count_in(slid, counts)
         if self.kind == "leasts":
             valid = counts > 0 if n is None else n > 0
             return replace(self.measure, parts={"v": slid.leasts[self.value]}, valid=valid)
-        parts = {} if n is None else {"n": n}
-        if self.kind == "floats":
-            parts["s"] = slid.floats[self.value]
-        elif self.kind == "ints":
-            parts |= in_two_limbs(slid.ints[self.value])
-        return replace(self.measure, parts=parts)
+        whole = in_two_limbs(slid.ints[self.value]) if self.kind == "ints" else {}
+        return replace(self.measure, parts=self._counted(slid, n) | whole)
+
+    def _count_in(self, slid: SlidParts, shared: Ints) -> Ints | None:
+        """Find how many values the measure has: its own count, or the one that it shares with the pairs."""
+        if self.count is None:
+            return None
+        return shared if self.count == _SHARED else slid.ints[self.count]
+
+    def _counted(self, slid: SlidParts, n: Ints | None) -> dict[str, NDArray[Any]]:
+        parts: dict[str, NDArray[Any]] = {} if n is None else {"n": n}
+        return parts | ({"s": slid.floats[self.value]} if self.kind == "floats" else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -445,7 +445,7 @@ def _route(task: TaskOutput, pairs: PairBatch) -> None:
         each.take(pairs)
     for target in task.alone:
         target.route.take(task, target, pairs, pairs.wanted_by(target))
-    if pairs.readers is not None and pairs.readers.any():
+    if pairs.readers is not None and _is_read(pairs.readers).any():
         task.put(task.table(), _table_rows(pairs.batch, pairs.readers, with_sets=delivery.table_sets))
 
 
@@ -454,7 +454,8 @@ def _readers(
 ) -> NDArray[np.uint64]:
     """Say for each pair which queries read it from the group's table; not yet those of which Spark SQL decides.
 
-    Where pairs are kept by their level, the first bit says whether anybody does.
+    Where pairs are kept by their level, the first bit says whether anybody does.  What is the same for all pairs is
+    there once, where nothing is noted later.
     """
     plain = [each for each in delivery.targets if each.in_table and not each.computed]
     if sets is not None:
@@ -470,6 +471,9 @@ def _readers(
         if delivery.table_sets
         else to_words([int(each > 0) for each in of_level], 1)
     )
+    is_noted_later = any(each.computed for each in delivery.targets)
+    if not is_noted_later and level.max() < last and (words[:last] == words[0]).all():
+        return np.broadcast_to(words[0], (level.size, words.shape[1]))
     readers: NDArray[np.uint64] = words[np.minimum(level, last)]
     return readers
 
@@ -486,26 +490,38 @@ def _count_plain(
     delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
 ) -> NDArray[np.int64]:
     """Count the results of every query that takes each pair of its set; those computed or held are counted apart."""
+    counts = np.zeros(delivery.queries, np.int64)
+    plain = [each for each in delivery.targets if each.route.at_once and not each.computed]
     if sets is not None:
-        counts = count_members(sets, delivery.queries)
-    else:
-        upto = np.concatenate(([0], np.cumsum(np.bincount(level))))
-        counts = np.zeros(delivery.queries, np.int64)
-        for target in delivery.targets:
-            first, last = (min(end, upto.size - 1) for end in target.levels)
-            counts[target.number] = upto[last] - upto[first]
-    plain = [each.number for each in delivery.targets if each.route.at_once and not each.computed]
-    return np.where(np.isin(np.arange(delivery.queries), plain), counts, 0)
+        numbers = [each.number for each in plain]
+        counts[numbers] = count_members(sets, delivery.queries)[numbers]
+        return counts
+    upto = np.concatenate(([0], np.cumsum(np.bincount(level))))
+    for target in plain:
+        first, last = (min(end, upto.size - 1) for end in target.levels)
+        counts[target.number] = upto[last] - upto[first]
+    return counts
 
 
 def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
-    """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does."""
-    wanted = np.asarray(readers[:, 0] != 0 if readers.shape[1] == 1 else readers.any(axis=1))
-    rows = batch.select([*sides_in(batch), "level"])
+    """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does.
+
+    Its columns say that they have no nulls, which spares Parquet's writer to say so for every row.
+    """
+    wanted = _is_read(readers)
+    columns = {name: batch.column(name) for name in (*sides_in(batch), "level")}
     if with_sets:
-        names, columns = zip(*set_columns(readers).items(), strict=True)
-        rows = pa.RecordBatch.from_arrays([*rows.columns, *columns], [*rows.schema.names, *names])
+        columns |= set_columns(readers)
+    fields = [pa.field(name, each.type, nullable=False) for name, each in columns.items()]
+    schema = pa.schema(fields, batch.schema.metadata)
+    rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
     return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+
+def _is_read(readers: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Say which pairs somebody reads from the table; once, if it is the same for all."""
+    some = readers[:1] if readers.strides[0] == 0 else readers
+    return np.asarray(some[:, 0] != 0 if some.shape[1] == 1 else some.any(axis=1))
 
 
 def sides_in(batch: pa.RecordBatch) -> list[str]:
