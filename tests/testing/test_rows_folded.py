@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.engine.out import group_totals, pane_sliding
+from penstock.engine.out import answers, group_totals, pane_sliding
 from tests.answers import SECOND, Asked
 from tests.testing.answer_world import (
     OF_ONE_ROW,
@@ -177,15 +177,17 @@ def test_pairs_are_folded_where_rows_would_not_do(change):
             assert folds_rows(session, "q") is by_rows
 
 
+@pytest.mark.parametrize("counted", [False, True], ids=["rows", "only counted"])
 @pytest.mark.parametrize("key", ["A.k", "A.k % 1"])
-def test_sums_that_are_too_large_are_refused_as_those_of_pairs_are(key):
-    """2^62 on one side, and four rows on the other: the pairs' sum has 65 bits."""
+def test_sums_that_are_too_large_are_refused_as_those_of_pairs_are(key, counted):
+    """2^62 on one side, and four rows on the other: the pairs' sum has 65 bits, also where nobody looks at it."""
     asked = Asked("q", keys=((key, "ka"),), measures=(("SUM(A.v)", "s"),))
     streams = {name: random_rows(Random(1), 4) for name in "AB"}
     for rows in streams.values():
         for row in rows:
             row |= {"k": 1, "v": 1 << 62, "ts": rows[0]["ts"] or rows[1]["ts"]}
-    with testing.Session(STREAMS + asked.penstock()) as session:
+    as_noop = patch.object(answers.Reader, "is_counted", property(lambda _: counted))
+    with as_noop, testing.Session(STREAMS + asked.penstock()) as session:
         for name, rows in streams.items():
             session.send(name, rows)
         with pytest.raises(Exception, match="too large"):

@@ -96,9 +96,7 @@ class GroupTotals:
         seen = Seen(own + self.first, counts[cells, own], starts_of(sizes)[0], np.ascontiguousarray(sizes))
         if seen.groups.size:
             keys = partial(self.row_groups.keys_of, seen.groups)
-            columns = self._columns(
-                cells * self.room + own
-            )  # also of a reader that only counts: some are refused
+            columns = self._columns(cells * self.room + own)  # also for who only counts: some are refused
             yield from by_reader(self.task, self.asked, seen, keys, columns)
 
     def _columns(self, ids: Ints) -> list[pa.Array]:

@@ -207,6 +207,48 @@ def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
     assert files.list("results/q") == ["part-0.parquet", "part-1.parquet"]
 
 
+@pytest.mark.parametrize("rows", [3, 1 << 14], ids=["few", "row groups that are copied"])
+def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merged_with_new_ones(
+    tmp_path, rows
+):
+    """Before, the columns of a table's files did not say that they have no nulls; the columns of rows never do."""
+    import duckdb
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from penstock.engine.out.deliver import _table_rows
+    from penstock.log.files import open_files
+    from penstock.log.output_file import OutputFile
+    from penstock.log.table_merge import merge_files
+
+    files = open_files(str(tmp_path), sync=False)
+    values = pa.array([None, *range(1, rows)], pa.int64())
+    pairs = pa.record_batch(
+        {
+            "l": pa.StructArray.from_arrays([values], ["x"]),
+            "r": pa.StructArray.from_arrays([values], ["y"]),
+            "level": pa.array(np.arange(rows, dtype=np.int16) % 3),
+        }
+    )
+    new = _table_rows(pairs, np.ones((rows, 1), np.uint64), with_sets=False)
+    assert not any(new.schema.field(name).nullable for name in ("l", "r", "level"))
+    made = []
+    for number, batch in enumerate((pairs, new, new, pairs)):
+        out = OutputFile(files.root, f"pairs/g/{number}.parquet", kept=True)
+        out.write(batch)
+        out.close()
+        made.append(out.report("").kept)
+    both = [files.path(each.name) for each in made]
+    counted = duckdb.sql(f"SELECT count(l.x), sum(r.y), count(*) FROM read_parquet({both})").fetchall()
+    assert counted == [(4 * (rows - 1), 4 * sum(range(rows)), 4 * rows)]
+    for some in (made, made[1:3], made[:2]):
+        merged = merge_files(
+            files, tables.Merge(tuple(some), f"pairs/g/of-{len(some)}-{some[0].name[-9]}.parquet", 1)
+        )
+        assert pq.read_table(files.path(merged.name)).to_pylist() == pairs.to_pylist() * len(some)
+
+
 @pytest.mark.parametrize("busy", [False, True])
 def test_while_there_is_something_to_join_only_what_presses_is_merged(busy):
     files = tuple(tables.StoredFile(str(number), 10) for number in range(tables.MERGE_FAN))
