@@ -317,8 +317,9 @@ class Engine:
     def start(self, *, once: bool = False, accept_loss: bool = False) -> None:
         """Check everything, then ingest and join in the background until `stop`.
 
-        With `once`, ingest ends by itself when all input that is there now has been read; see `wait`.  A start that
-        would lose results, say because a query of the state is not registered any more, is refused unless accepted.
+        With `once`, ingest ends by itself when all input that is there now has been read, and answers of aggregates
+        may wait for each other until then; see `wait`.  A start that would lose results, say because a query of the
+        state is not registered any more, is refused unless accepted.
         """
         if self._joiner is not None:
             raise InputError("start: the engine is running already")
@@ -382,7 +383,7 @@ class Engine:
         joining.scheduler = scheduler_of(self._workload.settings)
         joining.memory = MemoryPolicy.of(self._workload.settings)
         joining.in_no_hurry = self._once
-        joining.input_left = self._input_left
+        joining.unread_micros = self._unread_micros
         joiner = Joiner(joining)
         joiner.on_failure = self._stop_reading
         joiner.mid_batch = self._streams_mid_batch
@@ -451,10 +452,10 @@ class Engine:
         """Name the streams that have a batch between source and commit."""
         return {each.stream.name for each in self._ingesters if each.batch.locked()}
 
-    def _input_left(self) -> int | None:
-        """Estimate the event time that the streams have still to read, the longest counting; None if one is unknown."""
-        known = [each.left.micros if each.left else None for each in self._ingesters]
-        return None if None in known else max((each for each in known if each is not None), default=None)
+    def _unread_micros(self) -> int | None:
+        """Estimate the event time of the stream that has most of it to read; None if any is unknown."""
+        known = [each.unread_time.micros for each in self._ingesters]
+        return max((each or 0 for each in known), default=None) if None not in known else None
 
     def _streams_with_input(self) -> set[str]:
         """Name the streams whose source has input."""
@@ -686,6 +687,7 @@ class Engine:
         if threading.current_thread() is self._joiner:
             raise InputError("a callback cannot wait for itself: call process_available from another thread")
         self._joiner.joining.in_no_hurry = False  # here somebody waits
+        self._joiner.notify()
         for ingester in self._ingesters:
             try:
                 ingester.read_available()

@@ -69,8 +69,8 @@ class Place:
         if self.kind == "leasts":
             valid = np.ones(seen.groups.size, np.bool_) if n is None else n > 0
             return replace(self.measure, parts={"bits": slid.leasts[self.value]}, valid=valid)
-        whole = {"t": slid.ints[self.value]} if self.kind == "ints" else {}
-        return replace(self.measure, parts=self._counted(slid, n) | whole)
+        int_parts = {"t": slid.ints[self.value]} if self.kind == "ints" else {}
+        return replace(self.measure, parts=self._count_and_sum(slid, n) | int_parts)
 
     def added(self, slid: SlidParts, counts: Ints) -> Folded:
         """Give the measure of what was added up by group, in parts that can be added up further.
@@ -81,8 +81,8 @@ class Place:
         if self.kind == "leasts":
             valid = counts > 0 if n is None else n > 0
             return replace(self.measure, parts={"v": slid.leasts[self.value]}, valid=valid)
-        whole = in_two_limbs(slid.ints[self.value]) if self.kind == "ints" else {}
-        return replace(self.measure, parts=self._counted(slid, n) | whole)
+        int_parts = in_two_limbs(slid.ints[self.value]) if self.kind == "ints" else {}
+        return replace(self.measure, parts=self._count_and_sum(slid, n) | int_parts)
 
     def _count_in(self, slid: SlidParts, shared: Ints) -> Ints | None:
         """Find how many values the measure has: its own count, or the one that it shares with the pairs."""
@@ -90,7 +90,8 @@ class Place:
             return None
         return shared if self.count == _SHARED else slid.ints[self.count]
 
-    def _counted(self, slid: SlidParts, n: Ints | None) -> dict[str, NDArray[Any]]:
+    def _count_and_sum(self, slid: SlidParts, n: Ints | None) -> dict[str, NDArray[Any]]:
+        """Give the count and the sum of floating point that the measure has, if it has them."""
         parts: dict[str, NDArray[Any]] = {} if n is None else {"n": n}
         return parts | ({"s": slid.floats[self.value]} if self.kind == "floats" else {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -113,6 +114,25 @@ def opened(spark, streams, called, queries=ALL):
 def once(engine):
     engine.start(once=True)
     engine.wait()
+
+
+def test_answers_that_wait_for_the_end_come_when_somebody_asks_for_what_is_there(spark, streams):
+    """All is read and joined, and the joiner sleeps; nobody has called `wait`."""
+    with opened(spark, streams, {}, (SLIDING,)) as engine:
+        engine.start(once=True)
+        for each in engine._ingesters:
+            each.query.awaitTermination()
+        engine._joiner.drain()
+        asking = threading.Thread(target=engine.process_available, daemon=True)
+        asking.start()
+        asking.join(60)
+        assert not asking.is_alive()
+        before = bag(engine.results("slides").toArrow().to_pylist())
+        assert before
+        engine.wait()
+        judge = judged(SLIDING, streams.tables())
+        assert before <= judge
+        same(bag(engine.results("slides").toArrow().to_pylist()), judge, "end")
 
 
 def test_every_way_to_answer_through_every_sink_over_a_restart_and_with_pairs(spark, streams, tmp_path):

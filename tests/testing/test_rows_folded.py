@@ -128,11 +128,11 @@ def test_who_is_in_no_hurry_gets_the_same_answers_in_fewer_goes(seed, is_by_key)
     streams = {name: random_rows(random, 80) for name in "AB"}
     asked = by_key(random, "q", ["k"]) if is_by_key else replace(random_asked(random, "q"), having="")
     goes = {}
-    for pace, left in {"in a hurry": None, "in no hurry": 60 * SECOND, "near the end": 0}.items():
+    for pace, unread in {"in a hurry": None, "in no hurry": 60 * SECOND, "near the end": 0}.items():
         with testing.Session(STREAMS + asked.penstock()) as session:
             for first in range(0, 80, 8):
-                session._joining.in_no_hurry = left is not None
-                session._joining.input_left = lambda left=left: left
+                session._joining.in_no_hurry = unread is not None
+                session._joining.unread_micros = lambda unread=unread: unread
                 send(session, streams, dict.fromkeys("AB", slice(first, first + 8)))
                 session.turn()
                 if first == 40:

@@ -20,11 +20,11 @@ from penstock.engine.ingest.checkpoints import (
     hand_over_again,
     mend_checkpoint,
 )
-from penstock.engine.ingest.input_left import InputLeft
 from penstock.engine.ingest.resting import LOOK_SECONDS, Rest
 from penstock.engine.ingest.source_folder import SourceFolder
 from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.ingest.sources import FILE_ORDER
+from penstock.engine.ingest.unread_time import UnreadTime
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import PenstockError, RunError
@@ -102,8 +102,8 @@ class Ingester:
         self.query: StreamingQuery | None = None
         self.rest: Rest | None = None
         """How the stream rests while its source has nothing new; None if Spark has to ask the source."""
-        self.left: InputLeft | None = None
-        """What a run that ends has still to read; None if it is not known, or there is no end."""
+        self.unread_time = UnreadTime()
+        """What a run that ends has still to read."""
         self.failure: BaseException | None = None
         self.follow(plan)
 
@@ -123,8 +123,7 @@ class Ingester:
         mend_checkpoint(self.store, self.stream.name)
         folder = SourceFolder.of(self.stream)
         if folder is not None and once:
-            self.left = InputLeft(folder, self.checkpoint)
-            self.left.begin(self._origin())
+            self.unread_time.begin(folder, self._origin(), self.checkpoint)
         elif folder is not None:
             self.rest = Rest(folder, self._is_active)
             hand_over_again(self.store, self.stream.name)
@@ -161,8 +160,7 @@ class Ingester:
             self._let_partners_catch_up()
             while not self._try(rows, batch_id, arrived):
                 pass
-            if self.left is not None:
-                self.left.took(self._origin(), self.store.ledger.stream(self.stream.name).newest)
+            self.unread_time.note_batch(self._origin(), self.store.ledger.stream(self.stream.name).newest)
             self._committed()
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure

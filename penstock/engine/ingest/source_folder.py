@@ -14,7 +14,7 @@ cannot be told from names (`unclear`) counts as news, and Spark looks for itself
 is gone, one whose files count when Spark's own sink has noted them.  But a file that Spark would read is never passed
 over: so sources with options that change the rule have no folder here.
 
-In:  a stream, the origin of its last batch, and the source's log.  Out: whether there is news.
+In:  a stream, the origin of its last batch, and the source's log.  Out: whether there is news, or which files.
 """
 
 from __future__ import annotations
@@ -141,32 +141,31 @@ class SourceFolder:
         self._date = None if news else date
         return news
 
-    def unread(self) -> frozenset[str] | None:
-        """List the files that Spark has not read, now; None if that cannot be told."""
-        names = self._unknown()
-        return None if names is None else frozenset(names)
-
-    def unread_of(self, names: frozenset[str]) -> frozenset[str]:
-        """Give those of some files that Spark has not read."""
-        return names - self._known.keys()
-
-    def _has_unknown(self) -> bool:
-        names = self._unknown()
-        self.unclear = names is None
-        return names is None or bool(names)
-
-    def _unknown(self) -> list[str] | None:
-        """List the names that are not known and count; None if names do not tell."""
+    def unread(self) -> set[str] | None:
+        """List the files there now that Spark has not read; None if names do not tell."""
         try:
-            with os.scandir(self.path) as entries:
-                unknown = [each for each in entries if each.name not in self._known]
-            shown = [each for each in unknown if not _is_hidden(each.name)]
-            noted = bool(shown) and (self._folder / _SINK_LOG).exists()
-            if noted or any(each.is_dir() for each in shown):
-                return None
-            return [each.name for each in shown if self._counts(each)]
+            shown = self._unknown()
+            return None if shown is None else {each.name for each in shown if self._counts(each)}
         except OSError:
             return None
+
+    def _has_unknown(self) -> bool:
+        """Say whether some file is unread, as far as names tell, and whether they do."""
+        try:
+            shown = self._unknown()
+            self.unclear = shown is None
+            return shown is None or any(map(self._counts, shown))
+        except OSError:
+            self.unclear = True
+            return True
+
+    def _unknown(self) -> list[os.DirEntry[str]] | None:
+        """List the entries whose names are not known; None if they are not what counts."""
+        with os.scandir(self.path) as entries:
+            unknown = [each for each in entries if each.name not in self._known]
+        shown = [each for each in unknown if not _is_hidden(each.name)]
+        noted = bool(shown) and (self._folder / _SINK_LOG).exists()
+        return None if noted or any(each.is_dir() for each in shown) else shown
 
     def _counts(self, file: os.DirEntry[str]) -> bool:
         """Say whether a file that is not known is young enough to be read."""

@@ -67,8 +67,9 @@ ANSWER = "answer-"
 FEW_INSTANTS = 4
 """Instants to a task, on average, below which dividing them is not worth it."""
 
-PATIENT_FAN = 4 * MERGE_FAN
-"""Files that wait where answers do."""
+_WAITING_FANS = 3
+"""Where answers wait for each other, so many times the usual number of files are merged: still few enough that each is
+read as it is (`MOST_RUNS` in `penstock.engine.out.row_sliding`)."""
 
 _BIRTHS_TO_A_FILE = 16
 """A file's entries are taken to be born at this many evenly spaced times."""
@@ -156,27 +157,28 @@ class AnswerReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Answers of a run that ends wait for each other, since each go reads all that a window holds.
+class AnswerPace:
+    """How answers of a run that ends wait for each other, since each go reads all that a window holds.
 
-    Two windows' lengths of instants are answered in one go; four, if that is all there will be::
+    Two windows' lengths of instants are answered in one go; four when less than a window's length is unread; and once
+    all is read, everything that is left when the end is told::
 
-        every unit     [ window ]a  [ window ]b  [ window ]c        patient     [ window ]abc
+        every unit     [ window ]a  [ window ]b  [ window ]c        together     [ window ]abc
     """
 
-    left: int | None = None
-    """How much event time the rest of the input has, in microseconds, as far as that is known."""
+    unread_micros: int | None = None
+    """How much event time the rest of the input has, as far as that is known."""
 
-    def has_waited(self, micros: int, window: int) -> bool:
-        """Say whether answers that have waited for so much event time are to be made now.
+    def is_time(self, waited: int, window: int) -> bool:
+        """Say whether answers that have waited for so much event time are made now, where a window has so much.
 
-        >>> Patience().has_waited(20, 10), Patience(left=9).has_waited(20, 10), Patience(left=9).has_waited(40, 10)
-        (True, False, True)
+        >>> [AnswerPace(unread).is_time(20, 10) for unread in (None, 10, 9, 0)], AnswerPace(9).is_time(40, 10)
+        ([True, True, False, False], True)
         """
-        if self.left == 0:
-            return False  # all is read: its end is about to be told
-        is_near_end = self.left is not None and self.left < window
-        return micros >= (4 if is_near_end else 2) * window
+        if self.unread_micros == 0:
+            return False
+        is_near_end = self.unread_micros is not None and self.unread_micros < window
+        return waited >= (4 if is_near_end else 2) * window
 
 
 # --- who is due -----------------------------------------------------------------------------------------------------
@@ -190,12 +192,12 @@ def choose_answers(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
-    patience: Patience | None = None,
+    pace: AnswerPace | None = None,
 ) -> list[AnswerJob]:
     """List what can be answered by now; `everything`: all input that is there is all there is."""
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    shares = 1 if patience else jobs.parallelism  # who is patient has other work for the cores
-    return [job for each in asking if each.is_due(patience) for job in each.jobs(files, jobs, shares)]
+    shares = 1 if pace else jobs.parallelism  # while there is input, other cores join
+    return [job for each in asking if each.is_due(pace) for job in each.jobs(files, jobs, shares)]
 
 
 def is_answer_due(
@@ -204,11 +206,11 @@ def is_answer_due(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
-    patience: Patience | None = None,
+    pace: AnswerPace | None = None,
 ) -> bool:
     """Say whether somebody is to be answered by now."""
     return any(
-        _Asking(plan, ledger, state, silence, everything=everything).is_due(patience)
+        _Asking(plan, ledger, state, silence, everything=everything).is_due(pace)
         for state in ledger.panes.values()
     )
 
@@ -224,7 +226,7 @@ class _Asking:
         names = {each.name: each for each in plan.queries}
         self.queries = [names[each] for each in state.panes.readers if each in names]
 
-    def is_due(self, patience: Patience | None = None) -> bool:
+    def is_due(self, pace: AnswerPace | None = None) -> bool:
         """Say whether there is something to answer, to fold or to merge."""
         state = self.state
         if not state.files or not self.queries:
@@ -235,16 +237,16 @@ class _Asking:
         if state.panes.emit == "changes":
             return bool(fresh) or any(self._is_told_again(each) for each in self.queries)
         if state.panes.emit == "final":
-            due = any(each.first <= self._limit() for each in fresh) or _crowded(state)
+            due = any(each.first <= self._limit() for each in fresh) or _crowded(state, MERGE_FAN)
             return due or self._may_have_finished()
-        return self._is_sliding_due(fresh, patience)
+        return self._is_sliding_due(fresh, pace)
 
-    def _is_sliding_due(self, fresh: Sequence[PaneFile], patience: Patience | None) -> bool:
-        """Say whether some instant can be answered, and has waited as long as it may; or whether files are merged."""
+    def _is_sliding_due(self, fresh: Sequence[PaneFile], pace: AnswerPace | None) -> bool:
+        """Say whether some instant can be answered, and has waited as long as it may; or files must be merged."""
         until = self._folds_until()
-        crowded = _crowded(self.state, PATIENT_FAN if patience else MERGE_FAN)
+        crowded = _crowded(self.state, _WAITING_FANS * MERGE_FAN if pace else MERGE_FAN)
         waited = until - min((each.first for each in fresh), default=LONG_AGO)
-        if crowded or (patience and not patience.has_waited(waited, self.state.panes.width)):
+        if crowded or (pace and not pace.is_time(waited, self.state.panes.width)):
             return crowded
         if until > LONG_AGO and any(each.first <= until for each in fresh):
             return True
@@ -371,8 +373,8 @@ class _Asking:
         return min(mark if side == bucket.side else mark - far + 1 for side, mark in marks.items())
 
 
-def _crowded(state: PaneState, fan: int = MERGE_FAN) -> bool:
-    """Say whether so many files wait that some should be merged."""
+def _crowded(state: PaneState, fan: int) -> bool:
+    """Say whether there are so many files of a generation that they should be merged."""
     counts: dict[tuple[int, int, bool, int], int] = {}
     for each in state.files:
         key = each.part, each.table, each.folded, each.generation

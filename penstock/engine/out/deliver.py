@@ -230,7 +230,8 @@ class PairBatch:
     level: NDArray[np.int16]
     sets: NDArray[np.uint64] | None
     readers: NDArray[np.uint64] | None
-    """Who reads each pair from the table, as far as is known; None where nobody does."""
+    """Who reads each pair from the table, as far as is known; None where nobody does.  Read only if one row stands for
+    all."""
     by_query: bool
     """Whether readers are noted by their numbers; else the first bit says whether there is any."""
     arrived: float
@@ -454,8 +455,8 @@ def _readers(
 ) -> NDArray[np.uint64]:
     """Say for each pair which queries read it from the group's table; not yet those of which Spark SQL decides.
 
-    Where pairs are kept by their level, the first bit says whether anybody does.  What is the same for all pairs is
-    there once, where nothing is noted later.
+    Where pairs are kept by their level, the first bit says whether anybody does.  If all pairs have the same
+    readers and none is added later, one row, which is read only, stands for all.
     """
     plain = [each for each in delivery.targets if each.in_table and not each.computed]
     if sets is not None:
@@ -506,7 +507,7 @@ def _count_plain(
 def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
     """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does.
 
-    Its columns say that they have no nulls, which spares Parquet's writer to say so for every row.
+    Its columns are declared without nulls, so that Parquet writes no definition levels of them.
     """
     wanted = _is_read(readers)
     columns = {name: batch.column(name) for name in (*sides_in(batch), "level")}
@@ -519,7 +520,7 @@ def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets
 
 
 def _is_read(readers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Say which pairs somebody reads from the table; once, if it is the same for all."""
+    """Say which pairs somebody reads from the table; one value stands for all if it is the same."""
     some = readers[:1] if readers.strides[0] == 0 else readers
     return np.asarray(some[:, 0] != 0 if some.shape[1] == 1 else some.any(axis=1))
 

@@ -74,7 +74,7 @@ def answer(joining: Joining) -> None:
         joining.jobs,
         joining.idle,
         everything=everything,
-        patience=joining.patience,
+        pace=joining.answer_pace,
     )
     if not jobs:
         return

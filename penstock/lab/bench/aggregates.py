@@ -14,8 +14,8 @@ without exactly so many has no figure.  One query of Spark or Flink has one wind
 twelfth of the queries that Penstock answers; ``spark-each`` and ``flink-each`` run all twelve.  For 64 groups they
 compute ``k % 64`` in both cases.
 
-Answers come later than the rows that they are made of, so that to leave out the first rows would not leave out their
-work.  What counts is all that comes after the first unit or batch, up to the last answer.
+Answers come later than the rows that they are made of, so leaving out the first rows as warm-up would still count the
+work of answering them.  What counts is all that comes after the first unit or batch, up to the last answer.
 
 In:  arguments.  Out: a table for each grouping, with the targets; and a line of JSON for each run.
 """
@@ -96,7 +96,7 @@ TARGETS = {
 
 HEADINGS = (
     "engine",
-    "rows/s after the first",
+    "rows/s after the first unit",
     "whole run rows/s",
     "Penstock is faster",
     "wanted",

@@ -84,7 +84,7 @@ def steady_part(marks: Sequence[Mark], rows: int, warm: float = WARM) -> Mark:
 
     Nor is there one where a single unit took most of the input: what comes after it says nothing of the rate.
     """
-    begin = next((each for each in marks if each[1] >= warm * rows), None)
+    begin = next((each for each in marks if each[1] >= max(1, warm * rows)), None)
     if begin is None or marks[-1][0] <= begin[0] or begin[1] > (1 + warm) / 2 * rows:
         return 0.0, 0
     return marks[-1][0] - begin[0], marks[-1][1] - begin[1]
