@@ -115,7 +115,7 @@ class SourceFolder:
     def _add(self, files: Iterable[FileEntry]) -> None:
         """Know some more files, and forget those that Spark has forgotten."""
         for url, changed in files:
-            folder, _, name = unquote(urlsplit(url).path).rpartition("/")
+            folder, name = folder_and_name(url)
             self._newest = max(self._newest, changed)
             if folder == self.path.rstrip("/"):
                 self._known[name] = changed
@@ -174,6 +174,16 @@ class SourceFolder:
 
 _SINK_LOG = "_spark_metadata"
 """Where Spark's own sink of files notes which of them count."""
+
+
+def folder_and_name(url: str) -> tuple[str, str]:
+    """Divide the address that Spark's log has of a file.
+
+    >>> folder_and_name("file:///in/a%20b.parquet")
+    ('/in', 'a b.parquet')
+    """
+    folder, _, name = unquote(urlsplit(url).path).rpartition("/")
+    return folder, name
 
 
 def _date_of(folder: Path) -> tuple[int, int, int] | None:

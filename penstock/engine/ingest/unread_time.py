@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+
+from penstock.engine.ingest.source_folder import folder_and_name
 
 if TYPE_CHECKING:
     from penstock.engine.ingest.source_folder import SourceFolder
@@ -41,8 +42,10 @@ class UnreadTime:
 
     def note_batch(self, origin: dict[str, Any] | None, newest: int | None) -> None:
         """Take note of a batch, after which the stream's newest row has this time."""
+        if self._unread is None:
+            return  # nothing is estimated, as in all runs without an end
         names = _names_in(origin)
-        if self._unread is None or names is None or newest is None:
+        if names is None or newest is None:
             self._unread = self.micros = None
             return
         self._unread -= names
@@ -66,4 +69,4 @@ def _names_in(origin: dict[str, Any] | None) -> set[str] | None:
     if not entries or None in entries:
         return None
     urls = (str(url) for files in entries for each in files.values() for url, _ in each)
-    return {unquote(urlsplit(url).path).rpartition("/")[2] for url in urls}
+    return {folder_and_name(url)[1] for url in urls}
