@@ -100,7 +100,7 @@ def calibrate(state: str | None, *, debug: bool) -> None:
     """Measure the prices of the engine's work, print them, and keep them with a state."""
     from penstock.engine.costs.calibrate import Bench  # noqa: PLC0415 - imports pyspark
     from penstock.engine.spark.session import embedded_session  # noqa: PLC0415
-    from penstock.engine.spark_jobs import SparkJobs  # noqa: PLC0415 - see above
+    from penstock.engine.spark_backend import SparkBackend  # noqa: PLC0415 - see above
 
     out = console()
     store = Store(state) if state else None
@@ -110,7 +110,7 @@ def calibrate(state: str | None, *, debug: bool) -> None:
             spark = embedded_session()
             files = store.files if store else open_files(folder, sync=False)
             prices = Bench(
-                spark, SparkJobs(spark, files), files, lambda line: out.print(f"  {line}", style="dim")
+                spark, SparkBackend(spark, files), files, lambda line: out.print(f"  {line}", style="dim")
             ).prices()
         if store is not None:
             store.commit(Priced(prices))

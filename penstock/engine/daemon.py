@@ -24,7 +24,7 @@ def load() -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    import penstock.engine.spark_jobs  # noqa: F401, PLC0415 - after the settings above
+    import penstock.engine.spark_backend  # noqa: F401, PLC0415 - after the settings above
     from penstock.join.warm import warm_folds, warm_up  # noqa: PLC0415 - see above
 
     warm_up()

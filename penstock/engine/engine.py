@@ -59,8 +59,8 @@ from penstock.engine.readings.plans import (
     standing_plan,
     stopped_with_readers,
 )
+from penstock.engine.runners.spark import forget_plans
 from penstock.engine.spark.culprits import QueriesFailedError
-from penstock.engine.spark.dispatch import forget_plans
 from penstock.engine.spark.early_start import PythonWorkers
 from penstock.engine.spark.schemas import arrow_types, empty_rows
 from penstock.engine.spark.session import (
@@ -69,18 +69,15 @@ from penstock.engine.spark.session import (
     settings_of,
     spark_options,
     use_plain_files,
-    works_here,
 )
 from penstock.engine.spark.spark_errors import named_file, short_message
-from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.store import Store
 from penstock.engine.units.joiner import Joiner
 from penstock.engine.units.joining import Joining
-from penstock.engine.units.own_work import needs_workers
 from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
-from penstock.join.warm import warm_digests, warm_folds, warm_orders, warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.plan_text import plan_text, serving
@@ -154,7 +151,6 @@ class Engine:
         self._store = Store(os.fspath(state))
         self._spark = spark
         self._workers: PythonWorkers | None = None
-        """Those of a session that was not given: the embedded one, or one that was running."""
         self._workload = Workload(
             settings=dict(settings or {}),
             spark=lambda: self.spark,
@@ -166,7 +162,7 @@ class Engine:
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
         self._chooser = Chooser()
-        self._spark_jobs: SparkJobs | None = None
+        self._spark_backend: SparkBackend | None = None
         self._farewells: dict[str, str] = {}
         """What has become of the results of queries that were dropped."""
         self._registering = threading.RLock()
@@ -182,16 +178,14 @@ class Engine:
             self._spark = embedded_session(spark_options(self._workload.settings))
             if isinstance(self._store.files, LocalFiles):
                 use_plain_files(self._spark)
-            self._workers = PythonWorkers(self._spark)
         return self._spark
 
     @property
-    def _jobs(self) -> SparkJobs:
-        """Give who runs the work: the session, for this state."""
-        if self._spark_jobs is None:
-            workers = self._workers if works_here(self.spark) else None
-            self._spark_jobs = SparkJobs(self.spark, self._store.files, workers)
-        return self._spark_jobs
+    def _backend(self) -> SparkBackend:
+        """Return the session as the backend of this state."""
+        if self._spark_backend is None:
+            self._spark_backend = SparkBackend(self.spark, self._store.files)
+        return self._spark_backend
 
     def stream(
         self,
@@ -332,17 +326,13 @@ class Engine:
         refuse_untold(transition.after)
         self._check_settings()
         forget_plans()
-        self._begin_workers(transition.after)
+        self._workers = PythonWorkers(self.spark)
+        self._workers.begin()
         arrow_types.cache_clear()
-        kernels = threading.Thread(
-            target=_warm, args=(transition.after,), name="penstock-kernels", daemon=True
-        )
-        kernels.start()
         sources, empty = self._check(transition.after)
         sinks = file_sinks(transition.after.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         self._refuse_other_types(transition, empty)
-        kernels.join()
         adopt(self._store)
         plan = self._go_over(transition)
         self._chooser = Chooser(self._workload.budget)
@@ -358,11 +348,6 @@ class Engine:
         if not once:
             self._listener = Listener(self._store.files, self._handle)
             self._listener.start()
-
-    def _begin_workers(self, plan: Plan) -> None:
-        """Begin to start workers where a plan needs them at once, or where nobody else does the work."""
-        if self._workers is not None and (needs_workers(plan) or not works_here(self.spark)):
-            self._workers.begin()
 
     def _check_settings(self) -> None:
         """Refuse a session whose settings give the queries, or what the state holds, another meaning."""
@@ -437,7 +422,7 @@ class Engine:
         """Start reading one stream."""
         if self._joiner is None:
             return
-        ingester = Ingester(self._store, self._jobs, plan, stream, source, committed=self._joiner.notify)
+        ingester = Ingester(self._store, self._backend, plan, stream, source, committed=self._joiner.notify)
         ingester.stop_queries = self._stop_queries
         ingester.others = lambda: [each for each in self._ingesters if each is not ingester]
         self._ingesters.append(ingester)
@@ -474,7 +459,6 @@ class Engine:
             sources, empty = self._check(transition.after)
             self._refuse_other_types(transition, empty)
             plan = self._go_over(transition)
-            self._begin_workers(plan)
             joiner.joining.scheduler = scheduler_of(self._workload.settings)
             joiner.joining.memory = MemoryPolicy.of(self._workload.settings)
             self._chooser.budget = self._workload.budget
@@ -524,7 +508,7 @@ class Engine:
     def _made_true(self, transition: Transition) -> Plan:
         """Make a plan true under the settings of the session."""
         after = replace(transition.after, spark_settings=settings_of(self.spark))
-        return replace(transition, after=after).apply(self._store, self._jobs)
+        return replace(transition, after=after).apply(self._store, self._backend)
 
     def _stop_queries(self, failures: Mapping[str, str]) -> Plan:
         """Go on without queries that cannot be evaluated; called by whoever found out, holding no lock of a batch."""
@@ -590,7 +574,7 @@ class Engine:
 
     def _new_joining(self, plan: Plan) -> Joining:
         """Make what turns by a plan work on."""
-        return Joining(self._store, self._jobs, plan, self._hand_over)
+        return Joining(self._store, self._backend, plan, self._hand_over)
 
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
@@ -623,8 +607,8 @@ class Engine:
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
             streams = tuple(plan.stream(name) for name in group.streams)
-            results = check_outputs(self.spark, group, streams, self._jobs.answers)
-            self._jobs.results.check(group, results, streams)
+            results = check_outputs(self.spark, group, streams, self._backend.answers)
+            self._backend.results.check(group, results, streams)
             empty |= results
         sources = {
             stream.name: self._workload.sources.get(stream.name)
@@ -786,7 +770,7 @@ class Engine:
     def punctuations(self, name: str) -> DataFrame:
         """Give the values of a query's join key that are finished: no more of its results will have them."""
         query = self.plan.query(name)
-        task = finished_now(self.plan, self._store.ledger, query, self._jobs)
+        task = finished_now(self.plan, self._store.ledger, query, self._backend)
         return read_finished(self.spark, self._store.files, self.plan, query, task)
 
     def late(self, stream: str) -> DataFrame:
@@ -814,14 +798,3 @@ class Engine:
         plan, ledger = self.plan if query is None else serving(self.plan, query), self._store.ledger
         all_costs = costs(plan, ledger, self._workload.budget, runs=ledger.plan is not None)
         return plan_text(plan) + "\n".join(cost_lines(all_costs, compare=compare)) + "\n"
-
-
-def _warm(plan: Plan) -> None:
-    """Compile the kernels that a plan needs."""
-    warm_up()
-    if any(query.aggregation for query in plan.queries):
-        warm_folds()
-    if any(query.oblivious for query in plan.queries):
-        warm_orders()
-    if any(not log.whole_key for stream in plan.sources for log in plan.logs_of(stream.name)):
-        warm_digests()

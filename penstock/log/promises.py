@@ -100,9 +100,7 @@ class PromiseFiles:
 
     def bare(self) -> PromiseFiles:
         """Leave out the statistics, which tasks do not read."""
-        exact, patterns = (
-            tuple(replace(each, patterns=()) for each in some) for some in (self.exact, self.patterns)
-        )
+        exact, patterns = (tuple(each.bare() for each in some) for some in (self.exact, self.patterns))
         return PromiseFiles(exact, patterns)
 
     def before(self, time: int) -> float:
@@ -323,11 +321,18 @@ def _write(
     return write_ordered(files, name, content, order, first=batch, last=batch, generation=generation)
 
 
-def count_broken(files: Files, segment: Segment, known: PromiseFiles) -> int:
-    """Count the rows of a segment that come after a promise of their own stream."""
-    rows = read_segment(files, segment)
-    least = open_promises(files, known).earliest(rows.rows.h, rows.keys())
-    return int((rows.rows.t > least).sum())
+@dataclass(frozen=True, slots=True)
+class BrokenTask:
+    """Counts the rows of a segment that come after a promise of their own stream."""
+
+    segment: Segment
+    known: PromiseFiles
+
+    def run(self, files: Files) -> int:
+        """Count the rows."""
+        rows = read_segment(files, self.segment)
+        least = open_promises(files, self.known).earliest(rows.rows.h, rows.keys())
+        return int((rows.rows.t > least).sum())
 
 
 # --- fewer files, fewer promises ------------------------------------------------------------------------------------
@@ -351,7 +356,11 @@ class PromiseMerge:
 
     def bare(self) -> PromiseMerge:
         """Leave out the statistics, which tasks do not read."""
-        return replace(self, files=tuple(replace(each, patterns=()) for each in self.files))
+        return replace(self, files=tuple(each.bare() for each in self.files))
+
+    def run(self, files: Files) -> Segment | None:
+        """Write one file of several; None if no promise is left."""
+        return merge_promises(files, self)
 
 
 def choose_promise_merges(index: str, kept: PromiseFiles, budget: int) -> list[PromiseMerge]:

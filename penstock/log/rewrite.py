@@ -38,6 +38,32 @@ class RewrittenRun:
     newest: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Makes one segment of a run of segments, of the rows that are still of use."""
+
+    log: str
+    segments: tuple[Segment, ...]
+    claims: tuple[Claim, ...]
+    common: Common | None = None
+
+    def run(self, files: Files) -> RewrittenRun:
+        """Write the segment."""
+        return rewrite_segments(files, self.log, self.segments, self.claims, self.common)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTask:
+    """Counts the rows of a segment that promises have made useless."""
+
+    segment: Segment
+    claims: tuple[Claim, ...]
+
+    def run(self, files: Files) -> RewrittenRun:
+        """Count the rows; the segment stays as it is."""
+        return RewrittenRun(self.segment, *finished_rows(read_segment(files, self.segment), self.claims))
+
+
 def rewrite_segments(
     files: Files,
     log: str,
@@ -81,8 +107,3 @@ def finished_rows(rows: SegmentRows, claims: Sequence[Claim]) -> tuple[int, int 
         return 0, None
     finished = live_rows(rows, map(by_window, claims)) & ~live_rows(rows, claims)
     return int(finished.sum()), int(rows.rows.t[finished].max()) if finished.any() else None
-
-
-def count_finished(files: Files, segment: Segment, claims: Sequence[Claim]) -> RewrittenRun:
-    """Hold a segment's rows against promises, and leave it as it is."""
-    return RewrittenRun(segment, *finished_rows(read_segment(files, segment), claims))

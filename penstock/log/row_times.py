@@ -107,6 +107,10 @@ class Sealing:
     position: int
     ended: tuple[Segment, ...] = ()
 
+    def run(self, files: Files) -> Segment | None:
+        """Write the piece; None if no row is sealed."""
+        return seal(files, self)
+
 
 def plan_sealing(stream: str, roll: Roll, until: int, ended: Sequence[Segment] = ()) -> Sealing:
     """Choose what goes into the next piece."""

@@ -122,6 +122,10 @@ class Segment:
     newest: int | None = None
     """The last position in the order of arrival of its rows, where they have any beside their event times."""
 
+    def bare(self) -> Segment:
+        """Leave out the statistics, which tasks do not read."""
+        return replace(self, patterns=())
+
     def rows_between(self, first: int, last: int) -> int:
         """Say about how many rows have a time from first to last: as many as these times are of all its times."""
         since, until = max(first, self.min_t), min(last, self.max_t)

@@ -11,7 +11,7 @@ In:  a `Merge`.  Out: the new file, or None where nothing is left.  The order of
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,12 +42,18 @@ CONFLICT = "conflict"
 """What is said of files whose columns cannot be brought together."""
 
 
-def merge_or_say(files: Files, merge: Merge) -> StoredFile | str | None:
-    """Write one file of several; say so if one column has two types in them."""
-    try:
-        return merge_files(files, merge)
-    except pa.ArrowTypeError:
-        return CONFLICT
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Makes one file of several files of results."""
+
+    merge: Merge
+
+    def run(self, files: Files) -> StoredFile | str | None:
+        """Write the file; None if no row is left, `CONFLICT` if one column has two types in them."""
+        try:
+            return merge_files(files, self.merge)
+        except pa.ArrowTypeError:
+            return CONFLICT
 
 
 def merge_files(files: Files, merge: Merge) -> StoredFile | None:

@@ -40,10 +40,10 @@ from penstock.sql.options import scheduler_of
 from penstock.sql.query import Sink
 from penstock.sql.spark_types import parse_type
 from penstock.testing.answer_values import answer_types
+from penstock.testing.backend import InlineBackend
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.expression.values import arrow_type, is_supported
 from penstock.testing.input_rows import as_table, in_batches
-from penstock.testing.loop_jobs import LoopJobs
 from penstock.testing.pair_values import kept_types, outputs_of, pair_types, unpacked, wanted_rows
 
 if TYPE_CHECKING:
@@ -152,21 +152,21 @@ class Session:
     def _open(self) -> None:
         """Go over to what is registered now."""
         ledger = self._store.ledger
-        jobs = self._jobs = LoopJobs(self._store.files, tasks=self._tasks, settings=self._settings)
+        backend = self._backend = InlineBackend(self._store.files, tasks=self._tasks, settings=self._settings)
         transition = Transition.to(self._workload.plan(ledger), ledger)
         transition.refuse_moves()
         transition.get_in_step(ledger, self._joining_of)
         self.altered |= set(transition.change.altered)
-        self.plan: Plan = transition.apply(self._store, jobs)
+        self.plan: Plan = transition.apply(self._store, backend)
         self._joining = self._joining_of(self.plan)
         self._batches = {
-            each.name: BatchIngest(self._store, jobs, self.plan, each) for each in self.plan.sources
+            each.name: BatchIngest(self._store, backend, self.plan, each) for each in self.plan.sources
         }
         for name in list(self._unread):
             self._read(name)
 
     def _joining_of(self, plan: Plan) -> Joining:
-        joining = Joining(self._store, self._jobs, plan, lambda _: None)
+        joining = Joining(self._store, self._backend, plan, lambda _: None)
         joining.scheduler = scheduler_of(self._workload.settings)
         joining.memory = MemoryPolicy.of(self._workload.settings)
         return joining
@@ -286,7 +286,7 @@ class Session:
 
     def arrow_types(self, stream: Stream) -> dict[str, pa.DataType]:
         """Give the Arrow type of each column of a stream."""
-        return self._jobs.arrow_types(stream)
+        return self._backend.arrow_types(stream)
 
     def late(self, stream: str) -> list[Row]:
         """Give the rows of a stream that came too late, had no event time, or broke a promise of their stream."""
@@ -306,7 +306,7 @@ class Session:
         """Give the values of a query's join key that no more results will have."""
         self._refuse_closed()
         asked = self.plan.query(query)
-        task = finished_now(self.plan, self._store.ledger, asked, self._jobs)
+        task = finished_now(self.plan, self._store.ledger, asked, self._backend)
         return told_values(self._store.files, task)[0].to_pylist() if task else []
 
     def status(self) -> Status:

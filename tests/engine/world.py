@@ -1,6 +1,6 @@
 """The engine without Spark: the same tasks, commits and joiner, with a loop where Spark would run a job.
 
-Rows go through `run_ingest` into segments, batches and units become commits that are folded, and the engine's own
+Rows go through ingest tasks into segments, batches and units become commits that are folded, and the engine's own
 `Joiner` decides what to join, drop and rewrite.  Beside it stand the rows as the reference sees them, so that at any
 moment the world can be asked: is every result right, and is what is kept exactly what is needed?
 
@@ -10,6 +10,7 @@ What Spark SQL would compute (event time, key, predicate bits) is computed here 
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,14 +21,16 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.engine.change.transition import Transition
 from penstock.engine.ingest.batch_ingest import BatchIngest
-from penstock.engine.ingest.batch_task import run_ingest
+from penstock.engine.ingest.batch_task import IngestTask
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.out.release import horizon
 from penstock.engine.readings.needs import claim, in_time
 from penstock.engine.readings.plans import next_plan
+from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.units.advance import bring_up
 from penstock.engine.units.expiry import expire
 from penstock.engine.units.joining import Joining
@@ -36,26 +39,25 @@ from penstock.join.reference import Event, nested_loop_join
 from penstock.log import ledger as books
 from penstock.log.census import rows_per_slice
 from penstock.log.claims import live_rows
-from penstock.log.codec import decode, encode, from_json, to_json
+from penstock.log.codec import decode, encode
 from penstock.log.files import open_files
 from penstock.log.hold import read_hold
+from penstock.log.rewrite import RewriteTask
 from penstock.log.row_times import LONG_AGO
 from penstock.log.segment import read_segment
 from penstock.log.snapshot import dump, load
 from penstock.plan.share import Part
 from penstock.sql.graph import Key
 from penstock.sql.query import Column, Output, Query, Range, Sink, Stream
-from penstock.testing.loop_jobs import LoopJobs
+from penstock.testing.backend import InlineBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from random import Random
 
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
-    from penstock.engine.out.deliver import Delivery, UnitReport
-    from penstock.engine.units.unit_task import UnitTask
+    from penstock.engine.runners.runner import Job
     from penstock.log.commits import Commit
-    from penstock.log.segment import Segment
     from penstock.log.values import Cursor
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -173,14 +175,14 @@ class World:
         self.now = 0.0
         """When batches arrive, in seconds since the epoch; 0: nobody knows."""
         self.store = self._store()
-        self.jobs = WorldJobs(self, tasks=parts)
+        self.backend = WorldBackend(self, tasks=parts)
         self.plan: Plan | None = None
         self.plan = self._planned(queries)
         self.joining = self._joining(self.plan)
 
     def _joining(self, plan: Plan) -> Joining:
         """Make what turns work on."""
-        return Joining(self.store, self.jobs, plan, self._hand_over)
+        return Joining(self.store, self.backend, plan, self._hand_over)
 
     def share(self, strategy: str, source: Random) -> None:
         """Go over to another strategy, or cut the chains elsewhere, at random where the strategy may choose."""
@@ -221,8 +223,8 @@ class World:
         waiting = {name for name in change.altered + change.moved if self.ledger.query(name).backfill}
         for name in waiting:  # it has got nothing yet, and will get its past by its new definition
             del self.lives[name]
-        plan = transition.apply(self.store, self.jobs)
-        self.batches = {each.name: BatchIngest(self.store, self.jobs, plan, each) for each in plan.streams}
+        plan = transition.apply(self.store, self.backend)
+        self.batches = {each.name: BatchIngest(self.store, self.backend, plan, each) for each in plan.streams}
         for name in change.altered:
             self.breaks.setdefault(name, []).append(self.ledger.query(name).results)
         for one in plan.queries:
@@ -265,7 +267,7 @@ class World:
             return  # nobody reads it
         horizon = self.ledger.roll(stream).horizon if stream in self.plan.counted else None
         batches = self.batches[stream]
-        batches.key_bits, self.jobs.dealt_to = self.key_bits, tasks
+        batches.key_bits, self.backend.dealt_to = self.key_bits, tasks
         batches.ingest(rows, self.ledger.stream(stream).source_batch + 1, None, self.now)
         self.sources[stream].take(rows, horizon)
         self.row_times |= {row.id: row.time for row in rows}
@@ -538,12 +540,13 @@ class World:
         return needed  # type: ignore[return-value]
 
 
-class WorldJobs(LoopJobs):
-    """Plain loops over rows that say themselves which predicates they satisfy."""
+class WorldBackend(InlineBackend):
+    """A backend over rows that say themselves which predicates they satisfy."""
 
     def __init__(self, world: World, *, tasks: int) -> None:
         super().__init__(world.files, tasks=tasks)
         self.world, self.dealt_to = world, 1
+        self.runner = WorldRunner(world, tasks)
 
     def arrow_types(self, _stream: Stream) -> dict[str, pa.DataType]:
         return TYPES
@@ -552,27 +555,34 @@ class WorldJobs(LoopJobs):
         """Deal a batch out to some tasks."""
         dealt = [batch[number :: self.dealt_to] for number in range(self.dealt_to)]
         parts = (self.world.columns(stream.name, rows).select(task.columns()) for rows in dealt)
-        return [_as_reported(part) for each in parts for part in run_ingest(task, [each])]
+        sent = sent_over(IngestTask(task))
+        return [part for each in parts for part in sent_over(sent.finish(self.files, iter([each])))]
 
-    def keep_aside(self, *_: object) -> None:
+    def keep_late(self, *_: object) -> None:
         """Late rows are counted here, not kept."""
 
     def can_upgrade(self, *_: object) -> bool:
         """Rows say what they satisfy when they arrive, and not later."""
         return False
 
-    def join(self, task: UnitTask, delivery: Delivery, pairs: object = None) -> list[UnitReport]:
-        assert pairs is None, "an expression needs Spark"
-        return [_as_reported(each) for each in super().join(task, delivery)]
 
-    def rewrite(self, log: str, runs: Any, claims: Any, common: Any = None) -> list[Segment | None]:
-        self.world.rewritten[log] += sum(each.rows for run in runs for each in run)
-        return super().rewrite(log, runs, claims, common)
+class WorldRunner(InlineRunner):
+    """Sends tasks and reports as Spark does, and counts the rows that are rewritten."""
+
+    def __init__(self, world: World, tasks: int) -> None:
+        super().__init__(world.files, lambda *_: pytest.fail("an expression needs Spark"), tasks)
+        self.world = world
+
+    def map(self, tasks: Sequence[Any], job: Job) -> list[Any]:
+        for task in tasks:
+            if isinstance(task, RewriteTask):
+                self.world.rewritten[task.log] += sum(each.rows for each in task.segments)
+        return [sent_over(report) for report in super().map([sent_over(task) for task in tasks], job)]
 
 
-def _as_reported(value: R) -> R:
-    """Give a report as the driver gets it: after it was text."""
-    return from_json(json.loads(json.dumps(to_json(value))), type(value))
+def sent_over(value: R) -> R:
+    """Return a task or a report as it arrives on the other side: pickled and read again."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
 
 R = TypeVar("R")

@@ -1,9 +1,8 @@
 """A process to be killed: runs the crash test's queries over all input that is there.
 
-    python tests/spark/child.py ROOT [tasks | here] [many | tree SEED]
+    python tests/spark/child.py ROOT [many | tree SEED]
 
-With ``tasks`` also what is little work is told to Spark, not done here; ``many`` are the queries over three streams,
-``tree`` those over other queries.
+``many`` are the queries over three streams, ``tree`` those over other queries.
 The parent finds out how far it is by looking at the journal.
 """
 
@@ -18,14 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 def main() -> None:
     """Run to the end of the input."""
     from penstock.engine.spark.session import QUICK_START, embedded_session
-    from penstock.engine.units import little_work
     from tests.spark.crash_world import crash_specs
     from tests.spark.many_runs import QUERIES, ManyRun
     from tests.spark.runner import Run
     from tests.spark.tree_runs import queries, run_once, streams, values_of
 
-    if "tasks" in sys.argv[2:]:
-        little_work.MOST_ROWS = little_work.MOST_BYTES = -1
     root = Path(sys.argv[1])
     spark = embedded_session({**QUICK_START, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
     if "many" in sys.argv[2:]:

@@ -1,18 +1,14 @@
-"""One Spark session for all tests of this directory.
-
-Tests have few rows, and little work is done without Spark's tasks; so that these are tested too, every other test, by
-its name, is told to have none of that; of the others, half use threads, as an engine does that has no workers yet.
-Likewise for plain files: a third of the tests leaves them to Spark, a third to tasks.
-"""
+"""One Spark session for all tests of this directory, and a guard: the driver touches no row."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from pathlib import Path
-from zlib import crc32
 
 import pytest
+
+from tests.spark.driver_guard import guard
 
 
 @pytest.fixture(scope="session")
@@ -25,30 +21,12 @@ def spark():
             [Path(__file__).parents[2] / "scripts" / "find-java"], capture_output=True, text=True, check=True
         )
         os.environ["JAVA_HOME"] = found.stdout.strip()
-    return embedded_session({**QUICK_START, "spark.sql.shuffle.partitions": "2", "spark.master": "local[2]"})
+    return embedded_session(
+        {**QUICK_START, "spark.sql.shuffle.partitions": "2", "spark.master": "local[2, 4]"}
+    )
 
 
 @pytest.fixture(autouse=True)
-def where_little_work_is_done(request, monkeypatch):
-    """Let half of the tests do little work in tasks, and the others here or in threads; always the same ones."""
-    chance = crc32(request.node.nodeid.encode())
-    who = "tasks" if chance % 2 else ("here", "threads")[chance // 6 % 2]
-    if who != "here":
-        from penstock.engine.units import little_work, own_work
-
-        monkeypatch.setattr(little_work, "MOST_ROWS", -1)
-        monkeypatch.setattr(little_work, "MOST_BYTES", -1)
-        if who == "threads":
-            monkeypatch.setattr(own_work.OwnWork, "is_wanted", lambda _: True)
-
-
-@pytest.fixture(autouse=True)
-def who_reads_plain_files(request, monkeypatch):
-    """Let a third of the tests read plain files here, a third in tasks, and a third by Spark; always the same ones."""
-    who = ("here", "tasks", "spark")[crc32(request.node.nodeid.encode()) // 2 % 3]
-    if who != "here":
-        from penstock.engine.ingest import plain_files, source_ingest
-
-        monkeypatch.setattr(plain_files, "MOST_LITTLE_ROWS", -1)
-        if who == "spark":
-            monkeypatch.setattr(source_ingest, "only_says_which_files", lambda _: False)
+def driver_touches_no_row(monkeypatch):
+    """Refuse that the package opens a file with rows in this process."""
+    guard(monkeypatch)

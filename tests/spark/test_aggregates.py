@@ -12,7 +12,6 @@ from random import Random
 import pytest
 
 from penstock.app.cli import main
-from penstock.engine import spark_jobs
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
 from penstock.engine.units.describe import passes_spark
@@ -181,14 +180,9 @@ BY_BOTH = replace(
 KEY_CALLED, KEY_COUNTED = (replace(BY_KEY, name=name, where=("A.v > 0",)) for name in ("called", "counted"))
 
 
-@pytest.mark.parametrize("case", [(0, True), (1 << 17, True), (0, False)], ids=str)
-def test_rows_are_folded_in_tasks_or_here_and_answers_are_duckdbs(
-    spark, streams, tmp_path, monkeypatch, case
-):
+@pytest.mark.parametrize("is_by_key", [True, False])
+def test_rows_are_folded_in_tasks_and_answers_are_duckdbs(spark, streams, tmp_path, is_by_key):
     """By keys or by a column, through every sink, over a restart, beside a query that wants the pairs."""
-    few, is_by_key = case
-    monkeypatch.setattr(spark_jobs, "_FEW_ROWS", few)
-    monkeypatch.setattr(spark_jobs, "_LITTLE_WORK", few)
     called, queries = {}, (BY_KEY, BY_TEXT, BY_BOTH, KEY_CALLED, KEY_COUNTED)
     if not is_by_key:
         queries = [replace(each, keys=(("B.day", "of"),)) for each in queries]

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
 from penstock.engine.engine import Engine
-from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.runners.spark import SparkRunner
 from penstock.errors import PenstockError
 from penstock.log import row_times as roll
 from penstock.log.journal import Journal
 from tests.oracle import Spec, Window, answer, bag, number, same_bag
 from tests.spark.runner import Run
-from tests.spark.test_crash import InjectedError, Supply, _commits, fail_once
+from tests.spark.test_crash import InjectedError, Supply, _commits, fail_once, runs
 from tests.spark.world import (
     GRID,
     KEYS,
@@ -103,9 +103,9 @@ def crash_specs(feeds):
 
 POINTS = [
     (Journal, "commit", _commits("seal")),
-    (SparkJobs, "seal", None),
+    (SparkRunner, "map", runs("seal")),
     (Journal, "commit", _commits("unit")),
-    (SparkJobs, "join", None),
+    (SparkRunner, "map", runs("join")),
 ]
 
 

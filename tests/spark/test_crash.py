@@ -23,7 +23,7 @@ import pytest
 
 from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.out import compact
-from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.units import stages
 from penstock.errors import PenstockError
 from penstock.log import retention as keep
@@ -60,6 +60,11 @@ def fail_once(function, *, after: bool, when=lambda *_args, **_options: True):
     return failing
 
 
+def runs(stage: str):
+    """Recognise the jobs of a stage."""
+    return lambda _runner, _tasks, job: job.stage == stage
+
+
 def _commits(kind: str):
     return lambda _journal, commit: commit["kind"] == kind
 
@@ -77,7 +82,7 @@ POINTS = [
         for kind in ("plan", "batch", "unit", "published", "rewrite", "compact")
     ),
     (SourceIngest, "read", None, ""),
-    *((SparkJobs, name, None, "") for name in ("join", "rewrite", "merge")),
+    *((SparkRunner, "map", runs(stage), stage) for stage in ("join", "expire", "compact")),
     *((stages, "publish_files", None, ""),),
     (Run, "take", None, ""),
 ]
@@ -217,7 +222,7 @@ def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
     run = Run(spark, tmp_path, specs)
     for kill in range(5):
         child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(tmp_path), "tasks" if kill % 2 else "here"], start_new_session=True,
+            [sys.executable, str(CHILD), str(tmp_path)], start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -94,7 +94,7 @@ def test_kill_9_at_random_moments_loses_and_repeats_nothing(spark, tmp_path):
     right = {query.name: run.answer(query) for query, _ in run.queries}
     for kill in range(4):
         child = subprocess.Popen(
-            [sys.executable, str(test_crash.CHILD), str(tmp_path), "many", "tasks" if kill % 2 else "here"],
+            [sys.executable, str(test_crash.CHILD), str(tmp_path), "many"],
             start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip

@@ -9,12 +9,12 @@ import pytest
 from penstock.app.look import State
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, console, noop, parquet, table
-from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.units import stages
 from penstock.errors import InputError, PenstockError
 from penstock.log.journal import Journal
 from tests.oracle import _plain as plain
-from tests.spark.test_crash import InjectedError, _commits, fail_once
+from tests.spark.test_crash import InjectedError, _commits, fail_once, runs
 from tests.spark.test_online import Streams
 
 pytestmark = pytest.mark.spark
@@ -135,7 +135,7 @@ def test_a_failure_at_any_step_loses_doubles_and_disorders_nothing(spark, tmp_pa
     here.streams.grow()
     for owner, name, when in (
         (Journal, "commit", _commits("release")),
-        (SparkJobs, "release", None),
+        (SparkRunner, "map", runs("release")),
         (Journal, "commit", _commits("unit")),
         (stages, "publish_files", None),
     ):

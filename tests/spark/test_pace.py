@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from penstock.engine.engine import Engine
 from penstock.engine.ingest.source_ingest import SourceIngest
-from penstock.engine.spark import dispatch as work
-from penstock.engine.spark.reports import report
+from penstock.engine.runners import spark as runners
+from penstock.engine.runners.runner import Job
 from penstock.engine.units import next_unit
 from penstock.plan.prices import Prices
 from tests.oracle import Feed, Spec, Window
@@ -60,30 +59,29 @@ def test_a_stream_that_is_read_faster_waits_for_its_partner(spark, tmp_path, mon
 
 @dataclass(frozen=True)
 class Saying:
-    said: str
-    task: int
+    word: str
+
+    def run(self, _files):
+        return self.word * 2
 
 
-def tell(number, word, batches):
-    for each in work.numbers(batches):
-        yield report(Saying(word * number, each))
+@dataclass(frozen=True)
+class Failing:
+    def run(self, _files):
+        raise ValueError("asked to fail")
 
 
-def fail(batches):
-    next(batches)
-    raise ValueError("told to fail")
-    yield
-
-
-def test_a_plan_is_made_once_and_told_what_to_do_each_time(spark):
-    rows = work.numbered(spark, 2)
-    assert work.numbered(spark, 2) is rows
-    for word in ("one", "other"):
-        said = work.run_work(rows, partial(tell, 2, word), Saying)
-        assert sorted(said, key=lambda each: each.task) == [Saying(word * 2, 0), Saying(word * 2, 1)]
-    with pytest.raises(Exception, match="told to fail"):
-        work.run_work(rows, fail, Saying)
-    assert spark.sparkContext.getLocalProperty("penstock.work") == "", "nothing is left for the next job"
+def test_a_plan_is_made_once_and_carries_other_tasks_each_time(spark):
+    runner, job, context = runners.SparkRunner(spark, None), Job("test", "say some words"), spark.sparkContext
+    assert runners._plan(spark, 2) is runners._plan(spark, 2)
+    for count in (1, 2, 5):  # fewer than cores, as many, and more
+        words = [f"{count}.{number}" for number in range(count)]
+        assert runner.map([Saying(each) for each in words], job) == [each * 2 for each in words]
+    assert runner.map([], job) == []
+    with pytest.raises(Exception, match="asked to fail"):
+        runner.map([Saying("one"), Failing()], job)
+    names = (runners.TASKS, "spark.job.description", "spark.scheduler.pool", "spark.jobGroup.id")
+    assert not any(context.getLocalProperty(name) for name in names), "nothing is left for the next job"
 
 
 def test_a_session_of_our_own_writes_checkpoints_as_plain_files(spark, tmp_path):

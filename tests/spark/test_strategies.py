@@ -10,7 +10,7 @@ from penstock.engine import engine as engine_module
 from penstock.engine.costs import calibrate
 from penstock.engine.engine import Engine
 from penstock.engine.readings.estimates import prices_of
-from penstock.engine.spark_jobs import SparkJobs
+from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.store import Store, peek
 from penstock.errors import InputError
 from penstock.log.commits import Priced
@@ -116,7 +116,7 @@ def test_prices_are_measured_by_the_engines_own_jobs_and_kept_with_the_state(spa
     monkeypatch.setattr(calibrate, "ROUNDS", 2)
     told = []
     state = Store(str(tmp_path / "state"))
-    prices = calibrate.Bench(spark, SparkJobs(spark, state.files), state.files, told.append).prices()
+    prices = calibrate.Bench(spark, SparkBackend(spark, state.files), state.files, told.append).prices()
     state.commit(Priced(prices))
     assert prices_of(state.ledger) == prices
     state.close()

@@ -65,7 +65,7 @@ def test_the_trees_of_the_paper_are_exact_through_kills(spark, tmp_path):
     script = streams(tmp_path, values) + queries(tmp_path)
     for kill in range(4):
         child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(tmp_path), "tasks" if kill % 2 else "here", "tree", str(seed)],
+            [sys.executable, str(CHILD), str(tmp_path), "tree", str(seed)],
             start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -20,7 +20,7 @@ from penstock.engine.units.turn import take_turn
 from penstock.errors import InputError
 from penstock.join.order_watch import PRECISION
 from penstock.testing import Session, expect, run
-from penstock.testing.loop_jobs import LoopJobs
+from penstock.testing.backend import InlineBackend
 from tests.testing.arrival_world import TYPES, sensor, true_multiplicity, true_scrambling
 from tests.testing.test_oblivious import play, table
 from tests.testing.tree_world import Node, found, query_over, tree, whole
@@ -164,7 +164,7 @@ def test_no_more_is_kept_than_what_is_still_to_come_asks_for(seed):
     known = {each.name: true_scrambling(each.values) for each in sensors}
     fed = {each.node.name: [] for each in queries}
 
-    class Recording(LoopJobs):
+    class Recording(InlineBackend):
         def fed_rows(self, files, stream):
             rows = super().fed_rows(files, stream)
             fed[stream.name] += [None if each is None else each + 20 for each in rows["k"].to_pylist()]
@@ -191,7 +191,7 @@ def test_no_more_is_kept_than_what_is_still_to_come_asks_for(seed):
                     assert all(segment.max_t >= gone for segment in ledger.segments(log.id))
 
     with Session(script(sensors, queries)) as session:
-        session._joining.jobs.__class__ = Recording
+        session._joining.backend.__class__ = Recording
         play(session, sensors, rng, restarts=False, look=look)
 
 

@@ -13,14 +13,15 @@ if it changed.  Applied while no unit and no batch is on its way, so the ledger 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change.declarations import stream_difference
 from penstock.engine.change.diff import find_change, losses
 from penstock.engine.change.plan_commit import is_in_step, is_stored_anew, new_layouts, plan_commit, upgraded
 from penstock.engine.change.upgrade import Upgrade
-from penstock.engine.out.release import last_releases, release_commit
+from penstock.engine.out.release import last_releases, release_commit, release_job
 from penstock.engine.readings.plans import next_plan, standing_plan
+from penstock.engine.runners.runner import Job
 from penstock.engine.spark.spark_errors import short_message
 from penstock.engine.units.advance import bring_up
 from penstock.errors import InputError, PenstockError
@@ -32,8 +33,9 @@ from penstock.sql.source_options import without_stream_secrets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.engine.backend import Backend
     from penstock.engine.change.diff import Change
-    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.runners.runner import Runner
     from penstock.engine.store import Store
     from penstock.engine.units.joining import Joining
     from penstock.log.commits import Released
@@ -94,7 +96,7 @@ class Transition:
         if self.before is not None and not is_in_step(self.after, self.before, ledger):
             bring_up(joining(self.before), self.before.groups, without=self.change.failed)
 
-    def apply(self, store: Store, jobs: UnitJobs) -> Plan:
+    def apply(self, store: Store, backend: Backend[Any]) -> Plan:
         """Make the plan true, unless it is already; the groups before are in step."""
         ledger = store.ledger
         if self.before is not None and not self.change and not is_stored_anew(self.before, ledger):
@@ -102,10 +104,10 @@ class Transition:
             return (
                 self.before
             )  # with the numbering by which its tables are written, whatever the order of registration
-        upgrades = _upgrades(store, jobs, self.after)
+        upgrades = _upgrades(store, backend, self.after)
         plan = _planned_again(self.after, upgraded(ledger, self.after, upgrades))
-        release = self._last_release(store, jobs)
-        parts = jobs.parallelism
+        release = self._last_release(store, backend.runner)
+        parts = backend.runner.parallelism
         store.commit(
             plan_commit(plan, self.before, self.change, ledger, upgrades, release=release, parts=parts)
         )
@@ -113,11 +115,11 @@ class Transition:
             store.let_go(name)
         return plan
 
-    def _last_release(self, store: Store, jobs: UnitJobs) -> Released | None:
+    def _last_release(self, store: Store, runner: Runner) -> Released | None:
         """Write out what is held of queries that are defined anew or stopped: their sequences end here."""
         ended = (*self.change.altered, *self.change.failed)
         last = last_releases(self.before, store.ledger, store.files, only=ended) if self.before else []
-        return release_commit(last, jobs.release(last)) if last else None
+        return release_commit(last, runner.map(last, release_job(last))) if last else None
 
 
 def _planned_again(plan: Plan, ledger: Ledger) -> Plan:
@@ -169,7 +171,7 @@ def _declare(store: Store, plan: Plan) -> None:
         store.commit(Declared(fresh))
 
 
-def _upgrades(store: Store, jobs: UnitJobs, plan: Plan) -> dict[str, Replacement]:
+def _upgrades(store: Store, backend: Backend[Any], plan: Plan) -> dict[str, Replacement]:
     """Evaluate new predicates over the rows held, wherever what is stored allows it."""
     ledger = store.ledger
     upgrades: dict[str, Replacement] = {}
@@ -177,18 +179,19 @@ def _upgrades(store: Store, jobs: UnitJobs, plan: Plan) -> dict[str, Replacement
         stream, layout = plan.stream(log.stream), ledger.layout(log.id) + 1
         for number, old in ledger.layouts.get(log.id, {}).items():
             segments = [each for each in ledger.segments(log.id) if each.layout == number]
-            if segments and jobs.can_upgrade(stream, log, old):
-                made = _upgraded(jobs, Upgrade(stream, log, old, segments, layout))
+            if segments and backend.can_upgrade(stream, log, old):
+                made = _upgraded(backend, Upgrade(stream, log, old, segments, layout))
                 before = upgrades.get(log.id, Replacement((), ()))
                 removed = (*before.removed, *(each.name for each in segments))
                 upgrades[log.id] = Replacement(removed, (*before.added, *made))
     return upgrades
 
 
-def _upgraded(jobs: UnitJobs, upgrade: Upgrade) -> list[Segment]:
+def _upgraded(backend: Backend[Any], upgrade: Upgrade) -> list[Segment]:
     """Write segments again for a new plan; a predicate that fails on rows that are held is refused with the plan."""
     try:
-        return jobs.upgrade(upgrade)
+        job = Job("change", f"evaluate new predicates on stored rows of {upgrade.stream.name}")
+        return backend.runner.map_sql(upgrade.tasks(), backend.upgrade_sql(upgrade), job)
     except PenstockError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ The very work that a run does is done on made-up rows, each kind of it more in o
     apart     no pairs, two bounds; slice: many bounds        base + slice · rows · slices            a task's work
     rewrite   segments merged into one                        rewrite · rows                          a task's work
 
-What is small beside a Spark job is measured without one, in this process; in a job all cores share it.
+What is small beside a Spark job is timed inside a task: one task alone, and in a job all cores share it.
 
 Each is run several times, in turns, and the fastest of each counts: what disturbs a measurement only ever adds to it.
 
@@ -30,7 +30,8 @@ import pyarrow as pa
 
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.out.deliver import Delivery, Target
-from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask
+from penstock.engine.runners.runner import Job
+from penstock.engine.units.unit_task import InputTask, JoinTask, SegmentRange, UnitTask
 from penstock.join.key_hash import mix
 from penstock.join.probe import Wanted, probe
 from penstock.join.sets import to_words
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.jobs import Jobs
+    from penstock.engine.backend import Backend
+    from penstock.engine.runners.runner import Task
     from penstock.join.key_hash import Ints
     from penstock.log.files import Files
     from penstock.log.segment import Segment
@@ -66,7 +68,6 @@ ROUNDS = 4
 REPEATS = 6
 """How often in each round, for what takes but a moment."""
 
-_SPARK_JOBS = frozenset({"unit", "row", "pair", "store"})
 _STREAM = Stream(
     "calibration", (Column("k", "bigint"), Column("v", "double"), Column("ts", "timestamp")), "ts"
 )
@@ -76,87 +77,135 @@ _SPAN = 100 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A Spark session, a directory for made-up segments, and someone to tell how far it is."""
+    """A Spark session, its backend for a directory of made-up segments, and a function that shows progress."""
 
     spark: SparkSession
-    jobs: Jobs[DataFrame]
+    backend: Backend[DataFrame]
     files: Files
     tell: Callable[[str], None]
 
     def prices(self) -> Prices:
         """Measure everything, in turns, and work the prices out of it."""
-        jobs = self._jobs()
+        measures = self._measures()
         best: dict[str, float] = {}
         for turn in range(ROUNDS):
-            for name, job in jobs.items():
-                took = min(_timed(job) for _ in range(1 if name in _SPARK_JOBS else REPEATS))
+            for name, measure in measures.items():
+                took = measure()
                 if turn:
                     best[name] = min(took, best.get(name, took))
             self.tell(f"round {turn + 1} of {ROUNDS} done")
         self.files.delete_tree("log/calibration")
-        return _worked_out(best, self._cores)
+        return _worked_out(best, self.backend.runner.parallelism)
 
-    def _jobs(self) -> dict[str, Callable[[], object]]:
-        """Make the rows, and the jobs to measure."""
-        few = _Sides(self._segment("few-l", 100, 0), self._segment("few-r", 100, 1))
-        none = _Sides(self._segment("none-l", ROWS, 0), self._segment("none-r", ROWS, 1))
-        many = _Sides(self._segment("many-l", ROWS, 0, PARTNERS), self._segment("many-r", ROWS, 0, PARTNERS))
-        pieces = [self._segment(f"piece-{number}", ROWS // 8, 0) for number in range(8)]
+    def _measures(self) -> dict[str, Callable[[], float]]:
+        """Write the rows, and return the measurements: each gives seconds."""
+        made = [
+            _SegmentTask("few-l", 100, 0),
+            _SegmentTask("few-r", 100, 1),
+            _SegmentTask("none-l", ROWS, 0),
+            _SegmentTask("none-r", ROWS, 1),
+            _SegmentTask("many-l", ROWS, 0, PARTNERS),
+            _SegmentTask("many-r", ROWS, 0, PARTNERS),
+            *(_SegmentTask(f"piece-{number}", ROWS // 8, 0) for number in range(8)),
+        ]
+        segments = self.backend.runner.map(made, _JOB)
+        few, none, many = (_Sides(*segments[number : number + 2]) for number in (0, 2, 4))
         return {
             "unit": lambda: self._unit(few),
             "row": lambda: self._unit(none),
             "pair": lambda: self._unit(many),
             "store": self._store,
-            "plain": lambda: self._probe(many),
-            "route": lambda: self._probe(many, bounds=BOUNDS),
-            "filter": lambda: self._probe(many, selective=True),
-            "apart": lambda: self._probe(none),
-            "slice": lambda: self._probe(none, bounds=BOUNDS),
-            "rewrite": lambda: rewrite_segments(self.files, "calibration", pieces, [_ALL]),
+            "plain": lambda: self._timed(_ProbeTask(many)),
+            "route": lambda: self._timed(_ProbeTask(many, BOUNDS)),
+            "filter": lambda: self._timed(_ProbeTask(many, selective=True)),
+            "apart": lambda: self._timed(_ProbeTask(none)),
+            "slice": lambda: self._timed(_ProbeTask(none, BOUNDS)),
+            "rewrite": lambda: self._timed(_MergeTask(tuple(segments[6:]))),
         }
 
-    def _segment(self, name: str, rows: int, parity: int, per_key: int = 1) -> Segment:
-        """Write a segment of rows spread over time; keys of another parity meet none of it."""
-        numbers = np.arange(rows, dtype=np.int64)
-        keys = numbers // per_key * 2 + parity
-        t = np.random.default_rng(1).integers(0, _SPAN, rows)
-        columns = {"k": pa.array(keys), "v": pa.array(numbers.astype(np.float64))}
-        content = SegmentColumns(mix(keys), t, None, to_words([0], 0), columns, {})
-        return write_segment(self.files, f"log/calibration/{name}.arrow", content, first=0, last=0)
+    def _timed(self, task: Task[float]) -> float:
+        """Return the seconds that a task has measured."""
+        (seconds,) = self.backend.runner.map([task], _JOB)
+        return seconds
 
-    def _unit(self, sides: _Sides) -> object:
-        """Run a unit in which the left segment is new and the right one was there."""
-        task = sides.task(self.files, self._cores)
-        delivery = Delivery("calibration", 1, (Target(0, "calibration", (0, len(task.cuts) - 1)),))
-        return self.jobs.join(task, delivery)
+    def _unit(self, sides: _Sides) -> float:
+        """Time a unit in which the left segment is new and the right one was there."""
+        unit = sides.unit(self.backend.runner.parallelism)
+        delivery = Delivery("calibration", 1, (Target(0, "calibration", (0, len(unit.cuts) - 1)),))
+        tasks = [JoinTask(unit, delivery, part) for part in range(unit.parts)]
+        return _seconds(lambda: self.backend.runner.map(tasks, _JOB))
 
-    def _probe(self, sides: _Sides, *, bounds: int = 2, selective: bool = False) -> int:
-        """Find the pairs of such a unit in this process; what is done with them afterwards is the same for all."""
-        left, right = (read_segment(self.files, each).rows for each in (sides.left, sides.right))
-        cuts, one = _cuts(bounds), to_words([1], 1)
-        wanted = Wanted(to_words([1] * (bounds - 1), 1), one, one) if selective else None
-        return sum(len(pairs) for pairs in probe(left, right, cuts, batch_is_left=True, wanted=wanted))
-
-    @property
-    def _cores(self) -> int:
-        """Count the tasks that run at once."""
-        return self.jobs.parallelism
-
-    def _store(self) -> object:
-        """Ingest a batch."""
+    def _store(self) -> float:
+        """Time the ingest of a batch."""
         rows = self.spark.range(0, ROWS).selectExpr(
             "id % 50000 AS k", "CAST(id AS DOUBLE) AS v", "timestamp_micros(id * 100) AS ts"
         )
-        logs = (LogTask(_LOG, (0,)),)
-        task = BatchTask(self.files, 0, logs, "ts", None, None)
-        return self.jobs.ingest(rows, _STREAM, task)
+        task = BatchTask(0, (LogTask(_LOG, (0,)),), "ts", None, None)
+        return _seconds(lambda: self.backend.ingest(rows, _STREAM, task))
 
 
-def _timed(job: Callable[[], object]) -> float:
-    """Give the seconds that a job takes."""
+_JOB = Job("calibrate", "measure what work costs here")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the seconds that some work takes."""
     started = time.perf_counter()
-    job()
+    work()
     return time.perf_counter() - started
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentTask:
+    """Writes a segment of rows spread over time; keys of another parity meet none of it."""
+
+    name: str
+    rows: int
+    parity: int
+    per_key: int = 1
+
+    def run(self, files: Files) -> Segment:
+        """Write the segment."""
+        numbers = np.arange(self.rows, dtype=np.int64)
+        keys = numbers // self.per_key * 2 + self.parity
+        t = np.random.default_rng(1).integers(0, _SPAN, self.rows)
+        columns = {"k": pa.array(keys), "v": pa.array(numbers.astype(np.float64))}
+        content = SegmentColumns(mix(keys), t, None, to_words([0], 0), columns, {})
+        return write_segment(files, f"log/calibration/{self.name}.arrow", content, first=0, last=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _ProbeTask:
+    """Times how long one task takes to find the pairs of two segments."""
+
+    sides: _Sides
+    bounds: int = 2
+    selective: bool = False
+
+    def run(self, files: Files) -> float:
+        """Find the pairs several times and return the seconds of the fastest."""
+        left, right = (read_segment(files, each).rows for each in (self.sides.left, self.sides.right))
+        cuts, one = _cuts(self.bounds), to_words([1], 1)
+        wanted = Wanted(to_words([1] * (self.bounds - 1), 1), one, one) if self.selective else None
+
+        def find() -> int:
+            return sum(len(pairs) for pairs in probe(left, right, cuts, batch_is_left=True, wanted=wanted))
+
+        return min(_seconds(find) for _ in range(REPEATS))
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeTask:
+    """Times how long one task takes to merge segments."""
+
+    pieces: tuple[Segment, ...]
+
+    def run(self, files: Files) -> float:
+        """Merge the segments several times and return the seconds of the fastest."""
+
+        def merge() -> object:
+            return rewrite_segments(files, "calibration", self.pieces, [_ALL])
+
+        return min(_seconds(merge) for _ in range(REPEATS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +215,9 @@ class _Sides:
     left: Segment
     right: Segment
 
-    def task(self, files: Files, parts: int) -> UnitTask:
+    def unit(self, parts: int) -> UnitTask:
         """Describe a unit in which the left segment is new, and the right one was there."""
         return UnitTask(
-            files=files,
             inputs=(replace(_INPUT, new=(_range(self.left),)), replace(_INPUT, old=(_range(self.right),))),
             cuts=tuple(_cuts(2).tolist()),
             level_sets=(1,),

@@ -19,9 +19,10 @@ from penstock.engine.ingest.promise_columns import promise_task
 from penstock.engine.ingest.promise_rows import Door
 from penstock.engine.ingest.watching import Arrival, put_together
 from penstock.engine.readings.needs import ingest_masks, promising_partners
+from penstock.engine.runners.runner import Job
 from penstock.log.commits import BatchIngested
 from penstock.log.folder_names import folder_of
-from penstock.log.promises import PromiseFiles
+from penstock.log.promises import BrokenTask, PromiseFiles
 from penstock.log.recent import BatchTraffic
 from penstock.log.row_times import roll_folder
 from penstock.log.values import by_name
@@ -29,11 +30,12 @@ from penstock.log.values import by_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from penstock.engine.backend import Backend
     from penstock.engine.ingest.batch_task import BatchPart
     from penstock.engine.ingest.promise_columns import PromiseTask
-    from penstock.engine.jobs import Jobs
     from penstock.engine.readings.needs import PromisingPartner
     from penstock.engine.store import Store
+    from penstock.log.segment import Segment
     from penstock.log.values import StreamState
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
@@ -45,11 +47,11 @@ Batch = TypeVar("Batch")
 class BatchIngest(Generic[Batch]):
     """Feeds the batches of one stream into its logs, one after the other."""
 
-    def __init__(self, store: Store, jobs: Jobs[Batch], plan: Plan, stream: Stream) -> None:
+    def __init__(self, store: Store, backend: Backend[Batch], plan: Plan, stream: Stream) -> None:
         """Get ready to ingest by a plan."""
-        self.store, self.jobs, self.stream = store, jobs, stream
+        self.store, self.backend, self.stream = store, backend, stream
         self.key_bits = 64
-        self._time_type = jobs.time_type(stream)
+        self._time_type = backend.time_type(stream)
         self._logs: tuple[LogTask, ...] = ()
         self._counted = False
         self._readers: dict[str, list[str]] = {}
@@ -117,9 +119,9 @@ class BatchIngest(Generic[Batch]):
             return
         folder = f"{folder_of(self.store.files, 'late', self.stream.name)}/{before.batches:010d}"
         if task.promises:
-            self.jobs.keep_aside_with_reasons(rows, self.stream, task, folder)
+            self.backend.keep_late_with_reasons(rows, self.stream, task, folder)
         else:
-            self.jobs.keep_aside(rows, self.stream, before.watermark, folder)
+            self.backend.keep_late(rows, self.stream, before.watermark, folder)
 
     def _broken_beside(self, parts: Sequence[BatchPart]) -> dict[str, PromiseFiles]:
         """Give the promises of a batch if one task has written rows that break a promise which another one found.
@@ -135,9 +137,15 @@ class BatchIngest(Generic[Batch]):
             segments = [each for part in parts for each in part.own_rows.get(own.index, ())]
             if own.log:
                 segments = [each for part in parts for each in part.segments.get(own.log, ())]
-            if own.index in made and segments and self.jobs.count_broken(segments, made[own.index]):
+            if own.index in made and segments and self._count_broken(segments, made[own.index]):
                 return made
         return {}
+
+    def _count_broken(self, segments: Sequence[Segment], made: PromiseFiles) -> int:
+        """Count the rows of some segments that come after a promise of their own stream."""
+        tasks = [BrokenTask(each.bare(), made.bare()) for each in segments]
+        job = Job("ingest", f"check rows of {self.stream.name} against punctuations")
+        return sum(self.backend.runner.map(tasks, job))
 
     def _let_go(self, parts: Sequence[BatchPart], *, everything: bool) -> None:
         """Delete files that were written to look for broken promises, or all that a batch has written in vain."""
@@ -161,7 +169,7 @@ class BatchIngest(Generic[Batch]):
 
     def read(self, rows: Batch, task: BatchTask, origin: dict[str, Any] | None) -> list[BatchPart]:  # noqa: ARG002
         """Read a batch and write its segments; a source may know a shorter way, by where the batch came from."""
-        return self.jobs.ingest(rows, self.stream, task)
+        return self.backend.ingest(rows, self.stream, task)
 
     def check(self, parts: Sequence[BatchPart]) -> None:
         """Look at what was written before it is committed; a source may have more to say."""
@@ -173,7 +181,6 @@ class BatchIngest(Generic[Batch]):
     def _task(self, before: StreamState) -> BatchTask:
         """Describe the batch to its tasks."""
         return BatchTask(
-            files=self.store.files,
             batch=before.batches,
             logs=tuple(replace(each, doors=self._doors(each.log)) for each in self._logs),
             time_column=self.stream.time,

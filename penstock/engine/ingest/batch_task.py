@@ -27,6 +27,7 @@ from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.promise_rows import NO_TIME, Door, PartPromises, at_the_doors
 from penstock.engine.ingest.watching import Arrival, values_of, watch_log, with_positions
+from penstock.engine.runners.runner import Job
 from penstock.join.key_hash import digests, mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
@@ -62,7 +63,6 @@ class LogTask:
 class BatchTask:
     """What every task of a batch is told: where to write, what to write, and how old is too old."""
 
-    files: Files
     batch: int
     logs: tuple[LogTask, ...]
     time_column: str
@@ -137,21 +137,37 @@ class BatchPart:
     """By log that a join without a window reads: what its order is like."""
 
 
-def run_ingest(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[BatchPart]:
+@dataclass(frozen=True, slots=True)
+class IngestTask:
+    """Writes the segments of the rows that Spark delivers to one partition of a batch."""
+
+    batch: BatchTask
+
+    def finish(self, files: Files, rows: Iterator[pa.RecordBatch]) -> list[BatchPart]:
+        """Write the segments and report on each stretch of rows."""
+        return list(run_ingest(files, self.batch, rows))
+
+
+def ingest_job(stream: str, task: BatchTask) -> Job:
+    """Describe the job that ingests a batch."""
+    return Job("ingest", f"ingest {stream}, batch {task.batch}")
+
+
+def run_ingest(files: Files, task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterator[BatchPart]:
     """Write the segments of one task's rows, a stretch of bounded bytes after the other, and report on each."""
     chunks = (each.rename_columns(task.columns()) for each in batches if each.num_rows)
     for stretch in gathered(chunks):
         table = pa.Table.from_batches(stretch).combine_chunks()
-        yield _ingest(task, table)
+        yield _ingest(files, task, table)
         if task.arrival:
             task = replace(task, arrival=task.arrival.moved(table.num_rows))
 
 
-def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
+def _ingest(files: Files, task: BatchTask, table: pa.Table) -> BatchPart:
     """Sort out the rows that can join from those that cannot, and write the former to every log."""
     if task.arrival:
         table = with_positions(task.arrival, table, timeless=not task.time_column)
-    found = _sorted_out(task, table)
+    found = _sorted_out(files, task, table)
     t, timely, part = found.t, found.timely, found.part()
     part.arrivals = table.num_rows if task.arrival else 0
     if found.promises:
@@ -162,10 +178,10 @@ def _ingest(task: BatchTask, table: pa.Table) -> BatchPart:
         counted = timely if task.horizon is None else timely & (t >= task.horizon)
         part.overtaken = int(timely.sum() - counted.sum()) if task.roll else 0
         for number, each in enumerate(task.logs):
-            _write_log(task, part, number, _Timed(table, t, counted if each.log.counted else timely))
+            _write_log(files, task, part, number, _Timed(table, t, counted if each.log.counted else timely))
         if task.roll and counted.any():
             name = f"log/{task.roll}/waiting-{task.batch:010d}-{uuid.uuid4().hex}.arrow"
-            times = write_times(task.files, name, t[counted], first=task.batch, last=task.batch)
+            times = write_times(files, name, t[counted], first=task.batch, last=task.batch)
             part.times.append(times)
     return part
 
@@ -198,7 +214,7 @@ class _SortedOut:
         )
 
 
-def _sorted_out(task: BatchTask, table: pa.Table) -> _SortedOut:
+def _sorted_out(files: Files, task: BatchTask, table: pa.Table) -> _SortedOut:
     """Tell promises from data, and of the data what is in time, too late, or breaks a promise.
 
     A promise cannot be late: what it says holds all the more.
@@ -206,7 +222,7 @@ def _sorted_out(task: BatchTask, table: pa.Table) -> _SortedOut:
     t = pc.fill_null(table.column(ROW_TIME), NO_TIME).to_numpy()
     has_time = t != NO_TIME
     none = np.zeros(t.size, np.bool_)
-    promises = PartPromises(task.files, task.promises, table, t, task.key_bits) if task.promises else None
+    promises = PartPromises(files, task.promises, table, t, task.key_bits) if task.promises else None
     is_promise = promises.is_promise if promises else none
     is_nothing = has_time & ~is_promise if task.promises and task.promises.carrier else none
     data = has_time & ~is_promise & ~is_nothing
@@ -235,9 +251,9 @@ BROKEN = "broken promise"
 """How the reason of a row begins that breaks a promise."""
 
 
-def set_aside(task: BatchTask, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+def set_aside(files: Files, task: BatchTask, table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Give the rows of a part that do not count, whole, each with the reason."""
-    found = _sorted_out(task, table)
+    found = _sorted_out(files, task, table)
     reasons = np.full(found.t.size, None, object)
     reasons[found.late] = "late: behind the watermark of its stream"
     reasons[found.t == NO_TIME] = "no event time"
@@ -256,7 +272,7 @@ class _Timed:
     timely: NDArray[np.bool_]
 
 
-def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> None:
+def _write_log(files: Files, task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> None:
     """Write the rows of a batch that can join into one log."""
     log, masks = task.logs[number].log, task.logs[number].masks
     name, key_columns = key_names(number, log)
@@ -292,30 +308,34 @@ def _write_log(task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> 
         time_columns=_time_columns(log, task),
     )
     if task.logs[number].doors:
-        _write_by_door(task, part, number, content)
+        _write_by_door(files, task, part, number, content)
     else:
-        _write_rows(task, part, number, content)
+        _write_rows(files, task, part, number, content)
 
 
-def _write_by_door(task: BatchTask, part: BatchPart, number: int, content: SegmentColumns) -> None:
+def _write_by_door(
+    files: Files, task: BatchTask, part: BatchPart, number: int, content: SegmentColumns
+) -> None:
     """Write the rows of a log apart that are not kept, and leave out those that can meet nobody."""
     log, doors = task.logs[number].log, task.logs[number].doors
     keys = [column for name, column in content.columns.items() if name.startswith(KEY)]
-    entering = at_the_doors(task.files, doors, content.h, keys, content.t)
+    entering = at_the_doors(files, doors, content.h, keys, content.t)
     leaving = entering.dropped | entering.discarded
     part.dropped += int(entering.dropped.sum())
     part.discarded += int(entering.discarded.sum())
     if leaving.any():
         part.gone[log.id] = int(content.t[leaving].max()), int(leaving.sum())
-    _write_rows(task, part, number, content.only(~leaving))
-    _write_rows(task, part, number, content.only(entering.discarded), entering.ends)
+    _write_rows(files, task, part, number, content.only(~leaving))
+    _write_rows(files, task, part, number, content.only(entering.discarded), ends=entering.ends)
 
 
 def _write_rows(
+    files: Files,
     task: BatchTask,
     part: BatchPart,
     number: int,
     content: SegmentColumns,
+    *,
     ends: tuple[tuple[str, int], ...] = (),
 ) -> None:
     """Write a segment; `ends` say when its rows have met everybody, if that is known."""
@@ -324,7 +344,7 @@ def _write_rows(
     log = task.logs[number].log
     file = f"log/{log.id}/{task.batch:010d}-{uuid.uuid4().hex}.arrow"
     layout = task.logs[number].layout
-    segment = write_segment(task.files, file, content, first=task.batch, last=task.batch, layout=layout)
+    segment = write_segment(files, file, content, first=task.batch, last=task.batch, layout=layout)
     part.segments.setdefault(log.id, []).append(
         replace(segment, ends=ends, finished=segment.rows) if ends else segment
     )

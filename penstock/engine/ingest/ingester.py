@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.engine.jobs import SourceJobs
+    from penstock.engine.backend import Backend
     from penstock.engine.store import Store
     from penstock.plan.build import Plan
     from penstock.sql.query import Stream
@@ -75,7 +75,7 @@ class Ingester:
     def __init__(
         self,
         store: Store,
-        jobs: SourceJobs[DataFrame],
+        backend: Backend[DataFrame],
         plan: Plan,
         stream: Stream,
         source: DataFrame,
@@ -83,8 +83,8 @@ class Ingester:
         committed: Callable[[], None],
     ) -> None:
         """Get ready; `committed` is called after every commit."""
-        self.store, self.jobs, self.stream = store, jobs, stream
-        self.batches = SourceIngest(store, jobs, plan, stream)
+        self.store, self.backend, self.stream = store, backend, stream
+        self.batches = SourceIngest(store, backend, plan, stream)
         self.batch = threading.Lock()
         """Held while a batch is on its way from the source to its commit; a plan is changed between batches."""
         self._committed = committed
@@ -179,7 +179,7 @@ class Ingester:
         except PenstockError:
             raise
         except Exception:
-            failures = self.jobs.failures(rows, self.stream, self._plan)
+            failures = self.backend.failures(rows, self.stream, self._plan)
             if not failures:
                 raise
             self.stop_queries(failures)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.ingest.plain_columns import PlainColumns
+    from penstock.log.files import Files
     from penstock.sql.query import Stream
 
 _WHICH_FILES = frozenset(
@@ -60,12 +61,6 @@ _WHICH_FILES = frozenset(
     }
 )
 """Options of a source that say which files are read and when, not how."""
-
-MOST_LITTLE_ROWS = 1 << 17
-"""Rows of a batch that are sooner written here than told to tasks."""
-
-MOST_LITTLE_BYTES = 1 << 23
-"""Bytes of them."""
 
 _READ_ROWS = 1 << 12
 """Rows that are read at a time: how long values are, a file does not say, since one that comes again and again is in it
@@ -100,12 +95,6 @@ class PlainBatch:
     columns: PlainColumns
     groups: tuple[RowGroup, ...]
 
-    @property
-    def is_little(self) -> bool:
-        """Say whether it is sooner read here than told to tasks."""
-        rows, size = sum(each.rows for each in self.groups), sum(each.bytes for each in self.groups)
-        return rows <= MOST_LITTLE_ROWS and size <= MOST_LITTLE_BYTES
-
     def shares(self, tasks: int) -> list[PlainBatch]:
         """Divide it among tasks, neighbouring row groups together, so that each has about as many rows."""
         whole = sum(each.rows for each in self.groups) or 1
@@ -122,11 +111,8 @@ class PlainBatch:
         files = {Path(each.path) for each in self.groups}
         return any(each.with_name(f".{each.name}.crc").exists() for each in files)
 
-    def ingest(self, task: BatchTask) -> Iterator[BatchPart]:
-        """Read it and write its segments."""
-        return run_ingest(task, self._read())
-
-    def _read(self) -> Iterator[pa.RecordBatch]:
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Read the row groups and make the ingest columns."""
         for path, of_file in groupby(self.groups, lambda each: each.path):
             groups = list(of_file)
             with open_parquet(path) as file:
@@ -143,6 +129,18 @@ class PlainBatch:
                 )
                 for piece in gathered(rows, _PIECE_BYTES):
                     yield self.columns.of(with_instants(pa.concat_batches(piece), int96))
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTask:
+    """Reads some row groups of a batch by Arrow and writes their segments."""
+
+    share: PlainBatch
+    batch: BatchTask
+
+    def run(self, files: Files) -> list[BatchPart]:
+        """Write the segments and report on each stretch of rows."""
+        return list(run_ingest(files, self.batch, self.share.read()))
 
 
 def only_says_which_files(stream: Stream) -> bool:

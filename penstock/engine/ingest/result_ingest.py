@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.ingest.batch_ingest import Batch, BatchIngest
 
 if TYPE_CHECKING:
-    from penstock.engine.jobs import Jobs
+    from penstock.engine.backend import Backend
     from penstock.engine.store import Store
     from penstock.log.commits import BatchIngested
     from penstock.plan.build import Plan
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class ResultIngest(BatchIngest[Batch]):
     """Feeds the results of a query into the logs of those that read it."""
 
-    def __init__(self, store: Store, jobs: Jobs[Batch], plan: Plan, stream: Stream) -> None:
+    def __init__(self, store: Store, backend: Backend[Batch], plan: Plan, stream: Stream) -> None:
         """Get ready for one batch of all that waits."""
-        super().__init__(store, jobs, plan, stream)
+        super().__init__(store, backend, plan, stream)
         waiting = store.ledger.fed[stream.name]
         self.files = tuple(file for each in waiting for file in each.files)
         self._arrived = max(each.arrived for each in waiting)
@@ -45,7 +45,7 @@ class ResultIngest(BatchIngest[Batch]):
 
     def rows(self) -> Any:
         """Give the results as a batch."""
-        return self.jobs.fed_rows(self.files, self.stream)
+        return self.backend.fed_rows(self.files, self.stream)
 
     def completed(self, commit: BatchIngested) -> BatchIngested:
         """Say that the files are done with, and what is still to come."""

@@ -12,8 +12,9 @@ import fsspec
 import pyarrow.parquet as pq
 
 from penstock.engine.ingest.batch_ingest import BatchIngest
+from penstock.engine.ingest.batch_task import ingest_job
 from penstock.engine.ingest.plain_columns import plain_columns
-from penstock.engine.ingest.plain_files import REBASE, only_says_which_files, plain_batch
+from penstock.engine.ingest.plain_files import REBASE, ParquetTask, only_says_which_files, plain_batch
 from penstock.engine.ingest.sources import source_path
 from penstock.engine.spark.session import verifies_checksums
 from penstock.errors import RunError
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from penstock.engine.backend import Backend
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.ingest.plain_columns import PlainColumns
-    from penstock.engine.jobs import SourceJobs
     from penstock.engine.store import Store
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
@@ -41,10 +42,9 @@ _log = logging.getLogger(__name__)
 class SourceIngest(BatchIngest["DataFrame"]):
     """Feeds the batches of one source into its logs."""
 
-    def __init__(self, store: Store, jobs: SourceJobs[DataFrame], plan: Plan, stream: Stream) -> None:
+    def __init__(self, store: Store, backend: Backend[DataFrame], plan: Plan, stream: Stream) -> None:
         """Get ready to ingest by a plan."""
-        super().__init__(store, jobs, plan, stream)
-        self._source_jobs = jobs
+        super().__init__(store, backend, plan, stream)
         self._checked: set[str] = set()
         self._plain: tuple[_Told | None, PlainColumns | None] = (None, None)
         """How columns are made without Spark where tasks are told this; None if they cannot be."""
@@ -66,14 +66,18 @@ class SourceIngest(BatchIngest["DataFrame"]):
         batch = plain_batch(columns, origin) if columns and origin else None
         if batch is None or (batch.has_checksums and verifies_checksums(rows.sparkSession)):
             return None
-        return self._source_jobs.ingest_files(batch, task)
+        shares = batch.shares(self.backend.runner.parallelism)
+        parts = self.backend.runner.map(
+            [ParquetTask(each, task) for each in shares], ingest_job(self.stream.name, task)
+        )
+        return [part for some in parts for part in some]
 
     def _plain_columns(self, rows: DataFrame, task: BatchTask) -> PlainColumns | None:
         """Say how columns are made without Spark; looked up once for each plan."""
         told = tuple(each.log for each in task.logs), task.promises is None, task.arrival is None
         if self._plain[0] != told:
             plain = only_says_which_files(self.stream) and rows.sparkSession.conf.get(REBASE) == "CORRECTED"
-            types = lambda: self.jobs.arrow_types(self.stream)  # noqa: E731 - asked only if it is needed
+            types = lambda: self.backend.arrow_types(self.stream)  # noqa: E731 - asked only if it is needed
             self._plain = told, plain_columns(self.stream, task, types) if plain else None
         return self._plain[1]
 

@@ -10,13 +10,14 @@ In:  the plan and the ledger.  Out: `AnswerJob`s, one task each, and the ``answe
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +34,15 @@ from penstock.engine.out.answer_task import (
     Due,
     PaneReport,
 )
+from penstock.engine.out.pane_answers import answer_rows
 from penstock.engine.out.pane_fold import FoldSpec
 from penstock.engine.out.propagation import finished_keys
 from penstock.engine.out.release import horizon, side_marks
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
+from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import find_culprits
 from penstock.errors import InputError
+from penstock.log.codec import from_json, to_json
 from penstock.log.commits import Answered, Output
 from penstock.log.output_file import OutputFile, WrittenFile
 from penstock.log.panes import MERGE_FAN
@@ -52,7 +56,7 @@ from penstock.sql.query import FOREVER
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.backend import Backend
     from penstock.engine.out.finished import FinishedKeys
     from penstock.engine.readings.idle import IdleClock
     from penstock.log.files import Files
@@ -141,10 +145,18 @@ class AnswerJob:
         """Say whether some answer needs Spark SQL."""
         return any(each.computed for each in self.readers)
 
-    @property
-    def work(self) -> int:
-        """Say how much there is to do, in entries times readers."""
-        return sum(each.rows for each in self.task.files) * len(self.readers)
+    def run(self, files: Files) -> AnswerReport:
+        """Answer from the panes and write the answers."""
+        return deliver_answers(files, self, answer_rows(files, self.task))
+
+    def rows(self, files: Files) -> Iterator[pa.RecordBatch]:
+        """Answer from the panes, for Spark SQL; the report on the pane files is a row among the others."""
+        for each in answer_rows(files, self.task):
+            yield _noted(self, each) if isinstance(each, PaneReport) else each
+
+    def finish(self, files: Files, rows: Iterator[pa.RecordBatch]) -> AnswerReport:
+        """Write the answers that Spark SQL has computed."""
+        return deliver_answers(files, self, (part for batch in rows for part in _without_note(batch)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +200,7 @@ def choose_answers(
     plan: Plan,
     ledger: Ledger,
     files: Files,
-    jobs: UnitJobs,
+    backend: Backend[Any],
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
@@ -196,8 +208,8 @@ def choose_answers(
 ) -> list[AnswerJob]:
     """List what can be answered by now; `everything`: all input that is there is all there is."""
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    shares = 1 if pace else jobs.parallelism  # while there is input, other cores join
-    return [job for each in asking if each.is_due(pace) for job in each.jobs(files, jobs, shares)]
+    shares = 1 if pace else backend.runner.parallelism  # while there is input, other cores join
+    return [job for each in asking if each.is_due(pace) for job in each.jobs(files, backend, shares)]
 
 
 def is_answer_due(
@@ -253,16 +265,16 @@ class _Asking:
         held = any(each.folded for each in self.state.files)
         return held and any(self._last(each) > self._answered(each.name) for each in self.queries)
 
-    def jobs(self, files: Files, jobs: UnitJobs, shares: int) -> list[AnswerJob]:
+    def jobs(self, files: Files, backend: Backend[Any], shares: int) -> list[AnswerJob]:
         """Describe the work: one job for each part that has files, or for each share of the instants."""
         emit, number = self.state.panes.emit, self.ledger.answers
         group, member, _ = self.plan.find(self.queries[0].name)
         streams = tuple(self.plan.stream(name) for name in group.streams)
-        types = {side: jobs.arrow_types(stream) for side, stream in zip(group.sides, streams, strict=True)}
+        types = {side: backend.arrow_types(stream) for side, stream in zip(group.sides, streams, strict=True)}
         due = tuple(self._due(at, query) for at, query in enumerate(self.queries))
         limits = {"sliding": self._folds_until, "final": self._limit, "changes": lambda: FOREVER}
         readers = tuple(
-            replace(_reader((at, query), self.plan, files, jobs, number), again=due[at].again)
+            replace(_reader((at, query), self.plan, files, backend, number), again=due[at].again)
             for at, query in enumerate(self.queries)
         )
         if not any(each.computed for each in readers):  # else Spark SQL wants whole rows
@@ -274,7 +286,7 @@ class _Asking:
             files=(),
             due=due,
             folds_until=limits[emit](),
-            schema=jobs.answer_schema(group, member, streams),
+            schema=backend.answer_schema(group, member, streams),
             with_before=emit == "changes" and any(each.having for each in readers),
             bits=sum(1 << bit for bit in self.state.panes.readers.values()),
             finishing=finishing.bare() if (finishing := self._finishing()) else None,
@@ -443,7 +455,9 @@ def _shares_of_births(files: Sequence[PaneFile], count: int) -> list[int]:
     return [int(times[order][np.searchsorted(shares, (each + 1) / count)]) for each in range(count - 1)]
 
 
-def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs, number: int) -> Reader:
+def _reader(
+    asking: tuple[int, Query], plan: Plan, files: Files, backend: Backend[Any], number: int
+) -> Reader:
     """Describe where a query's answers go."""
     at, query = asking
     aggregation = aggregation_of(query)
@@ -456,8 +470,8 @@ def _reader(asking: tuple[int, Query], plan: Plan, files: Files, jobs: UnitJobs,
         answers=aggregation.answers,
         having=aggregation.having,
         emit=aggregation.emit,
-        instant=jobs.instant_type(streams),
-        types=jobs.result_types(group, member, streams),
+        instant=backend.instant_type(streams),
+        types=backend.result_types(group, member, streams),
         root=sink_root(query, files),
         final=f"answered-{number:012d}",
         compression=query.sink.option("compression", "snappy"),
@@ -548,8 +562,9 @@ def _holds(reader: Reader, batch: pa.RecordBatch, what: str) -> pa.Array:
     return pc.and_(was, pc.fill_null(batch.column(f"{what}{reader.number}"), fill_value=False))
 
 
-def noted(job: AnswerJob, text: str) -> pa.RecordBatch:
-    """Write a note as a row among those of a job, for what comes after Spark SQL to find."""
+def _noted(job: AnswerJob, report: PaneReport) -> pa.RecordBatch:
+    """Write a report as a row among those of a job, for what comes after Spark SQL to find."""
+    text = json.dumps(to_json(report))
     fixed = {READER: pa.array([-1], pa.int32()), NOTE: pa.array([text]), INSTANT: pa.array([0], pa.int64())}
     columns = fixed | {each.name: pa.nulls(1, each.type) for each in job.task.schema}
     if job.task.spec.panes.emit == "changes":
@@ -561,15 +576,44 @@ def noted(job: AnswerJob, text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
+def _without_note(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | PaneReport]:
+    """Take the row that reports on the pane files out of the others."""
+    notes = batch.column(NOTE)
+    if notes.null_count == batch.num_rows:
+        yield batch
+        return
+    (text,) = notes.drop_null().to_pylist()
+    yield from_json(json.loads(text), PaneReport)
+    rest = batch.filter(notes.is_null())
+    if rest.num_rows:
+        yield rest
+
+
+def run_answers(jobs: Sequence[AnswerJob], backend: Backend[Any]) -> list[AnswerReport]:
+    """Answer from panes: in one Spark job, and one more for each pane set whose answers are expressions."""
+    together: dict[str, list[int]] = {}
+    for number, each in enumerate(jobs):
+        together.setdefault(each.task.spec.panes.id if each.computed else "", []).append(number)
+    reports: dict[int, AnswerReport] = {}
+    for computed, numbers in together.items():
+        some = [jobs[number] for number in numbers]
+        readers = {reader.query for each in some for reader in each.readers}
+        job = Job("answer", f"answer {counted(len(readers), 'aggregate query', 'aggregate queries')}")
+        runner = backend.runner
+        made = runner.map_sql(some, backend.answer_sql(some[0]), job) if computed else runner.map(some, job)
+        reports |= zip(numbers, made, strict=True)
+    return [reports[number] for number in range(len(jobs))]
+
+
 # --- whose fault ----------------------------------------------------------------------------------------------------
 
 
-def blame_for_answers(jobs: Sequence[AnswerJob], runner: UnitJobs) -> dict[str, str]:
+def blame_for_answers(jobs: Sequence[AnswerJob], backend: Backend[Any]) -> dict[str, str]:
     """Find the queries whose answers cannot be computed: they are tried by halves, and nothing is delivered."""
 
     def attempt(names: Collection[str]) -> None:
         some = [_for_some(each, names) for each in jobs]
-        runner.answer([each for each in some if each.readers])
+        run_answers([each for each in some if each.readers], backend)
 
     return find_culprits(sorted({each.query for job in jobs for each in job.readers}), attempt)
 

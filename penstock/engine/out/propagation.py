@@ -15,7 +15,7 @@ In:  the plan and the ledger.  Out: `Propagation`, one task each, and the ``prop
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from penstock.sql.tree import always_quoted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.backend import Backend
     from penstock.join.key_hash import Hashes
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
@@ -68,6 +68,19 @@ class Propagation:
     compression: str = "snappy"
     seen: float = 0.0
     """How many promises had taken effect."""
+
+    def run(self, files: Files) -> PropagationReport:
+        """Write the values that are finished, for the sink and as told."""
+        table, h, keys = told_values(files, self)
+        if not h.size:
+            return PropagationReport()
+        when = min(self.finishing.left.watermark, self.finishing.right.watermark)
+        told = write_exact(files, self.index, in_order(h, np.full(h.size, when, np.int64), keys), 0)
+        out = OutputFile(self.root, self.final, self.compression)
+        for batch in table.combine_chunks().to_batches():
+            out.write(batch)
+        out.close({"query": self.query, "punctuations": table.num_rows})
+        return PropagationReport(out.report(self.query), told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +123,16 @@ def _side(query: Query, side: Side, known: PromiseFiles, watermark: int) -> Prom
 
 
 def choose_propagations(
-    plan: Plan, ledger: Ledger, jobs: UnitJobs, least: int | None = None
+    plan: Plan, ledger: Ledger, backend: Backend[Any], least: int | None = None
 ) -> list[Propagation]:
     """List the queries that may have something to tell by now; `least` promises must have taken effect since."""
     asking = [each for each in plan.queries if tells(each)]
-    return [task for each in asking if (task := _due(plan, ledger, each, jobs, least))]
+    return [task for each in asking if (task := _due(plan, ledger, each, backend, least))]
 
 
-def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs, least: int | None) -> Propagation | None:
+def _due(
+    plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any], least: int | None
+) -> Propagation | None:
     finishing, index = finished_keys(plan, ledger, query), told_index(query)
     if finishing is None or not _is_answered(ledger, query, finishing):
         return None
@@ -128,7 +143,7 @@ def _due(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs, least: int | 
         query=query.name,
         index=index,
         finishing=finishing.bare(),
-        columns=key_columns(plan, query, jobs),
+        columns=key_columns(plan, query, backend),
         told=ledger.promises.get(index, PromiseFiles()).bare(),
         root=query.sink.option("path"),
         final=f"{PUNCTUATIONS}/told-{ledger.tellings:012d}.parquet",
@@ -169,13 +184,13 @@ def _refuse_unfinished(plan: Plan, query: Query) -> None:
         )
 
 
-def finished_now(plan: Plan, ledger: Ledger, query: Query, jobs: UnitJobs) -> Propagation | None:
+def finished_now(plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any]) -> Propagation | None:
     """Say how to find all values that are finished for a query; None if there cannot be any."""
     _refuse_unfinished(plan, query)
     finishing = finished_keys(plan, ledger, query)
     if finishing is None or not _is_answered(ledger, query, finishing):
         return None
-    return Propagation(query.name, "", finishing.bare(), key_columns(plan, query, jobs))
+    return Propagation(query.name, "", finishing.bare(), key_columns(plan, query, backend))
 
 
 def _key_parts(plan: Plan, query: Query) -> list[tuple[str, Stream, KeyPart]]:
@@ -192,12 +207,16 @@ def _key_parts(plan: Plan, query: Query) -> list[tuple[str, Stream, KeyPart]]:
     return parts
 
 
-def key_columns(plan: Plan, query: Query, jobs: UnitJobs) -> tuple[tuple[str, pa.DataType | None], ...]:
+def key_columns(
+    plan: Plan, query: Query, backend: Backend[Any]
+) -> tuple[tuple[str, pa.DataType | None], ...]:
     """Name the parts of a query's join key, and give their Arrow types; None where they are kept as they are."""
     return tuple(
         (
             name,
-            _ARROW.get(part.type) if part.cast or not part.column else jobs.arrow_types(stream)[part.column],
+            _ARROW.get(part.type)
+            if part.cast or not part.column
+            else backend.arrow_types(stream)[part.column],
         )
         for name, stream, part in _key_parts(plan, query)
     )
@@ -257,20 +276,6 @@ def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind) and pa.types.is_int64(values.type):
         return values.view(kind)
     return values.cast(kind)
-
-
-def run_propagation(files: Files, task: Propagation) -> PropagationReport:
-    """Write the values that are finished, for the sink and as told."""
-    table, h, keys = told_values(files, task)
-    if not h.size:
-        return PropagationReport()
-    when = min(task.finishing.left.watermark, task.finishing.right.watermark)
-    told = write_exact(files, task.index, in_order(h, np.full(h.size, when, np.int64), keys), 0)
-    out = OutputFile(task.root, task.final, task.compression)
-    for batch in table.combine_chunks().to_batches():
-        out.write(batch)
-    out.close({"query": task.query, "punctuations": table.num_rows})
-    return PropagationReport(out.report(task.query), told)
 
 
 # --- the commit -----------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.readings.waiting import lag_rows
+from penstock.engine.runners.runner import Job, counted
 from penstock.log.commits import Output, Released
 from penstock.log.hold import (
     ARRIVED,
@@ -84,6 +85,10 @@ class Release:
     """The id of the release."""
     buffers: Buffers = field(default_factory=Buffers)
     """What waited when it began."""
+
+    def run(self, files: Files) -> ReleaseReport:
+        """Write the results that are due, in order, and what is still held of the files they were in."""
+        return run_release(files, self)
 
 
 def horizon(plan: Plan, ledger: Ledger, query: str, silence: IdleClock | None = None) -> int | None:
@@ -265,6 +270,11 @@ def _unsorted(files: Files, holds: Iterable[Held], since: int, until: int) -> It
 def _arrivals(column: pa.Array | pa.ChunkedArray) -> dict[float, int]:
     """Count results by when the later of their rows arrived."""
     return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}
+
+
+def release_job(releases: Sequence[Release]) -> Job:
+    """Describe the job that releases results."""
+    return Job("release", f"release results in order, {counted(len(releases), 'query', 'queries')}")
 
 
 def release_commit(releases: Sequence[Release], reports: Sequence[ReleaseReport]) -> Released:

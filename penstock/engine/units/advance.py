@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.out.deliver import UnitReport
 from penstock.engine.readings.memory import refuse_large_batch
 from penstock.engine.readings.waiting import waiting_rows
+from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import row_spans, sealed_until
 from penstock.engine.units.joining import UnitDone
@@ -20,6 +21,7 @@ from penstock.engine.units.many_plan import exploding
 from penstock.engine.units.next_unit import Advance, next_advance
 from penstock.engine.units.unit_commit import together, unit_delays, unit_fed, unit_output
 from penstock.engine.units.unit_culprits import blame_for_unit
+from penstock.engine.units.unit_task import FoldTask, JoinTask
 from penstock.log.commits import Backfilled, Output, UnitJoined
 from penstock.log.values import Cursor
 from penstock.plan.group import subgroup
@@ -89,11 +91,12 @@ def _past(joining: Joining, group: Group, names: list[str]) -> Output:
     past = f"v{ledger.version}-past"
     table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
     delivery = describer.delivery(small, unit, table)
-    reports = _run(describer, small, task, delivery) if task.inputs[0].new else []
+    label = f"backfill of {', '.join(names)}"
+    reports = _run(describer, small, task, delivery, label) if task.inputs[0].new else []
     if delivery.of_rows().targets:
         nothing = (Cursor((0,) * len(group.inputs)),) * len(group.inputs)
         everything = describer.task(small, nothing, until, (None, horizon)).without_arrivals()
-        reports += _fold(describer, everything, delivery)
+        reports += _fold(describer, everything, delivery, label)
     return unit_output(small, unit, reports, table, joining.without)
 
 
@@ -112,9 +115,10 @@ def advance(joining: Joining, group: Group) -> None:
     table = ledger.table(group.id)
     delivery, reports = describer.delivery(group, unit, table, task), list[UnitReport]()
     if any(each.new for each in task.inputs):
-        reports = _run(describer, group, task, delivery)
+        label = _label(group, step)
+        reports = _run(describer, group, task, delivery, label)
         if task.has_innermost:
-            reports += _fold(describer, task, delivery)
+            reports += _fold(describer, task, delivery, label)
     output = unit_output(group, unit, reports, table, joining.without)
     counted = group.signature.counted
     joined = UnitJoined(
@@ -123,7 +127,7 @@ def advance(joining: Joining, group: Group) -> None:
         watermarks=(horizon,) * len(group.inputs) if counted else step.watermarks,
         pairs=sum(each.pairs for each in reports),
         output=replace(output, delays=unit_delays(group, reports), fed=unit_fed(reports, task.arrived)),
-        spans=tuple(row_spans(group, side, ledger, joining.store.files, horizon) for side in group.sides),
+        spans=row_spans(group, ledger, joining.runner, horizon),
         rows=task.new_rows,
         seconds=time.monotonic() - started,
         stations=step.stations if len(set(step.cursors)) > 1 else (),
@@ -171,8 +175,17 @@ def _next_step(joining: Joining, group: Group, ledger: Ledger) -> Advance:
     return step
 
 
-def _run(describer: Describer, group: Group, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
-    """Run a unit's job; if it fails, find out whether that is for the sake of some queries."""
+def _label(group: Group, step: Advance) -> str:
+    """Describe a unit: which batches of which streams it joins, and for how many queries."""
+    first, last = min(step.since.batches), max(step.until.batches) - 1
+    batches = f"batch {last}" if first >= last else f"batches {first}–{last}"
+    return f"{' with '.join(group.streams)}, {batches}, {counted(len(group.members), 'query', 'queries')}"
+
+
+def _run(
+    describer: Describer, group: Group, task: UnitTask, delivery: Delivery, label: str
+) -> list[UnitReport]:
+    """Run a unit's job; if it fails, find out whether that is because of some queries."""
     if delivery.of_rows().targets:  # they may look farther than those who want pairs
         task = task.within(*delivery.of_pairs().levels)
         if not task.levels:
@@ -180,7 +193,12 @@ def _run(describer: Describer, group: Group, task: UnitTask, delivery: Delivery)
     delivery = replace(delivery.of_pairs(), arrived=task.arrived)
 
     def run(delivery: Delivery) -> list[UnitReport]:
-        return describer.jobs.join(task, delivery, describer.expressions(group, delivery))
+        tasks = [JoinTask(task, delivery, part) for part in range(task.parts)]
+        backend, job = describer.backend, Job("join", f"join {label}")
+        pairs = describer.expressions(group, delivery)
+        if pairs is None:
+            return backend.runner.map(tasks, job)
+        return backend.runner.map_sql(tasks, backend.pair_sql(pairs), job)
 
     try:
         return run(delivery)
@@ -190,7 +208,10 @@ def _run(describer: Describer, group: Group, task: UnitTask, delivery: Delivery)
         raise
 
 
-def _fold(describer: Describer, task: UnitTask, delivery: Delivery) -> list[UnitReport]:
+def _fold(describer: Describer, task: UnitTask, delivery: Delivery, label: str) -> list[UnitReport]:
     """Fold the new rows of a unit for the queries that want no pairs, if there are any."""
     rows = delivery.of_rows()
-    return describer.jobs.fold(task, rows) if rows.targets else []
+    if not rows.targets:
+        return []
+    tasks = [FoldTask(task, rows, part) for part in range(task.parts)]
+    return describer.backend.runner.map(tasks, Job("join", f"fold {label}"))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.engine.runners.runner import Job
 from penstock.join.row_cuts import ON_LEFT, ON_RIGHT, ON_TIME, RowCuts, probe_row_cuts
 from penstock.log.joined import SegmentPart
 from penstock.log.row_times import LONG_AGO, Positions, Roll
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.engine.runners.runner import Runner
     from penstock.engine.units.unit_task import SegmentRange
     from penstock.join.key_hash import Ints
     from penstock.join.probe import Pairs, Rows, Wanted
@@ -187,16 +189,38 @@ def _marks(order: Positions, firsts: Sequence[int], size: int) -> tuple[Ints, di
     return np.concatenate([*parts, np.empty(0, np.int64)]), starts
 
 
-def row_spans(group: Group, side: Side, ledger: Ledger, files: Files, horizon: int | None) -> dict[int, int]:
-    """Say how far back in time the windows of one side reach at a horizon, by how many rows they reach back.
+@dataclass(frozen=True, slots=True)
+class SpanTask:
+    """Measures how far back in time windows that count rows reach at a horizon."""
 
-    The keys are as `Member.reach` and `Slice.ages` have them.  What reaches to the stream's first row is left out.
-    """
-    if horizon is None or not group.counts(side):
-        return {}
-    order = Positions(files, ledger.roll(group.log(side).stream).sealed())
-    own = 1 if side == "r" else 0
+    roll: Roll
+    horizon: int
+    reaches: tuple[int, ...]
+    """Rows that windows reach back, as `Member.reach` and `Slice.ages` have them."""
+    own: int
+    """Whether the row itself counts: 1 or 0."""
+
+    def run(self, files: Files) -> dict[int, int]:
+        """Return microseconds by rows; what reaches to the stream's first row is left out."""
+        order = Positions(files, self.roll)
+        spans = {reach: order.span(self.horizon, reach - self.own) for reach in self.reaches}
+        return {reach: span for reach, span in spans.items() if span is not None}
+
+
+def row_spans(
+    group: Group, ledger: Ledger, runner: Runner, horizon: int | None
+) -> tuple[dict[int, int], ...]:
+    """Measure, for each side of a group, how far back in time its windows reach at a horizon."""
+    tasks = {side: _span_task(group, side, ledger, horizon) for side in group.sides if group.counts(side)}
+    if horizon is None or not tasks:
+        return tuple({} for _ in group.sides)
+    job = Job("seal", f"measure windows that count rows of {' and '.join(group.streams)}")
+    spans = dict(zip(tasks, runner.map(list(tasks.values()), job), strict=True))
+    return tuple(spans.get(side, {}) for side in group.sides)
+
+
+def _span_task(group: Group, side: Side, ledger: Ledger, horizon: int | None) -> SpanTask:
     reaches = {*group.reaches(side), *(member.reach(side) for member in group.members)}
     reaches |= {piece.ages[1] for _, piece in group.slices(side)}
-    spans = {reach: order.span(horizon, reach - own) for reach in reaches}
-    return {reach: span for reach, span in spans.items() if span is not None}
+    roll = ledger.roll(group.log(side).stream).sealed()
+    return SpanTask(roll, horizon or 0, tuple(sorted(reaches)), 1 if side == "r" else 0)

@@ -44,7 +44,7 @@ from penstock.sql.constancy import Constancy, constancy_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.jobs import UnitJobs
+    from penstock.engine.backend import Backend
     from penstock.engine.out.routes import Route
     from penstock.log.files import Files
     from penstock.log.ledger import Ledger
@@ -63,7 +63,7 @@ class Describer:
     plan: Plan
     ledger: Ledger
     files: Files
-    jobs: UnitJobs
+    backend: Backend[Any]
     without: frozenset[str] = field(default=frozenset())
 
     def streams(self, group: Group) -> tuple[Stream, ...]:
@@ -112,12 +112,11 @@ class Describer:
         ordered = any(member.query.ordered for member in group.members)
         writing = {each.levels for each in group.members if _writes_pairs(each.query)}
         return {
-            "files": self.files,
             "cuts": group.chain.bounds,
             "level_sets": tuple(group.level_sets()),
             "queries": len(group.members),
             "selective": group.selective,
-            "parts": self.jobs.parallelism,
+            "parts": self.backend.runner.parallelism,
             "narrow": not group.filter_last,
             "keyed": is_divided_by_key(group),
             "comparisons": tuple(group.comparisons().items()),
@@ -142,7 +141,7 @@ class Describer:
         else:
             old = joined_before(segments, index, since)
             new = joined_between(segments, index, since, until)
-        types = self.jobs.arrow_types(self.plan.stream(log.stream))
+        types = self.backend.arrow_types(self.plan.stream(log.stream))
         layouts = {
             number: self.ledger.layouts[log.id][number]
             for number in {each.segment.layout for each in old + new}
@@ -182,7 +181,7 @@ class Describer:
             table.selective if table else False,
             self.files.root,
             buffers=self._buffers(group, targets),
-            survey=partial(survey, task) if is_time and isinstance(task, ManyTask) else None,
+            survey=partial(survey, self.files, task) if is_time and isinstance(task, ManyTask) else None,
         )
 
     def _target(self, group: Group, number: int, *, in_table: bool) -> Target:
@@ -197,7 +196,7 @@ class Describer:
             route=route,
             columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
             computed=bool(query.residual) if decided_only else is_computed(query),
-            types=self.jobs.result_types(group, number, self.streams(group)) if route.makes_rows else "",
+            types=self.backend.result_types(group, number, self.streams(group)) if route.makes_rows else "",
         )
 
     def _route(self, group: Group, query: Query, *, in_table: bool) -> Route:
@@ -209,7 +208,7 @@ class Describer:
         panes = set_of(query.name, {name: each.panes for name, each in self.ledger.panes.items()})
         assert panes is not None  # noqa: S101 - the plan's commit gave it one
         types = {
-            side: self.jobs.arrow_types(stream)
+            side: self.backend.arrow_types(stream)
             for side, stream in zip(group.sides, self.streams(group), strict=True)
         }
         spec = FoldSpec.of(panes, query, types, group)

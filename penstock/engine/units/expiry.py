@@ -24,10 +24,12 @@ from penstock.engine.readings.needs import (
     settled_alike,
     settled_segments,
 )
+from penstock.engine.runners.runner import Job
 from penstock.log.claims import is_ended
 from penstock.log.commits import NumberedLayout, PromisesMerged, Rewritten
 from penstock.log.promises import PromiseFiles, choose_promise_merges
 from penstock.log.retention import choose_rewrites
+from penstock.log.rewrite import FinishedTask, RewriteTask
 from penstock.plan.promises import remembered
 
 if TYPE_CHECKING:
@@ -77,7 +79,9 @@ def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: La
         return
     started = time.monotonic()
     onto = common if any(each.layout != common.layout for run in runs for each in run) else None
-    made = joining.jobs.rewrite(log, runs, claims, onto) if runs else []
+    stream = joining.plan.stream_of(log)
+    tasks = [RewriteTask(log, tuple(each.bare() for each in run), tuple(claims), onto) for run in runs]
+    made = joining.runner.map(tasks, Job("expire", f"merge segments of {stream}"))
     added = tuple(each.segment for each in made if each.segment)
     known = sum(each.finished for run in runs for each in run)
     is_new = added and common.layout not in ledger.layouts[log]
@@ -89,7 +93,7 @@ def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: La
             layouts=(NumberedLayout(common.layout, shared),) if is_new else (),
             rows=sum(each.rows for run in runs for each in run),
             seconds=time.monotonic() - started,
-            stream=joining.plan.stream_of(log),
+            stream=stream,
             purged=max(0, sum(each.finished for each in made) - known),
             gone=_departed(made),
         )
@@ -119,7 +123,8 @@ def _look_for_finished(joining: Joining, log: LogPlan) -> None:
         layout: claims_on(plan, log.id, ledger, layout, joining.store.files)
         for layout in {each.layout for each in settled}
     }
-    looked = joining.jobs.look(settled, claims)
+    tasks = [FinishedTask(each.bare(), tuple(claims[each.layout])) for each in settled]
+    looked = joining.runner.map(tasks, Job("expire", f"look for finished rows of {log.stream}"))
     finished = {
         one.name: each.finished
         for one, each in zip(settled, looked, strict=True)
@@ -150,7 +155,7 @@ def _merge_promises(joining: Joining) -> None:
     ]
     if not merges:
         return
-    made = joining.jobs.merge_promises(merges)
+    made = joining.runner.map([each.bare() for each in merges], Job("expire", "merge files of punctuations"))
     remove: dict[str, tuple[str, ...]] = {}
     add: dict[str, PromiseFiles] = {}
     for merge, file in zip(merges, made, strict=True):

@@ -29,19 +29,18 @@ def feed(joining: Joining) -> None:
     for stream in joining.plan.results:
         if stream.name in joining.ledger.fed and not _feed(joining, stream):
             return
-    joining.jobs.begin_units()  # back into the units' scheduling pool: ingest of a batch left it
 
 
 def _feed(joining: Joining, stream: Stream) -> bool:
     """Make one batch of what waits of a query; say whether the plan is still what it was."""
     plan = joining.plan
-    batch = ResultIngest(joining.store, joining.jobs, plan, stream)
+    batch = ResultIngest(joining.store, joining.backend, plan, stream)
     try:
         batch.take(results_above(plan, stream.name, joining.ledger))
     except PenstockError:
         raise
     except Exception as error:
-        failures = joining.jobs.failures(batch.rows(), stream, plan)
+        failures = joining.backend.failures(batch.rows(), stream, plan)
         if not failures:
             raise
         joining.go_on_without(failures, error)

@@ -87,7 +87,6 @@ class Joiner(threading.Thread):
     def run(self) -> None:
         """Take turns until told to stop."""
         try:
-            self.joining.jobs.begin_units()
             while self._wait():
                 with self._turning:
                     take_turn(self.joining)

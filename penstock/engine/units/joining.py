@@ -1,6 +1,6 @@
 """What the stages of a turn share: the state and its plan, who runs the work, and what was asked of the joiner.
 
-In:  the store, the jobs and a plan.  Out: answers to what is still to do; the stages do it.
+In:  the store, the backend and a plan.  Out: answers to what is still to do; the stages do it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from penstock.sql.options import DEFAULT_SCHEDULER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.engine.jobs import Jobs
+    from penstock.engine.backend import Backend
+    from penstock.engine.runners.runner import Runner
     from penstock.engine.store import Store
     from penstock.log.ledger import Ledger
     from penstock.log.values import Publication, Station
@@ -51,7 +52,7 @@ class Joining:
     """The state, the plan by which it is joined, and what stages remember from one turn to the next."""
 
     store: Store
-    jobs: Jobs[Any]
+    backend: Backend[Any]
     plan: Plan
     hand_over: Callable[[Publication], None]
     """Gives a query's new results to its console or callback."""
@@ -90,6 +91,11 @@ class Joining:
     """Whether there are more files of results to merge."""
 
     @property
+    def runner(self) -> Runner:
+        """Return what executes tasks."""
+        return self.backend.runner
+
+    @property
     def ledger(self) -> Ledger:
         """Give what is true now."""
         return self.store.ledger
@@ -101,7 +107,7 @@ class Joining:
 
     def describer(self, ledger: Ledger) -> Describer:
         """Describe units by the ledger of one moment."""
-        return Describer(self.plan, ledger, self.store.files, self.jobs, self.without)
+        return Describer(self.plan, ledger, self.store.files, self.backend, self.without)
 
     def goal(self, group: Group, ledger: Ledger | None = None) -> Station:
         """Say how far a group may advance, by the ledger of one moment."""

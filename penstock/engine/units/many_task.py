@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.join.key_hash import Hashes, Ints
+    from penstock.log.files import Files
     from penstock.log.segment import SegmentRows
     from penstock.plan.probe_order import Order, Step
 
@@ -80,14 +81,12 @@ class ManyTask(UnitTask):
     uneven: tuple[tuple[tuple[tuple[int, ...], ...], int], ...] = ()
     """Limits that the spread of a result does not decide, each with the set of queries that have them."""
 
-    def find(self, parts: Iterable[int]) -> Iterator[FoundPairs]:
-        """Yield the results of some shares, run of levels by run of levels."""
-        shares = list(parts)
+    def find(self, files: Files, part: int) -> Iterator[FoundPairs]:
+        """Yield the results of one part, run of levels by run of levels."""
         for levels in self.levels or ((0, len(self.cuts) - 1),):
-            search = ManySearch(self, levels)
-            for part in shares:
-                for driver in range(len(self.inputs)):
-                    yield from search.results(driver, part)
+            search = ManySearch(self, files, levels)
+            for driver in range(len(self.inputs)):
+                yield from search.results(driver, part)
 
     @property
     def all_inputs(self) -> tuple[InputTask, ...]:
@@ -111,13 +110,13 @@ class MappedLog:
 class ManySearch:
     """Finds the results of some levels ``[first, last)``."""
 
-    def __init__(self, task: ManyTask, levels: tuple[int, int]) -> None:
+    def __init__(self, task: ManyTask, files: Files, levels: tuple[int, int]) -> None:
         """Get ready; segments are mapped when they are asked for, once."""
-        self.task, (self.first, self.last) = task, levels
+        self.task, self._files, (self.first, self.last) = task, files, levels
         spread = FOREVER if task.counting else task.cuts[self.last]
         self.limits = [[min(each, spread) for each in row] for row in task.limits]
         self.level_sets = to_words(task.level_sets, task.queries)
-        self.counts = row_counts(task.files, task.counting, task.limits) if task.counting else {}
+        self.counts = row_counts(files, task.counting, task.limits) if task.counting else {}
         self._mapped: dict[tuple[int, int, bool], MappedLog] = {}
         self._new: dict[int, MappedLog] = {}
 
@@ -332,7 +331,7 @@ class ManySearch:
         """Map segments; one that no query takes a row from is left out."""
         mapped = MappedLog([], [], [])
         for each in ranges:
-            segment = read_segment(self.task.files, each)
+            segment = read_segment(self._files, each)
             sets = query_sets(segment.table, side.masks[each.layout], side.excluded_masks[each.layout])
             if sets.any():
                 mapped.ranges.append(each)

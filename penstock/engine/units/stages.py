@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.answers import answer_commit, blame_for_answers, choose_answers
+from penstock.engine.out.answers import answer_commit, blame_for_answers, choose_answers, run_answers
 from penstock.engine.out.compact import choose_steps, compact_commit
 from penstock.engine.out.propagation import choose_propagations, propagate_commit
-from penstock.engine.out.release import choose_releases, last_releases, release_commit
+from penstock.engine.out.release import choose_releases, last_releases, release_commit, release_job
 from penstock.engine.out.sinks import delete_spooled, publish_files
 from penstock.engine.readings.waiting import switch_commit
+from penstock.engine.runners.runner import Job, counted
 from penstock.engine.units.sealing import choose_sealings, seal_commit
 from penstock.log.commits import Published
-from penstock.log.table_merge import CONFLICT
+from penstock.log.table_merge import CONFLICT, MergeTask
 
 if TYPE_CHECKING:
     from penstock.engine.units.joining import Joining
@@ -31,7 +32,8 @@ def seal(joining: Joining) -> None:
     if not sealings:
         return
     any_rows = any(each.waiting for each in sealings)
-    made = joining.jobs.seal(sealings) if any_rows else [None] * len(sealings)
+    job = Job("seal", f"count rows of {', '.join(each.stream for each in sealings)}")
+    made = joining.runner.map(sealings, job) if any_rows else [None] * len(sealings)
     commit = seal_commit(sealings, made)
     joining.store.commit(commit)
     for name in commit.remove:
@@ -56,7 +58,7 @@ def release(joining: Joining) -> None:
     )
     if not releases:
         return
-    joining.store.commit(release_commit(releases, joining.jobs.release(releases)))
+    joining.store.commit(release_commit(releases, joining.runner.map(releases, release_job(releases))))
     for name in ledger.files() - joining.ledger.files():
         joining.store.let_go(name)
 
@@ -71,7 +73,7 @@ def answer(joining: Joining) -> None:
         joining.plan,
         ledger,
         files,
-        joining.jobs,
+        joining.backend,
         joining.idle,
         everything=everything,
         pace=joining.answer_pace,
@@ -79,9 +81,9 @@ def answer(joining: Joining) -> None:
     if not jobs:
         return
     try:
-        reports = joining.jobs.answer(jobs)
+        reports = run_answers(jobs, joining.backend)
     except Exception as error:
-        failures = blame_for_answers(jobs, joining.jobs)
+        failures = blame_for_answers(jobs, joining.backend)
         if not failures:
             raise
         joining.go_on_without(failures, error)
@@ -95,10 +97,11 @@ def propagate(joining: Joining) -> None:
     """Tell sinks that ask for it which values have no more results."""
     ledger = joining.ledger
     least = 1 if joining.input_ended else None
-    tasks = choose_propagations(joining.plan, ledger, joining.jobs, least) if ledger.promises else []
+    tasks = choose_propagations(joining.plan, ledger, joining.backend, least) if ledger.promises else []
     if not tasks:
         return
-    joining.store.commit(propagate_commit(tasks, joining.jobs.propagate(tasks), ledger.tellings))
+    job = Job("propagate", f"propagate punctuations of {', '.join(each.query for each in tasks)}")
+    joining.store.commit(propagate_commit(tasks, joining.runner.map(tasks, job), ledger.tellings))
 
 
 def publish(joining: Joining) -> None:
@@ -119,13 +122,17 @@ def compact(joining: Joining) -> None:
     """Merge files of results, a few at a time; `untidy` says whether there is more to merge."""
     ledger, store = joining.ledger, joining.store
     joining.attic.clear(store.let_go)
-    tasks = joining.jobs.parallelism
+    tasks = joining.runner.parallelism
     busy = joining.any_behind() or joining.input_ended  # who waits for the end need not wait for this
     chosen = choose_steps(ledger, tasks, busy=busy, excluded=joining.unmergeable)
     joining.untidy = bool(chosen.steps)
     if not chosen.steps and not chosen.begun:
         return
-    made = joining.jobs.merge([each.merge for each in chosen.steps]) if chosen.steps else []
+    job = Job(
+        "compact",
+        f"merge {counted(sum(len(each.names) for each in chosen.steps), 'file', 'files')} of results",
+    )
+    made = joining.runner.map([MergeTask(each.merge) for each in chosen.steps], job)
     joining.unmergeable |= {
         frozenset(step.names) for step, file in zip(chosen.steps, made, strict=True) if file == CONFLICT
     }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.engine.units.many_task import ManyTask
+    from penstock.log.files import Files
 
 MOST_SAMPLED = 256
 """New rows of one input that are looked at in one unit."""
@@ -34,9 +35,9 @@ MOST_LETTERS = 80
 """Letters of a key that are shown."""
 
 
-def survey(task: ManyTask) -> dict[str, Fanout]:
+def survey(files: Files, task: ManyTask) -> dict[str, Fanout]:
     """Count, for every step, some new rows and their partners."""
-    search = ManySearch(task, (0, len(task.cuts) - 1))
+    search = ManySearch(task, files, (0, len(task.cuts) - 1))
     return {str(step): counted for step, counted in _counted(task, search)}
 
 

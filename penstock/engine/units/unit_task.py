@@ -29,7 +29,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.deliver import FoundPairs, RowsOfSegment, set_columns, with_arrival
+from penstock.engine.out.deliver import (
+    FoundPairs,
+    RowsOfSegment,
+    run_delivery,
+    run_row_folds,
+    set_columns,
+    with_arrival,
+)
 from penstock.engine.out.row_fold import NewRows
 from penstock.join.column_checks import Check, with_near_columns
 from penstock.join.divide import Division
@@ -40,10 +47,11 @@ from penstock.join.width import pieces, row_widths
 from penstock.log.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.units.count_axis import CountAxis, Counting
     from penstock.join.key_hash import Ints
     from penstock.join.probe import Pairs, Rows
@@ -96,7 +104,6 @@ class InputTask:
 class UnitTask:
     """What every task of a unit is told about its input."""
 
-    files: Files
     inputs: tuple[InputTask, ...]
     """In the order of the group's."""
     cuts: tuple[int, ...]
@@ -161,17 +168,16 @@ class UnitTask:
         """Say when the last of the rows that are joined anew arrived."""
         return max((each.arrived for side in self.inputs for each in side.new), default=0.0)
 
-    def find(self, parts: Iterable[int]) -> Iterator[FoundPairs]:
-        """Yield the pairs of some shares, run of levels by run of levels."""
-        shares = list(parts)
-        for axis in self.axes():
-            yield from _probe_run(self, axis, shares)
+    def find(self, files: Files, part: int) -> Iterator[FoundPairs]:
+        """Yield the pairs of one part, run of levels by run of levels."""
+        for axis in self.axes(files):
+            yield from _probe_run(self, files, axis, part)
 
-    def axes(self) -> list[TimeAxis | CountAxis]:
+    def axes(self, files: Files) -> list[TimeAxis | CountAxis]:
         """Give the cuts of each run of the chain, and the queries that read each level, as the probe takes them."""
         sets = to_words(self.level_sets, self.queries)
         if self.counting is not None:
-            return [self.counting.axis(self.files, self.cuts, sets)]
+            return [self.counting.axis(files, self.cuts, sets)]
         cuts = np.array(self.cuts, np.int64)
         runs = self.levels or ((0, len(self.cuts) - 1),)
         return [
@@ -190,21 +196,49 @@ class _Portion:
     sets: NDArray[np.uint64]
 
 
-def find_rows(task: UnitTask, parts: Iterable[int]) -> Iterator[NewRows]:
-    """Yield the new rows of some shares, side by side."""
-    for part in parts:
-        for side, rows_of_side in enumerate(task.inputs):
-            for each in _portions(task, rows_of_side, rows_of_side.new, part):
-                sets = each.sets if task.selective else None
-                yield NewRows(side, each.segment, each.probing, sets, each.rows_of.arrived)
+@dataclass(frozen=True, slots=True)
+class JoinTask:
+    """Finds the pairs of one part of a unit and delivers them to the sinks."""
+
+    unit: UnitTask
+    delivery: Delivery
+    part: int
+
+    def run(self, files: Files) -> UnitReport:
+        """Find the pairs and deliver them."""
+        return run_delivery(self.delivery, self.part, self.unit.find(files, self.part))
+
+    def rows(self, files: Files) -> Iterator[pa.RecordBatch]:
+        """Find the pairs and yield their columns, for queries whose outputs Spark SQL computes."""
+        return (each.batch for each in self.unit.find(files, self.part))
+
+    def finish(self, _files: Files, rows: Iterator[pa.RecordBatch]) -> UnitReport:
+        """Deliver pairs whose outputs are computed."""
+        return run_delivery(self.delivery, self.part, rows)
 
 
-def run_probe(task: UnitTask, parts: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yield what is gathered of the pairs of some shares, for Spark."""
-    return (each.batch for each in task.find(parts))
+@dataclass(frozen=True, slots=True)
+class FoldTask:
+    """Folds the new rows of one part of a unit, for aggregates that need no pairs."""
+
+    unit: UnitTask
+    delivery: Delivery
+    part: int
+
+    def run(self, files: Files) -> UnitReport:
+        """Fold the rows into panes."""
+        return run_row_folds(self.delivery, find_rows(self.unit, files, self.part))
 
 
-def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int]) -> Iterator[FoundPairs]:
+def find_rows(task: UnitTask, files: Files, part: int) -> Iterator[NewRows]:
+    """Yield the new rows of one part, side by side."""
+    for side, rows_of_side in enumerate(task.inputs):
+        for each in _portions(task, files, rows_of_side, rows_of_side.new, part):
+            sets = each.sets if task.selective else None
+            yield NewRows(side, each.segment, each.probing, sets, each.rows_of.arrived)
+
+
+def _probe_run(task: UnitTask, files: Files, axis: TimeAxis | CountAxis, part: int) -> Iterator[FoundPairs]:
     """Yield the pairs of one run of levels."""
     left, right = task.inputs
     # A segment that can meet nothing new is not even opened.
@@ -214,23 +248,26 @@ def _probe_run(task: UnitTask, axis: TimeAxis | CountAxis, parts: Iterable[int])
     old_right_near = [
         each for each in right.old if any(axis.can_meet(new, each, batch_is_left=True) for new in left.new)
     ]
-    for part in parts:
-        old_left, new_left = (_portions(task, left, which, part) for which in (old_left_near, left.new))
-        old_right, new_right = (_portions(task, right, which, part) for which in (old_right_near, right.new))
-        for one in new_left:
-            for other in (*old_right, *new_right):
-                yield from _pairs(task, axis, one, other, batch_is_left=True)
-        for other in new_right:
-            for one in old_left:
-                yield from _pairs(task, axis, one, other, batch_is_left=False)
+    old_left, new_left = (_portions(task, files, left, which, part) for which in (old_left_near, left.new))
+    old_right, new_right = (
+        _portions(task, files, right, which, part) for which in (old_right_near, right.new)
+    )
+    for one in new_left:
+        for other in (*old_right, *new_right):
+            yield from _pairs(task, axis, one, other, batch_is_left=True)
+    for other in new_right:
+        for one in old_left:
+            yield from _pairs(task, axis, one, other, batch_is_left=False)
 
 
-def _portions(task: UnitTask, side: InputTask, ranges: Sequence[SegmentRange], part: int) -> list[_Portion]:
+def _portions(
+    task: UnitTask, files: Files, side: InputTask, ranges: Sequence[SegmentRange], part: int
+) -> list[_Portion]:
     """Map segments and find this task's rows in each."""
     division = Division(part, task.parts, task.keyed)
     portions = []
     for number, rows_of in enumerate(ranges):
-        segment = read_segment(task.files, rows_of)
+        segment = read_segment(files, rows_of)
         probed, probing = division.probed(segment.rows.h), division.probing(segment.rows.h, number)
         if probed.start >= probed.stop:
             continue

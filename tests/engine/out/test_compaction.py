@@ -193,7 +193,7 @@ def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
 
     from penstock.log.files import open_files
     from penstock.log.output_file import OutputFile
-    from penstock.log.table_merge import CONFLICT, merge_or_say
+    from penstock.log.table_merge import CONFLICT, MergeTask
 
     files = open_files(str(tmp_path), sync=False)
     made = []
@@ -203,7 +203,7 @@ def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
         out.close()
         made.append(out.report("q").kept)
     assert made[0].shape != made[1].shape
-    assert merge_or_say(files, tables.Merge(tuple(made), "results/q/part-2.parquet", 1)) == CONFLICT
+    assert MergeTask(tables.Merge(tuple(made), "results/q/part-2.parquet", 1)).run(files) == CONFLICT
     assert files.list("results/q") == ["part-0.parquet", "part-1.parquet"]
 
 

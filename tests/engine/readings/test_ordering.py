@@ -362,14 +362,14 @@ def test_at_a_steady_load_adaptive_stays_as_it_is_however_far_apart_the_streams_
     world = World(
         tmp_path, [query("q", Range.window(2 * 10**6, 2 * 10**6), order="adaptive", sink=Sink("noop"))]
     )
-    now, price, run = 0.0, 1.0, world.jobs.join
+    now, price, run = 0.0, 1.0, world.backend.runner.map
 
-    def dear(*task):
+    def dear(tasks, job):
         nonlocal now
-        now += price
-        return run(*task)
+        now += price if job.stage == "join" else 0.0
+        return run(tasks, job)
 
-    with patch.object(time, "monotonic", lambda: now), patch.object(world.jobs, "join", dear):
+    with patch.object(time, "monotonic", lambda: now), patch.object(world.backend.runner, "map", dear):
         for second in range(120):
             price = 1.0 if second < 30 else 0.48
             steady(world, second, ahead)

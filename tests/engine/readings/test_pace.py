@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from penstock.engine.spark.dispatch import _Settling
+from penstock.engine.runners.spark import _Settling
 from tests.engine.units.test_simulation import WORKLOAD, folders, in_folder
 from tests.engine.world import Row, World
 

@@ -8,7 +8,7 @@ from penstock.engine.out import sinks
 from penstock.log.files import open_files
 from penstock.log.segment import read_segment
 from penstock.sql.query import Range
-from tests.engine.world import NONE, WHOLE, Row, World, WorldJobs, query
+from tests.engine.world import NONE, WHOLE, Row, World, WorldRunner, query
 
 
 @pytest.fixture
@@ -20,13 +20,15 @@ def state(tmp_path, monkeypatch):
 @pytest.fixture
 def units(monkeypatch):
     """What each task of each unit reported."""
-    reports, original = [], WorldJobs.join
+    reports, original = [], WorldRunner.map
 
-    def noted(*args):
-        reports.append(original(*args))
-        return reports[-1]
+    def noted(runner, tasks, job):
+        made = original(runner, tasks, job)
+        if job.stage == "join":
+            reports.append(made)
+        return made
 
-    monkeypatch.setattr(WorldJobs, "join", noted)
+    monkeypatch.setattr(WorldRunner, "map", noted)
     return reports
 
 

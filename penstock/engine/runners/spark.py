@@ -1,0 +1,239 @@
+"""The Spark runner: tasks become a Spark job without a shuffle, and their reports come back to the driver.
+
+Planning a job and pickling its function take longer than many a job.  So the function that Spark plans is always the
+same, and the tasks travel with the job as one of its local properties, which every Spark task can read::
+
+    driver      property "penstock.tasks" = pickled tasks        collect()  ── the plan is there already
+    executor    read the property ──▶ tasks[i].run(files) ──▶ reports
+
+The driver sees reports (file names and counts), never rows.
+
+In:  tasks.  Out: their reports, in the order of the tasks.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import pickle
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from penstock.engine.runners.runner import Job
+from penstock.engine.spark.allocator import keep_memory
+from penstock.join.warm import warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.engine.runners.runner import Batches, RowsTask, Sql, SqlTask, Task
+    from penstock.log.files import Files
+
+R = TypeVar("R")
+
+TASKS = "penstock.tasks"
+"""The local property that carries the tasks of a job."""
+
+_GROUP = "spark.jobGroup.id"
+
+REPORT = "number int, report binary"
+"""The schema of what Spark tasks return: the number of a task, and its pickled report."""
+
+
+class SparkRunner:
+    """Runs tasks on a Spark session, for one state."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        """Run tasks on this session; they read and write these files."""
+        self.spark, self.files = spark, files
+        self.parallelism = spark.sparkContext.defaultParallelism
+
+    def map(self, tasks: Sequence[Task[R]], job: Job) -> list[R]:
+        """Run tasks and return their reports in order; a Spark task runs one of them, or every n-th."""
+        if not tasks:
+            return []
+        parts = min(len(tasks), self.parallelism)
+        return self._run(_plan(self.spark, parts), tasks, job, parts)
+
+    def map_sql(self, tasks: Sequence[SqlTask[R]], sql: Sql, job: Job) -> list[R]:
+        """Run tasks with Spark SQL between their halves: one Spark task each."""
+        if not tasks:
+            return []
+        plan = _sql_plan.__wrapped__ if sql.anew else _sql_plan
+        return self._run(plan(self.spark, len(tasks), sql.schema, sql.columns), tasks, job)
+
+    def map_rows(self, rows: DataFrame, task: RowsTask[R], job: Job) -> list[R]:
+        """Run a task on every partition of a DataFrame."""
+        return self._run(rows.mapInArrow(finish_tasks, REPORT), [task], job)
+
+    def _run(self, plan: DataFrame, tasks: Sequence[Any], job: Job, parts: int = 1) -> list[Any]:
+        context, work = self.spark.sparkContext, _Work(self.files, tuple(tasks), parts)
+        with described(context, job), carried(context, work):
+            reports = plan.collect()
+        return [pickle.loads(each.report) for each in sorted(reports, key=_number)]  # noqa: S301 - of our own tasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a job carries: tasks, the files they read and write, and the number of Spark tasks that share them."""
+
+    files: Files
+    tasks: tuple[Any, ...]
+    parts: int
+
+
+def _number(row: Any) -> int:
+    return int(row.number)
+
+
+@contextmanager
+def described(context: SparkContext, job: Job) -> Iterator[None]:
+    """Show the jobs of this thread under a description, in the job group and the scheduler pool of their stage."""
+    properties = {
+        _GROUP: f"penstock {job.stage}",
+        "spark.job.description": job.description,
+        "spark.scheduler.pool": job.stage,
+    }
+    before = {name: context.getLocalProperty(name) for name in properties}
+    if before[_GROUP]:
+        del properties[
+            _GROUP
+        ]  # that of a streaming query, by which Spark cancels the job when the query stops
+    _set_properties(context, properties)
+    try:
+        yield
+    finally:
+        _set_properties(context, before)
+
+
+@contextmanager
+def carried(context: SparkContext, work: _Work) -> Iterator[None]:
+    """Let the jobs of this thread carry tasks."""
+    _set_properties(context, {TASKS: base64.b64encode(zlib.compress(pickle.dumps(work), 1)).decode()})
+    try:
+        yield
+    finally:
+        _set_properties(context, {TASKS: None})
+
+
+def _set_properties(context: SparkContext, properties: Mapping[str, str | None]) -> None:
+    """Set local properties of this thread's jobs; None removes one."""
+    for name, value in properties.items():
+        context.setLocalProperty(name, value)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _plan(spark: SparkSession, tasks: int) -> DataFrame:
+    """Return the plan of a job with so many Spark tasks, each of which gets its number."""
+    return spark.range(0, tasks, 1, tasks).mapInArrow(run_tasks, REPORT)
+
+
+@lru_cache(maxsize=64)
+def _sql_plan(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, ...]) -> DataFrame:
+    """Return the plan of a job in which Spark SQL computes columns between the halves of its tasks."""
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(begin_tasks, schema)
+    return rows.selectExpr(*columns).mapInArrow(finish_tasks, REPORT)
+
+
+def forget_plans() -> None:
+    """Plan anew from here on: a plan keeps the settings that the session had when it was made."""
+    _plan.cache_clear()
+    _sql_plan.cache_clear()
+
+
+def start_workers(spark: SparkSession) -> None:
+    """Start a Python worker for each core of the executors, and let it load the compiled kernels."""
+    cores = spark.sparkContext.defaultParallelism
+    with described(spark.sparkContext, Job("start", "start Python workers")):
+        spark.range(0, cores, 1, cores).mapInArrow(load_kernels, REPORT).collect()
+
+
+# --- on the executors -----------------------------------------------------------------------------------------------
+
+
+def load_kernels(batches: Batches) -> Batches:
+    """Load the compiled kernels, where the daemon has not loaded them before it forked this worker."""
+    for _ in batches:
+        warm_up()
+    return iter(())
+
+
+def run_tasks(batches: Batches) -> Batches:
+    """Run the tasks of one Spark task, and yield their reports."""
+    work = _carried()
+    for first in _numbers(batches):
+        for number in range(first, len(work.tasks), work.parts):
+            yield _report(number, work.tasks[number].run(work.files))
+    _settling.after_task()
+
+
+def begin_tasks(batches: Batches) -> Batches:
+    """Yield the rows of a task, for Spark SQL."""
+    work = _carried()
+    for number in _numbers(batches):
+        yield from work.tasks[number].rows(work.files)
+    _settling.after_task()
+
+
+def finish_tasks(batches: Batches) -> Batches:
+    """Let a task take the rows of a partition, and yield its report; there is one task for each, or one for all."""
+    work, context = _carried(), TaskContext.get()
+    number = context.partitionId() if context else 0
+    yield _report(number, work.tasks[min(number, len(work.tasks) - 1)].finish(work.files, batches))
+    _settling.after_task()
+
+
+def _carried() -> _Work:
+    """Read the tasks that a job carries."""
+    keep_memory()
+    context = TaskContext.get()
+    text = context.getLocalProperty(TASKS) if context else None
+    assert text, "the job carries no tasks"  # noqa: S101 - every job here is run by a `SparkRunner`
+    work: _Work = pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301 - ours
+    return work
+
+
+def _numbers(batches: Batches) -> Iterator[int]:
+    """Read the numbers that a Spark task was given."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _report(number: int, report: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), pa.array([pickle.dumps(report)], pa.binary())], ["number", "report"]
+    )
+
+
+class _Settling:
+    """Takes what a Python worker has loaded out of the garbage collector's sight.
+
+    Spark collects garbage after every task, and a worker that has loaded compiled kernels has a million objects that
+    will never be garbage: looking at them took longer than joining a hundred thousand rows.
+    """
+
+    EARLY = 16
+    """Tasks after which a worker has loaded what it will."""
+
+    def __init__(self) -> None:
+        """Begin with a new worker."""
+        self.tasks = 0
+
+    def after_task(self) -> None:
+        """Freeze what there is, after the worker's first few tasks."""
+        if self.tasks < self.EARLY:
+            self.tasks += 1
+            gc.collect()
+            gc.freeze()
+
+
+_settling = _Settling()

@@ -1,0 +1,56 @@
+"""Refuses to let the driver touch rows: the process that plans and commits opens no file that has rows in it.
+
+Files of the state (segments, rolls, holds, panes, promises, tables) pass through `penstock.log.files`, and source files
+are read by pyarrow.  Both are guarded here, in this process only: Python workers are other processes, which load
+their own modules.  Tests read results themselves; what they call is not refused, only what the package calls.
+
+A footer may be read: it has no rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+import penstock
+from penstock.log import files
+
+PACKAGE = Path(penstock.__file__).parent
+ROW_FILES = (".arrow", ".parquet")
+
+
+class DriverTouchedRowsError(AssertionError):
+    """The driver has opened a file with rows."""
+
+
+def guard(monkeypatch) -> None:
+    """Refuse, from here on, that the package opens or writes a file with rows in this process."""
+    for kind in (files.LocalFiles, files.FsspecFiles):
+        for name in ("memory_map", "read", "writer"):
+            monkeypatch.setattr(kind, name, _guarded(getattr(kind, name), name_of=lambda _files, name: name))
+    for name in ("read", "iter_batches", "read_row_group", "read_row_groups"):
+        method = getattr(pq.ParquetFile, name)
+        monkeypatch.setattr(
+            pq.ParquetFile, name, _guarded(method, name_of=lambda *_: "a Parquet file.parquet")
+        )
+
+
+def _guarded(method, name_of):
+    def guarded(*args, **options):
+        name = name_of(*args[:2])
+        if name.endswith(ROW_FILES) and (caller := _package_frame()):
+            raise DriverTouchedRowsError(f"{caller} touches rows of {name} in the driver")
+        return method(*args, **options)
+
+    return guarded
+
+
+def _package_frame() -> str:
+    """Name the function of the package that called, if a test did not call the file layer itself."""
+    frame = sys._getframe(2)
+    while frame is not None and Path(frame.f_code.co_filename) == Path(files.__file__):
+        frame = frame.f_back
+    inside = frame is not None and PACKAGE in Path(frame.f_code.co_filename).parents
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})" if inside else ""
