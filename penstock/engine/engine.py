@@ -786,6 +786,11 @@ class Engine:
         """Say how far every stream, slice and query is."""
         return look_at(self._store.ledger)
 
+    @property
+    def task_counts(self) -> dict[str, int]:
+        """Return what Spark tasks have counted for this engine: rows, pairs, results, answers."""
+        return self._backend.runner.counts
+
     def watch(self, watcher: Callable[[UnitDone], None]) -> None:
         """Call a function after every unit, from the joiner's thread."""
         self._watchers.append(watcher)

@@ -103,9 +103,9 @@ def crash_specs(feeds):
 
 POINTS = [
     (Journal, "commit", _commits("seal")),
-    (SparkRunner, "map", runs("seal")),
+    (SparkRunner, "_run", runs("seal")),
     (Journal, "commit", _commits("unit")),
-    (SparkRunner, "map", runs("join")),
+    (SparkRunner, "_run", runs("join")),
 ]
 
 

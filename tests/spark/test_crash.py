@@ -62,7 +62,7 @@ def fail_once(function, *, after: bool, when=lambda *_args, **_options: True):
 
 def runs(stage: str):
     """Recognise the jobs of a stage."""
-    return lambda _runner, _tasks, job: job.stage == stage
+    return lambda _runner, _plan, _tasks, job, *_: job.stage == stage
 
 
 def _commits(kind: str):
@@ -82,7 +82,7 @@ POINTS = [
         for kind in ("plan", "batch", "unit", "published", "rewrite", "compact")
     ),
     (SourceIngest, "read", None, ""),
-    *((SparkRunner, "map", runs(stage), stage) for stage in ("join", "expire", "compact")),
+    *((SparkRunner, "_run", runs(stage), stage) for stage in ("join", "expire", "compact")),
     *((stages, "publish_files", None, ""),),
     (Run, "take", None, ""),
 ]

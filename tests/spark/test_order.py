@@ -135,7 +135,7 @@ def test_a_failure_at_any_step_loses_doubles_and_disorders_nothing(spark, tmp_pa
     here.streams.grow()
     for owner, name, when in (
         (Journal, "commit", _commits("release")),
-        (SparkRunner, "map", runs("release")),
+        (SparkRunner, "_run", runs("release")),
         (Journal, "commit", _commits("unit")),
         (stages, "publish_files", None),
     ):

@@ -27,7 +27,7 @@ from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.promise_rows import NO_TIME, Door, PartPromises, at_the_doors
 from penstock.engine.ingest.watching import Arrival, values_of, watch_log, with_positions
-from penstock.engine.runners.runner import Job
+from penstock.engine.runners.runner import ROWS, Job
 from penstock.join.key_hash import digests, mix
 from penstock.join.sets import find_patterns, from_words, query_sets, to_words
 from penstock.join.width import gathered
@@ -135,6 +135,11 @@ class BatchPart:
     """Positions that were given to rows in the order of arrival."""
     watched: dict[str, BatchWatch] = field(default_factory=dict)
     """By log that a join without a window reads: what its order is like."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what the runner adds up: the rows that were read, punctuations included."""
+        return {ROWS: self.rows + self.punctuations}
 
 
 @dataclass(frozen=True, slots=True)

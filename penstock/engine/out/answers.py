@@ -39,7 +39,7 @@ from penstock.engine.out.pane_fold import FoldSpec
 from penstock.engine.out.propagation import finished_keys
 from penstock.engine.out.release import horizon, side_marks
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
-from penstock.engine.runners.runner import Job, counted
+from penstock.engine.runners.runner import ANSWERS, Job, counted
 from penstock.engine.spark.culprits import find_culprits
 from penstock.errors import InputError
 from penstock.log.codec import from_json, to_json
@@ -166,6 +166,11 @@ class AnswerReport:
     panes: PaneReport
     results: Mapping[str, int] = field(default_factory=dict)
     files: tuple[WrittenFile, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what the runner adds up."""
+        return {ANSWERS: sum(self.results.values())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from penstock.engine.out.pane_fold import FoldRoute, folds_of
 from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, way_of
 from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
 from penstock.engine.out.shared_files import shared_files
+from penstock.engine.runners.runner import PAIRS, RESULTS
 from penstock.join import width
 from penstock.join.sets import count_members, members, to_words, words_for
 from penstock.log.files import open_files
@@ -143,6 +144,11 @@ class UnitReport:
     fanouts: Fanouts = field(default_factory=dict)
     fed: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
     """Files of results that other queries read, by query."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what the runner adds up."""
+        return {PAIRS: self.pairs, RESULTS: sum(self.results)}
 
 
 class FoundRows(Protocol):

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.readings.waiting import lag_rows
-from penstock.engine.runners.runner import Job, counted
+from penstock.engine.runners.runner import RELEASED, Job, counted
 from penstock.log.commits import Output, Released
 from penstock.log.hold import (
     ARRIVED,
@@ -210,6 +210,11 @@ class ReleaseReport:
     """The time of the last result."""
     gone: tuple[str, ...] = ()
     held: tuple[Held, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what the runner adds up."""
+        return {RELEASED: self.results}
 
 
 def run_release(files: Files, release: Release) -> ReleaseReport:

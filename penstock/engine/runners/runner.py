@@ -73,6 +73,16 @@ class Job:
     description: str
 
 
+ROWS, PAIRS, RESULTS, RELEASED, ANSWERS = (
+    "rows ingested",
+    "pairs joined",
+    "results",
+    "results released",
+    "answers",
+)
+"""Names of the accumulators that tasks add to: what a report has under `counts`."""
+
+
 def counted(number: int, one: str, more: str) -> str:
     """Write a number with its noun, for a description.
 

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from pyspark import TaskContext
 
-from penstock.engine.runners.runner import Job
+from penstock.engine.runners.runner import ANSWERS, PAIRS, RELEASED, RESULTS, ROWS, Job
 from penstock.engine.spark.allocator import keep_memory
 from penstock.join.warm import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark import SparkContext
+    from pyspark import Accumulator, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.runners.runner import Batches, RowsTask, Sql, SqlTask, Task
@@ -56,6 +56,13 @@ class SparkRunner:
         """Run tasks on this session; they read and write these files."""
         self.spark, self.files = spark, files
         self.parallelism = spark.sparkContext.defaultParallelism
+        names = (ROWS, PAIRS, RESULTS, RELEASED, ANSWERS)
+        self._accumulators = {name: spark.sparkContext.accumulator(0) for name in names}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what the tasks have counted so far, by the names of the accumulators."""
+        return {name: int(each.value) for name, each in self._accumulators.items()}
 
     def map(self, tasks: Sequence[Task[R]], job: Job) -> list[R]:
         """Run tasks and return their reports in order; a Spark task runs one of them, or every n-th."""
@@ -76,7 +83,10 @@ class SparkRunner:
         return self._run(rows.mapInArrow(finish_tasks, REPORT), [task], job)
 
     def _run(self, plan: DataFrame, tasks: Sequence[Any], job: Job, parts: int = 1) -> list[Any]:
-        context, work = self.spark.sparkContext, _Work(self.files, tuple(tasks), parts)
+        context, work = (
+            self.spark.sparkContext,
+            _Work(self.files, tuple(tasks), parts, self._accumulators),
+        )
         with described(context, job), carried(context, work):
             reports = plan.collect()
         return [pickle.loads(each.report) for each in sorted(reports, key=_number)]  # noqa: S301 - of our own tasks
@@ -89,6 +99,17 @@ class _Work:
     files: Files
     tasks: tuple[Any, ...]
     parts: int
+    accumulators: Mapping[str, Accumulator[int]]
+
+    def report(self, number: int, report: object) -> pa.RecordBatch:
+        """Add what a report counts to the accumulators, and write the report."""
+        for part in report if isinstance(report, list) else (report,):
+            for name, count in getattr(part, "counts", {}).items():
+                self.accumulators[name].add(count)
+        return pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int32()), pa.array([pickle.dumps(report)], pa.binary())],
+            ["number", "report"],
+        )
 
 
 def _number(row: Any) -> int:
@@ -172,7 +193,7 @@ def run_tasks(batches: Batches) -> Batches:
     work = _carried()
     for first in _numbers(batches):
         for number in range(first, len(work.tasks), work.parts):
-            yield _report(number, work.tasks[number].run(work.files))
+            yield work.report(number, work.tasks[number].run(work.files))
     _settling.after_task()
 
 
@@ -188,7 +209,7 @@ def finish_tasks(batches: Batches) -> Batches:
     """Let a task take the rows of a partition, and yield its report; there is one task for each, or one for all."""
     work, context = _carried(), TaskContext.get()
     number = context.partitionId() if context else 0
-    yield _report(number, work.tasks[min(number, len(work.tasks) - 1)].finish(work.files, batches))
+    yield work.report(number, work.tasks[min(number, len(work.tasks) - 1)].finish(work.files, batches))
     _settling.after_task()
 
 
@@ -206,12 +227,6 @@ def _numbers(batches: Batches) -> Iterator[int]:
     """Read the numbers that a Spark task was given."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
-
-
-def _report(number: int, report: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int32()), pa.array([pickle.dumps(report)], pa.binary())], ["number", "report"]
-    )
 
 
 class _Settling:
