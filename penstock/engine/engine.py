@@ -80,7 +80,7 @@ from penstock.engine.units.own_work import needs_workers
 from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
-from penstock.join.warm import warm_digests, warm_folds, warm_orders, warm_up
+from penstock.join.warm import warm_folds, warm_orders, warm_up
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.plan_text import plan_text, serving
@@ -823,5 +823,3 @@ def _warm(plan: Plan) -> None:
         warm_folds()
     if any(query.oblivious for query in plan.queries):
         warm_orders()
-    if any(not log.whole_key for stream in plan.sources for log in plan.logs_of(stream.name)):
-        warm_digests()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.engine.change.upgrade import Upgrade
+    from penstock.engine.ingest.arrow_reader import PlainBatch
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
-    from penstock.engine.ingest.plain_files import PlainBatch
     from penstock.engine.out.answers import AnswerJob, AnswerReport
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.out.pair_columns import PairExpressions

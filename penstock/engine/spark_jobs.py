@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.change.upgrade import Upgrade
+    from penstock.engine.ingest.arrow_reader import PlainBatch
     from penstock.engine.ingest.batch_task import BatchTask
-    from penstock.engine.ingest.plain_files import PlainBatch
     from penstock.engine.out.deliver import Delivery, FoundPairs
     from penstock.engine.out.pair_columns import PairExpressions
     from penstock.engine.out.propagation import Propagation
@@ -186,9 +186,7 @@ class SparkJobs:
         return run_work(rows.mapInArrow(do_work, SUMMARY), partial(_ingest, task), BatchPart)
 
     def ingest_files(self, batch: PlainBatch, task: BatchTask) -> list[BatchPart]:
-        """Write the segments of a batch of files that tasks read themselves, or this thread if it is little."""
-        if batch.is_little:
-            return list(batch.ingest(task))
+        """Write the segments of a batch of files that tasks read themselves."""
         shares = batch.shares(self.parallelism)
         if self._own.is_wanted():
             parts = self._own.run(lambda number: list(shares[number].ingest(task)), len(shares))

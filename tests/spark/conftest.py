@@ -2,7 +2,6 @@
 
 Tests have few rows, and little work is done without Spark's tasks; so that these are tested too, every other test, by
 its name, is told to have none of that; of the others, half use threads, as an engine does that has no workers yet.
-Likewise for plain files: a third of the tests leaves them to Spark, a third to tasks.
 """
 
 from __future__ import annotations
@@ -40,15 +39,3 @@ def where_little_work_is_done(request, monkeypatch):
         monkeypatch.setattr(little_work, "MOST_BYTES", -1)
         if who == "threads":
             monkeypatch.setattr(own_work.OwnWork, "is_wanted", lambda _: True)
-
-
-@pytest.fixture(autouse=True)
-def who_reads_plain_files(request, monkeypatch):
-    """Let a third of the tests read plain files here, a third in tasks, and a third by Spark; always the same ones."""
-    who = ("here", "tasks", "spark")[crc32(request.node.nodeid.encode()) // 2 % 3]
-    if who != "here":
-        from penstock.engine.ingest import plain_files, source_ingest
-
-        monkeypatch.setattr(plain_files, "MOST_LITTLE_ROWS", -1)
-        if who == "spark":
-            monkeypatch.setattr(source_ingest, "only_says_which_files", lambda _: False)

@@ -23,8 +23,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from penstock.engine.ingest.plain_columns import has_plain_columns
-from penstock.engine.ingest.plain_files import only_says_which_files
+from penstock.engine.ingest.arrow_reader import built_columns, is_plain_parquet
 from penstock.engine.out.pair_sql import is_computed
 from penstock.plan.promises import indexes_about
 from penstock.sql.promises import promises_of
@@ -132,8 +131,8 @@ def needs_workers(plan: Plan) -> bool:
 
 def _is_read_here(plan: Plan, stream: Stream) -> bool:
     """Say whether batches of a stream can be read without Spark, as far as its declaration tells."""
-    plain = only_says_which_files(stream) and not promises_of(stream) and not indexes_about(plan, stream.name)
-    return plain and has_plain_columns(stream, plan.logs_of(stream.name))
+    plain = is_plain_parquet(stream) and not promises_of(stream) and not indexes_about(plan, stream.name)
+    return plain and built_columns(stream, plan.logs_of(stream.name)) is not None
 
 
 def _is_for_tasks(query: Query) -> bool:
