@@ -70,7 +70,7 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _KEYS = frozenset({*_WHOLE, "boolean", "date", "timestamp"})
 """Types of keys that are 64-bit numbers."""
 
-_ZERO = pa.scalar(0, pa.uint64())
+_TWO = pa.scalar(2, pa.int64())
 
 _READ_ROWS = 1 << 12
 """Rows that are decoded at a time: a footer does not say how long values are, since a dictionary has each once."""
@@ -183,11 +183,8 @@ def _bits(predicates: Sequence[ArrowColumn | None]) -> ArrowColumn | None:
     known = [predicate for predicate in predicates if predicate is not None]
     if len(known) < len(predicates):
         return None
-    bits = (
-        pc.if_else(pc.coalesce(predicate.expression, False), pa.scalar(1 << bit, pa.uint64()), _ZERO)
-        for bit, predicate in enumerate(known)
-    )
-    word = reduce(pc.bit_wise_or, bits).cast(pa.int64(), safe=False)
+    bits = [pc.coalesce(predicate.expression, False).cast(pa.int64()) for predicate in known]
+    word = reduce(lambda word, bit: pc.add(pc.multiply(word, _TWO), bit), reversed(bits))
     return ArrowColumn(word, frozenset().union(*(predicate.reads for predicate in known)))
 
 
