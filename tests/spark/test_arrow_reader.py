@@ -348,9 +348,7 @@ def test_a_key_that_is_no_column_as_it_stands_is_sparks(spark, part):
         assert columns_of(spark, stream, batch_task(spark, stream, tuple(key))) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("a.b", "int"), ("d", "decimal(10,2)"), ("l", "array<int>"), ("c", "char(3)")]
-)
+@pytest.mark.parametrize(("name", "kind"), [("a.b", "int"), ("d", "decimal(10,2)"), ("l", "array<int>")])
 def test_a_stored_column_with_a_dot_in_its_name_or_of_another_type_is_sparks(spark, name, kind):
     plain = stream_of("c_timestamp")
     stream = replace(plain, columns=(*plain.columns, Column(name, kind)))
@@ -426,7 +424,7 @@ def write_rows(folder, rows: int, kind: str = "int64") -> None:
     """Write one file of rows, all at one time."""
     folder.mkdir(parents=True, exist_ok=True)
     times = pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * rows, pa.timestamp("us", "UTC"))
-    pq.write_table(pa.table({"k": pa.array(range(rows), kind), "ts": times}), folder / "0.parquet")
+    pq.write_table(pa.table({"k": pa.array(range(rows)).cast(kind), "ts": times}), folder / "0.parquet")
 
 
 def results_of_a_run(spark, path, script=SCRIPT) -> int:

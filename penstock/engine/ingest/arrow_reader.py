@@ -244,7 +244,8 @@ def _rows(path: str, groups: list[RowGroup], columns: ArrowColumns) -> Iterator[
             numbers, names = [group.number for group in groups], list(columns.types)
             yield from file.iter_batches(_READ_ROWS, row_groups=numbers, columns=names, use_threads=False)
     except _UNREADABLE as error:
-        raise RunError(f"cannot read source file {path}: {error}. Restore the file and run again") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise RunError(f"cannot read source file {path}: {reason}. Restore the file and run again") from error
 
 
 def plain_batch(columns: ArrowColumns, origin: dict[str, Any]) -> PlainBatch | None:
