@@ -27,7 +27,6 @@ from penstock.join.slide_groups import slide_groups
 from penstock.join.slide_measures import Run, laid_in
 from penstock.join.slide_pass import slide_parts
 from penstock.join.sorting import merge_runs
-from penstock.join.spark_hash import first_seeds, hash_bytes, hash_ints, hash_longs
 from penstock.sql.query import Comparison
 
 
@@ -83,16 +82,6 @@ def warm_orders() -> None:
     unmixed(mix(rising))
 
 
-def warm_digests() -> None:
-    """Hash a few keys as Spark does; only where some key is more than 64 bits."""
-    rows = pa.array(["a", "b"])
-    _, offsets, data = rows.buffers()
-    hash_bytes(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int32)[:3], first_seeds(2))
-    for kernel, kind in ((hash_longs, np.int64), (hash_ints, np.int32)):
-        kernel(np.arange(2, dtype=kind), first_seeds(2))
-        kernel(_mapped(np.arange(2, dtype=kind)), first_seeds(2))
-
-
 def _warm_sliding() -> None:
     """Slide a window over a few entries of pairs and of rows, and sums by themselves."""
     numbers, one = np.arange(3), np.ones(3, np.int64)
@@ -137,4 +126,3 @@ if __name__ == "__main__":
     warm_up()
     warm_folds()
     warm_orders()
-    warm_digests()

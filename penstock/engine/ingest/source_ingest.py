@@ -1,20 +1,18 @@
-"""Batches of a real source on their way into the logs: by Spark, or without it where their files allow that.
+"""Batches of a real source on their way into the logs: read by Spark, or by Arrow where files and plan allow that.
 
-In:  a batch as Spark hands it over, and its origin.  Out: a ``batch`` commit, the same whichever way rows took.
+In:  a batch as Spark hands it over, and its origin.  Out: a ``batch`` commit, the same whichever of them reads.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pyarrow.parquet as pq
 
+from penstock.engine.ingest.arrow_reader import ParquetTask, arrow_columns, is_plain_parquet, plain_batch
 from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.ingest.batch_task import ingest_job
-from penstock.engine.ingest.plain_columns import plain_columns
-from penstock.engine.ingest.plain_files import REBASE, ParquetTask, only_says_which_files, plain_batch
 from penstock.engine.ingest.sources import source_path
 from penstock.engine.spark.session import verifies_checksums
 from penstock.errors import RunError
@@ -23,20 +21,25 @@ from penstock.log.locations import files_below
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.backend import Backend
+    from penstock.engine.ingest.arrow_reader import ArrowColumns, PlainBatch
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
-    from penstock.engine.ingest.plain_columns import PlainColumns
     from penstock.engine.store import Store
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
-    _Told = tuple[tuple[LogPlan, ...], bool, bool]
-    """The logs of a stream, whether nobody makes promises about it, and whether nobody reads it in order."""
+    _Needs = tuple[tuple[LogPlan, ...], bool, bool]
+    """The logs of a stream, and whether its tasks read promises, or number rows in the order of arrival."""
 
-_log = logging.getLogger(__name__)
+_SETTINGS = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+"""Settings of a session by which Spark reads a file as Arrow does; with any other value Spark reads it."""
 
 
 class SourceIngest(BatchIngest["DataFrame"]):
@@ -46,40 +49,36 @@ class SourceIngest(BatchIngest["DataFrame"]):
         """Get ready to ingest by a plan."""
         super().__init__(store, backend, plan, stream)
         self._checked: set[str] = set()
-        self._plain: tuple[_Told | None, PlainColumns | None] = (None, None)
-        """How columns are made without Spark where tasks are told this; None if they cannot be."""
+        self._columns: tuple[_Needs | None, ArrowColumns | None] = (None, None)
+        """The columns that Arrow builds for tasks with these needs; None if Spark has to."""
 
     def read(self, rows: DataFrame, task: BatchTask, origin: dict[str, Any] | None) -> list[BatchPart]:
-        """Write a batch's segments: of plain files as they are, of all others by Spark."""
-        try:
-            parts = self._read_without_spark(rows, task, origin)
-        except Exception as error:  # noqa: BLE001 - Spark may know better; else it says what is wrong
-            _log.warning("stream %s: read again by Spark, since %s", self.stream.name, error)
-            parts = None
-        return super().read(rows, task, origin) if parts is None else parts
+        """Write a batch's segments; who reads it is decided before any row is read."""
+        batch = self._plain_batch(rows.sparkSession, task, origin)
+        if batch is None:
+            return super().read(rows, task, origin)
+        runner = self.backend.runner
+        tasks = [ParquetTask(share, task) for share in batch.shares(runner.parallelism)]
+        return [part for some in runner.map(tasks, ingest_job(self.stream.name, task)) for part in some]
 
-    def _read_without_spark(
-        self, rows: DataFrame, task: BatchTask, origin: dict[str, Any] | None
-    ) -> list[BatchPart] | None:
-        """Write the segments of a batch of plain files; None if it is for Spark, which may have checksums to verify."""
-        columns = self._plain_columns(rows, task)
+    def _plain_batch(
+        self, spark: SparkSession, task: BatchTask, origin: dict[str, Any] | None
+    ) -> PlainBatch | None:
+        """Return the files of a batch that Arrow reads; None if Spark has to, which may have checksums to verify."""
+        columns = self._arrow_columns(spark, task)
         batch = plain_batch(columns, origin) if columns and origin else None
-        if batch is None or (batch.has_checksums and verifies_checksums(rows.sparkSession)):
-            return None
-        shares = batch.shares(self.backend.runner.parallelism)
-        parts = self.backend.runner.map(
-            [ParquetTask(each, task) for each in shares], ingest_job(self.stream.name, task)
-        )
-        return [part for some in parts for part in some]
+        return None if batch and batch.has_checksums and verifies_checksums(spark) else batch
 
-    def _plain_columns(self, rows: DataFrame, task: BatchTask) -> PlainColumns | None:
-        """Say how columns are made without Spark; looked up once for each plan."""
-        told = tuple(each.log for each in task.logs), task.promises is None, task.arrival is None
-        if self._plain[0] != told:
-            plain = only_says_which_files(self.stream) and rows.sparkSession.conf.get(REBASE) == "CORRECTED"
+    def _arrow_columns(self, spark: SparkSession, task: BatchTask) -> ArrowColumns | None:
+        """Return the columns that Arrow builds; computed once for each plan."""
+        needs = tuple(each.log for each in task.logs), task.promises is not None, task.arrival is not None
+        if self._columns[0] != needs:
+            plain = is_plain_parquet(self.stream) and all(
+                spark.conf.get(name) == value for name, value in _SETTINGS.items()
+            )
             types = lambda: self.backend.arrow_types(self.stream)  # noqa: E731 - asked only if it is needed
-            self._plain = told, plain_columns(self.stream, task, types) if plain else None
-        return self._plain[1]
+            self._columns = needs, arrow_columns(self.stream, task, types) if plain else None
+        return self._columns[1]
 
     def check(self, parts: Sequence[BatchPart]) -> None:
         """Refuse a batch of Parquet files of which one lacks a declared column: Spark reads it as null."""

@@ -1,0 +1,322 @@
+"""Read plain Parquet files by Arrow inside ingest tasks, instead of through the JVM.
+
+Spark's source lists the files, divides them into batches and remembers them.  The driver reads one footer per file and
+decides, before any row is read, who reads the batch.  A task then reads its row groups::
+
+    Spark     batch 7: files ─▶ job: Parquet ─▶ JVM rows ─▶ Spark SQL ─▶ Arrow ─▶ Python ─▶ segments
+    Arrow     batch 7: files ─▶ job: Parquet ─▶ Arrow expressions ────────────────────────▶ segments
+
+The columns are defined in `penstock.engine.ingest.ingest_columns`, as Spark SQL.  Arrow builds those that need only
+casts and comparisons, with the same values::
+
+    event time      a timestamp or a date in microseconds; null if it is too far from 1970
+    key             one whole number, boolean, date or timestamp as 64 bits; 0 for joins without an equality
+    predicate bits  columns of numbers compared with numbers (`penstock.engine.ingest.arrow_predicates`)
+    stored columns  cast to the type that Spark gives them in Arrow
+
+Spark reads a batch if one of these does not hold: the stream has no other options than those of `is_plain_parquet`; all
+columns can be built; each file is local, can be opened, and has each column once with exactly the declared type; no
+directory is named ``column=value``; times are of the current calendar and not INT96; Spark knows the codec.
+
+In:  a stream, the task description of its batches, and the origin of a batch.  Out: a `PlainBatch`, or None for Spark.
+Always true: an error while a task reads is raised.  No batch is read again another way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import acero
+
+from penstock.engine.ingest.arrow_predicates import ArrowColumn, arrow_predicate
+from penstock.engine.ingest.batch_task import run_ingest
+from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.errors import RunError
+from penstock.join.width import gathered
+from penstock.log.spark_schema import PLAIN
+from penstock.sql.arrival import ARRIVAL_OPTIONS
+from penstock.sql.promises import PROMISE_OPTIONS
+from penstock.sql.query import DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.log.files import Files
+    from penstock.plan.stored import LogPlan
+    from penstock.sql.query import Stream
+
+FILE_TYPES = {**PLAIN, "timestamp": pa.timestamp("us", "UTC")}
+"""Declared types that Arrow reads as Spark does, and their types in a file."""
+
+_SOURCE_OPTIONS = """
+    path maxfilespertrigger maxbytespertrigger latestfirst filenameonly maxfileage maxcachedfiles
+    discardcachedinputratio pathglobfilter
+"""
+_OPTIONS = frozenset({*_SOURCE_OPTIONS.split(), "retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
+"""Options of a source that choose files and batches, and do not change how a file is read."""
+
+_TIME_UNITS = {"timestamp": 1, "timestamp_ntz": 1, "date": DAY}
+"""Microseconds of one step of an event time."""
+
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_KEYS = frozenset({*_WHOLE, "boolean", "date", "timestamp"})
+"""Types of keys that are 64-bit numbers."""
+
+_TWO = pa.scalar(2, pa.int64())
+
+_READ_ROWS = 1 << 12
+"""Rows that are decoded at a time: a footer does not say how long values are, since a dictionary has each once."""
+
+_PIECE_BYTES = 1 << 23
+"""Bytes of decoded rows for which expressions are evaluated at once."""
+
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"})
+"""Codecs that Spark has too: it writes late rows to the dead letters, so it must be able to read the file."""
+
+_UNREADABLE = (OSError, ValueError, NotImplementedError)
+"""Exceptions of Arrow for a file that it cannot open or decode."""
+
+_SPARK_VERSION, _LEGACY = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowColumns:
+    """The columns that an ingest task reads, as Arrow expressions over the columns of a file."""
+
+    expressions: Mapping[str, pc.Expression]
+    types: Mapping[str, pa.DataType]
+    """The columns of a file that are read, and the types that they must have there."""
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Evaluate the expressions on rows of a file."""
+        steps = [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
+            acero.Declaration(
+                "project", acero.ProjectNodeOptions([*self.expressions.values()], [*self.expressions])
+            ),
+        ]
+        return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+
+
+def is_plain_parquet(stream: Stream) -> bool:
+    """Check that a stream is of Parquet files, and that no option changes how they are read."""
+    return stream.format.lower() == "parquet" and all(name.lower() in _OPTIONS for name, _ in stream.options)
+
+
+def arrow_columns(
+    stream: Stream, task: BatchTask, spark_types: Callable[[], Mapping[str, pa.DataType]]
+) -> ArrowColumns | None:
+    """Build the columns that a task reads; None if some of them need Spark, as promises and arrival order do."""
+    logs = [log_task.log for log_task in task.logs]
+    built = None if task.promises or task.arrival else _built_columns(stream, logs)
+    if built is None:
+        return None
+    stored = [name for name in task.columns() if name not in built]
+    reads = {*stored, *(name for column in built.values() for name in column.reads)}
+    declared = {column.name: column.type for column in stream.columns}
+    if any(
+        declared.get(name) not in FILE_TYPES or "." in name for name in reads
+    ):  # to pyarrow, a dot is a path
+        return None
+    types = spark_types()
+    expressions = {name: column.expression for name, column in built.items()}
+    expressions |= {name: pc.field(name).cast(types[name]) for name in stored}
+    return ArrowColumns(
+        {name: expressions[name] for name in task.columns()},
+        {name: FILE_TYPES[declared[name]] for name in sorted(reads)},
+    )
+
+
+def _built_columns(stream: Stream, logs: Sequence[LogPlan]) -> dict[str, ArrowColumn] | None:
+    """Build event time, keys and predicate bits; None if some of them need Spark."""
+    built: dict[str, ArrowColumn | None] = {ROW_TIME: _event_time(stream)}
+    for number, log in enumerate(logs):
+        built[key_names(number, log)[0]] = _key(stream, log)
+        predicates = [arrow_predicate(predicate, stream) for predicate in log.predicates]
+        for word, name in enumerate(bit_names(number, log)):
+            built[name] = _bits(predicates[64 * word : 64 * word + 64])
+    known = {name: column for name, column in built.items() if column is not None}
+    return known if len(known) == len(built) else None
+
+
+def _event_time(stream: Stream) -> ArrowColumn | None:
+    """Build the microseconds since the epoch; null if they are too many."""
+    if stream.time_type not in _TIME_UNITS:
+        return None
+    unit = _TIME_UNITS[stream.time_type]
+    steps = _number(stream.time, stream.time_type)
+    near = pc.and_kleene(pc.less_equal(steps, FARTHEST // unit), pc.greater_equal(steps, -(FARTHEST // unit)))
+    times = pc.multiply(pc.if_else(near, steps, pa.scalar(None, pa.int64())), pa.scalar(unit, pa.int64()))
+    return ArrowColumn(times, frozenset({stream.time}))
+
+
+def _number(name: str, kind: str) -> pc.Expression:
+    """Cast a column to 64 bits: a whole number, 0 or 1, days, or microseconds."""
+    column = pc.field(name)
+    return (column.cast(pa.int32()) if kind == "date" else column).cast(pa.int64())
+
+
+def _key(stream: Stream, log: LogPlan) -> ArrowColumn | None:
+    """Build a log's key; None if it is text or several columns, which Spark hashes, or an expression."""
+    if log.wanted or not log.whole_key:
+        return None
+    if not log.key:
+        return ArrowColumn(pc.scalar(pa.scalar(0, pa.int64())))
+    (part,) = log.key
+    kind = next((column.type for column in stream.columns if column.name == part.column), "")
+    widened = part.type in _WHOLE and kind in _WHOLE[: _WHOLE.index(part.type)]
+    if not widened and (kind != part.type or kind not in _KEYS):
+        return None
+    return ArrowColumn(_number(part.column, kind), frozenset({part.column}))
+
+
+def _bits(predicates: Sequence[ArrowColumn | None]) -> ArrowColumn | None:
+    """Pack the answers to up to 64 predicates into a word; null counts as false."""
+    known = [predicate for predicate in predicates if predicate is not None]
+    if len(known) < len(predicates):
+        return None
+    bits = [pc.coalesce(predicate.expression, False).cast(pa.int64()) for predicate in known]
+    word = reduce(lambda word, bit: pc.add(pc.multiply(word, _TWO), bit), reversed(bits))
+    return ArrowColumn(word, frozenset().union(*(predicate.reads for predicate in known)))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A part of a file that can be read by itself."""
+
+    path: str
+    number: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlainBatch:
+    """A batch, or a task's share of it, that Arrow reads."""
+
+    columns: ArrowColumns
+    groups: tuple[RowGroup, ...]
+
+    def shares(self, tasks: int) -> list[PlainBatch]:
+        """Divide it among tasks, so that each has about as many rows in neighbouring row groups."""
+        whole = sum(group.rows for group in self.groups) or 1
+        shares: list[tuple[RowGroup, ...]] = [()] * tasks
+        before = 0
+        for group in self.groups:
+            shares[min(tasks - 1, (before + group.rows // 2) * tasks // whole)] += (group,)
+            before += group.rows
+        return [PlainBatch(self.columns, share) for share in shares if share]
+
+    @property
+    def has_checksums(self) -> bool:
+        """Check whether Hadoop has written a checksum beside one of the files."""
+        files = {Path(group.path) for group in self.groups}
+        return any(file.with_name(f".{file.name}.crc").exists() for file in files)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Read the columns of a task, in pieces of bounded bytes."""
+        for path, groups in groupby(self.groups, lambda group: group.path):
+            for piece in gathered(_rows(path, list(groups), self.columns), _PIECE_BYTES):
+                yield from self.columns.of(pa.Table.from_batches(piece).combine_chunks()).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTask:
+    """Reads a share of a batch and writes its segments."""
+
+    share: PlainBatch
+    batch: BatchTask
+
+    def run(self, files: Files) -> list[BatchPart]:
+        """Write the segments and report on each stretch of rows."""
+        return list(run_ingest(files, self.batch, self.share.read()))
+
+
+def _rows(path: str, groups: list[RowGroup], columns: ArrowColumns) -> Iterator[pa.RecordBatch]:
+    """Read row groups of a file, if they are still what its footer said when the batch was divided."""
+    try:
+        with pq.ParquetFile(path) as file:
+            if not _is_plain(file.metadata, columns) or not {*groups} <= {*_row_groups(path, file.metadata)}:
+                raise RunError(
+                    f"source file {path} was changed while its batch was read: a file must not change once it is in "
+                    "its directory. Restore the file and run again; write files elsewhere and move them there"
+                )
+            numbers, names = [group.number for group in groups], list(columns.types)
+            yield from file.iter_batches(_READ_ROWS, row_groups=numbers, columns=names, use_threads=False)
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise RunError(f"cannot read source file {path}: {reason}. Restore the file and run again") from error
+
+
+def plain_batch(columns: ArrowColumns, origin: dict[str, Any]) -> PlainBatch | None:
+    """Read the footers of a batch's files; None if Spark has to read one of them, or to report what is wrong."""
+    groups: list[RowGroup] = []
+    for path in map(_local_path, _urls(origin) or ("",)):
+        try:
+            footer = pq.read_metadata(path) if path else None
+            plain = footer is not None and _is_plain(footer, columns)
+        except _UNREADABLE:
+            return None
+        if not plain:
+            return None
+        groups += _row_groups(path, footer)
+    return PlainBatch(columns, tuple(groups))
+
+
+def _urls(origin: dict[str, Any]) -> list[str] | None:
+    """List the files of a batch, if it is of one source of files and names them all."""
+    if len(origin["entries"]) != 1 or origin["begun"]:
+        return None
+    (entries,) = origin["entries"].values()
+    return None if entries is None else [url for files in entries.values() for url, _ in files]
+
+
+def _local_path(url: str) -> str:
+    """Return the path of a file on this machine; empty if it is elsewhere, or its directories are columns.
+
+    >>> _local_path("file:///data/in/a%20b.parquet"), _local_path("s3a://bucket/x"), _local_path("file:/d/k=3/x")
+    ('/data/in/a b.parquet', '', '')
+    """
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    plain = parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment
+    return path if plain and "=" not in path.rpartition("/")[0] else ""
+
+
+def _row_groups(path: str, footer: pq.FileMetaData) -> list[RowGroup]:
+    """List the row groups of a file."""
+    parts = (footer.row_group(number) for number in range(footer.num_row_groups))
+    return [RowGroup(path, number, part.num_rows, part.total_byte_size) for number, part in enumerate(parts)]
+
+
+def _is_plain(footer: pq.FileMetaData, columns: ArrowColumns) -> bool:
+    """Check that a file has every column once, with exactly its type, a known codec and the current calendar.
+
+    INT96 is nanoseconds in Arrow, and so no type of `FILE_TYPES`.  Spark wrote another calendar before version 3.
+    """
+    schema, metadata = footer.schema.to_arrow_schema(), footer.metadata or {}
+    lower = [name.lower() for name in schema.names]
+    has_columns = all(
+        name in schema.names and lower.count(name.lower()) == 1 and _is(schema.field(name).type, kind)
+        for name, kind in columns.types.items()
+    )
+    first = [footer.row_group(0)] if footer.num_row_groups else []  # row groups of a file are alike
+    codecs = {part.column(number).compression for part in first for number in range(part.num_columns)}
+    current = _LEGACY not in metadata and metadata.get(_SPARK_VERSION, b"3.0.0") >= b"3.0.0"
+    return has_columns and current and codecs <= _CODECS
+
+
+def _is(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Compare the types of two columns; an instant is the same in every time zone."""
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return found.unit == wanted.unit and (found.tz is None) == (wanted.tz is None)
+    return bool(found == wanted)
