@@ -192,6 +192,7 @@ def check_both_readers(spark, folder, stream, task, note="") -> None:
         assert bits(by_arrow) == bits(by_spark), note
 
 
+@pytest.mark.runs_task_here
 @given(
     tables(),
     st.sampled_from(["c_timestamp", "c_timestamp_ntz", "c_date"]),
@@ -247,6 +248,7 @@ def random_predicate(random: Random, depth: int = 2) -> str:
     return random.choice([*forms, f"{column} IS NOT NULL"])
 
 
+@pytest.mark.runs_task_here
 @pytest.mark.parametrize("time", ["c_timestamp", "c_timestamp_ntz", "c_date"])
 def test_many_random_rows_and_predicates_are_the_same_by_both_readers(spark, tmp_path, time):
     seed = int.from_bytes(os.urandom(4))
@@ -264,6 +266,7 @@ def test_many_random_rows_and_predicates_are_the_same_by_both_readers(spark, tmp
     check_both_readers(spark, tmp_path, stream, batch_task(spark, stream, key, texts), f"seed {seed}")
 
 
+@pytest.mark.runs_task_here
 def test_times_in_a_session_of_another_zone_are_the_same_by_both_readers(spark, tmp_path):
     theirs = spark.newSession()
     theirs.conf.set("spark.sql.session.timeZone", "America/St_Johns")
@@ -314,6 +317,7 @@ def test_a_predicate_that_rounds_casts_or_computes_is_sparks(spark, predicate):
     assert columns_of(spark, stream, batch_task(spark, stream, KEYS[:1], ["c_int > 1", predicate])) is None
 
 
+@pytest.mark.runs_task_here
 def test_a_predicate_of_the_greatest_depth_is_arrows(spark, tmp_path):
     text = "!" * (MOST_PREDICATE_CHARACTERS - 11) + "(c_int > 1)"
     assert len(text) == MOST_PREDICATE_CHARACTERS
@@ -355,6 +359,7 @@ def test_a_stored_column_with_a_dot_in_its_name_or_of_another_type_is_sparks(spa
     assert columns_of(spark, stream, batch_task(spark, stream, KEYS[:1], columns=("id", name))) is None
 
 
+@pytest.mark.runs_task_here
 def test_a_column_beside_one_that_is_called_like_its_field_is_arrows(spark, tmp_path):
     """To pyarrow ``id.x`` is the name of a column and the path of a field."""
     pq.write_table(pa.table(ROW | {"id.x": pa.array([7], pa.int64())}), tmp_path / "x.parquet")
@@ -494,6 +499,7 @@ def test_a_file_with_a_name_that_is_no_text_is_sparks(spark, tmp_path):
     assert reader_of(batch_of(spark, tmp_path)) == SPARK
 
 
+@pytest.mark.runs_task_here
 @pytest.mark.parametrize(
     "other",
     [
@@ -512,6 +518,7 @@ def test_a_file_that_changes_before_arrow_reads_it_is_an_error(spark, tmp_path, 
         list(batch.read())
 
 
+@pytest.mark.runs_task_here
 def test_a_file_with_a_damaged_page_is_an_error_that_names_it(spark, tmp_path):
     file = tmp_path / "x.parquet"
     pq.write_table(pa.table(ROW), file, compression="gzip", use_dictionary=False)
@@ -554,6 +561,7 @@ def test_a_truncated_file_is_named_by_spark(spark, tmp_path, readers):
     assert SPARK in readers
 
 
+@pytest.mark.runs_task_here
 def test_text_is_read_in_short_pieces_however_small_its_file_is(spark, tmp_path):
     rows = 30_000
     columns = {name: pa.concat_arrays([column] * rows) for name, column in ROW.items()}
