@@ -79,6 +79,9 @@ _READ_ROWS = 1 << 12
 _PIECE_BYTES = 1 << 23
 """Bytes of decoded rows for which expressions are evaluated at once."""
 
+_ROWS_PER_TASK = 1 << 16
+"""Rows below which a batch is not divided: they take less time than another task."""
+
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"})
 """Codecs that Spark has too: it writes late rows to the dead letters, so it must be able to read the file."""
 
@@ -206,9 +209,11 @@ class PlainBatch:
     columns: ArrowColumns
     groups: tuple[RowGroup, ...]
 
-    def shares(self, tasks: int) -> list[PlainBatch]:
-        """Divide it among tasks, so that each has about as many rows in neighbouring row groups."""
+    def shares(self, most: int) -> list[PlainBatch]:
+        """Divide it among tasks, at most so many, so that each has about as many rows in neighbouring row groups."""
         whole = sum(group.rows for group in self.groups) or 1
+        size = sum(group.bytes for group in self.groups)
+        tasks = min(most, 1 + max(whole // _ROWS_PER_TASK, size // _PIECE_BYTES))
         shares: list[tuple[RowGroup, ...]] = [()] * tasks
         before = 0
         for group in self.groups:

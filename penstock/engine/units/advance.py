@@ -109,7 +109,8 @@ def advance(joining: Joining, group: Group) -> None:
     since = (step.since,) * len(group.inputs)
     describer = joining.describer(ledger)
     task = describer.task(group, since, step.until, (before, horizon))
-    task = replace(task, levels=step.runs(group.chain))
+    parts = joining.parts_for(group, task.new_rows)
+    task = replace(task, levels=step.runs(group.chain), parts=parts)
     if group.oblivious:
         refuse_large_batch(group, task.new_segments, ledger, joining.memory.budget)
     table = ledger.table(group.id)
@@ -135,6 +136,7 @@ def advance(joining: Joining, group: Group) -> None:
         mapped=task.mapped_bytes,
     )
     joining.store.commit(joined)
+    joining.note_pairs(group, task.new_rows, joined.pairs)
     _warn_of_keys(joining, group, joined)
     joining.unit_seconds = time.monotonic() - started
     rows = sum(ledger.stream(name).rows for name in set(group.streams))

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from penstock.plan.group import Group
 
 
+ROWS_PER_TASK = 1 << 16
+"""New rows and expected pairs of a unit for each of its tasks: some 10 milliseconds of work, more than a task costs."""
+
+_FADING = 0.9
+"""How much of the pairs per row counts after a unit that found fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnitDone:
     """What a unit did, for whoever watches.
@@ -82,6 +89,8 @@ class Joining:
     """By group: the query that was behind by more than it may at the last unit."""
     warned: set[str] = field(default_factory=set)
     """Keys that multiply results and were named."""
+    pairs_per_row: dict[str, float] = field(default_factory=dict)
+    """By group: how many pairs a new row had in the last units, the most of them counting most."""
     fruitless: dict[str, int] = field(default_factory=dict)
     """By log: how many times longer it is not held against promises, because they ended hardly any of its rows."""
     attic: Attic = field(default_factory=Attic)
@@ -104,6 +113,17 @@ class Joining:
     def answer_pace(self) -> AnswerPace | None:
         """Give the rule by which answers wait for each other; None if they are made at once."""
         return AnswerPace(self.unread_micros()) if self.in_no_hurry and not self.input_ended else None
+
+    def parts_for(self, group: Group, rows: int) -> int:
+        """Return the number of tasks for a unit: one for so many rows and pairs, as far as is known of the group."""
+        most, fanout = self.runner.parallelism, self.pairs_per_row.get(group.id)
+        return most if fanout is None else min(most, 1 + int(rows * (1 + fanout)) // ROWS_PER_TASK)
+
+    def note_pairs(self, group: Group, rows: int, pairs: int) -> None:
+        """Remember how many pairs the rows of a unit had; a lower number counts only after some units."""
+        if rows:
+            before = self.pairs_per_row.get(group.id, 0.0)
+            self.pairs_per_row[group.id] = max(pairs / rows, _FADING * before)
 
     def describer(self, ledger: Ledger) -> Describer:
         """Describe units by the ledger of one moment."""
