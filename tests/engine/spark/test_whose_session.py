@@ -18,7 +18,10 @@ from penstock.errors import RunError
 def session(master="local[2]", *, ours=True):
     """Give a session of which little is known."""
     settings = {"spark.penstock.embedded": "true"} if ours else {}
-    context = SimpleNamespace(master=master, applicationId=f"{master}-{ours}", defaultParallelism=2)
+    launched = SimpleNamespace(contains=lambda _: False)
+    context = SimpleNamespace(
+        master=master, applicationId=f"{master}-{ours}", defaultParallelism=2, getConf=lambda: launched
+    )
     return SimpleNamespace(
         conf=SimpleNamespace(get=settings.get, set=settings.__setitem__), sparkContext=context
     )
