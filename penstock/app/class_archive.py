@@ -51,7 +51,13 @@ def remove_archives() -> str:
 
 def _run_demo(option: str) -> str:
     """Run the demo in a process whose JVM gets an option; return the output once the JVM has ended."""
-    arguments = ["--master", "local[2]", "--conf", f"spark.driver.defaultJavaOptions={option}", "pyspark-shell"]
+    arguments = [
+        "--master",
+        "local[2]",
+        "--conf",
+        f"spark.driver.defaultJavaOptions={option}",
+        "pyspark-shell",
+    ]
     run = subprocess.run(
         [sys.executable, "-m", "penstock.app.cli", "demo"],
         stdin=subprocess.DEVNULL,

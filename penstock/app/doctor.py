@@ -230,7 +230,9 @@ def check_archive() -> Check:
         found, advice = "none, and none can be made", "Spark starts without one, only slower"
     elif not archive.is_usable:
         found = "none"
-        advice = "Spark starts faster with one, of 200 MiB in your cache: penstock doctor --class-archive make"
+        advice = (
+            "Spark starts faster with one, of 200 MiB in your cache: penstock doctor --class-archive make"
+        )
     elif archive_options():
         found = f"{archive.file.stat().st_size >> 20} MiB, JVM option {archive.options.split()[0]}"
         advice = f"to start without it: {SWITCH}=off; to remove it: penstock doctor --class-archive remove"

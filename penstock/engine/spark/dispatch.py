@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark import TaskContext
 
-from penstock.engine.spark.allocator import keep_memory
 from penstock.engine.spark.reports import SUMMARY, read_report
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def do_first_work(batches: Batches) -> Batches:
 
 def _told(name: str, batches: Batches) -> Batches:
     """Do what a property of the job says."""
-    keep_memory()
     context = TaskContext.get()
     told = context.getLocalProperty(name) if context else None
     assert told, "the job was told nothing"  # noqa: S101 - every job here is run by `run_work`

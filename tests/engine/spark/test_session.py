@@ -66,7 +66,9 @@ def test_what_the_environment_says_stays(launched, monkeypatch):
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.scheduler.mode=FIFO pyspark-shell")
     given = launched()
     assert (given["MASTER"], given["SPARK_DRIVER_MEMORY"]) == ("local[1]", "3g")
-    assert given["PYSPARK_SUBMIT_ARGS"].endswith(" --conf spark.scheduler.mode=FIFO pyspark-shell"), "last wins"
+    assert given["PYSPARK_SUBMIT_ARGS"].endswith(" --conf spark.scheduler.mode=FIFO pyspark-shell"), (
+        "last wins"
+    )
 
 
 def test_what_a_script_sets_is_no_default(launched):
@@ -95,7 +97,8 @@ def test_a_quick_start_is_a_default_like_others(launched):
 
 
 _SHOW = """
-import json
+import json, os
+from pyspark import TaskContext
 from penstock.engine.spark.session import embedded_session, is_ours
 spark = embedded_session({"spark.sql.shuffle.partitions": "3"})
 context = spark.sparkContext
@@ -106,6 +109,13 @@ shown = {name: conf.get(name) for name in names if conf.contains(name)}
 arguments = list(context._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
 spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
 again = embedded_session()
+if conf.contains("spark.python.daemon.module") and context.master != "local[1]":
+    def work(_):
+        attempt = TaskContext.get().attemptNumber()
+        if attempt == 0:
+            os.kill(os.getpid(), 9)
+        return attempt, os.environ.get("MALLOC_MMAP_THRESHOLD_")
+    shown["worker"] = context.parallelize([0], 1).map(work).first()
 shown |= {"jvm": arguments, "ui": context.uiWebUrl, "ours": is_ours(spark), "master": context.master,
           "again": again.conf.get("spark.sql.session.timeZone")}
 print("SHOWN", json.dumps(shown))
@@ -159,6 +169,9 @@ def test_spark_itself_takes_the_defaults_where_nobody_sets_anything(tmp_path):
     assert seen["again"] == "UTC", "what one engine sets, the next one does not inherit"
     assert "-XX:ReservedCodeCacheSize=256m" in seen["jvm"]
     assert seen["ours"]
+    attempt, threshold = seen["worker"]
+    assert attempt == 1, "a worker that dies costs a retry, not the run"
+    assert int(threshold) == 32 << 20
 
 
 _OWN = """
