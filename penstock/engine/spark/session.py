@@ -64,7 +64,7 @@ _DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Workers that are forked with Arrow and the kernels loaded.
     "spark.python.daemon.module": "penstock.engine.daemon",
-    # Memory that a worker frees stays with it for the next array.  By default glibc gives it back, and a loop that fills
+    # Memory that a worker frees stays with it for the next array.  By default glibc gives it back; a loop that fills
     # arrays of a megabyte then spends most of its time on pages that the system clears.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
