@@ -31,7 +31,7 @@ def make_archive() -> str:
         )
     with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as parts:
         made = Path(parts, "classes.jsa")
-        output = _run_demo(archive.making_option(made))
+        output = _run_demo(archive.making_options(made))
         if not made.is_file():
             raise RunError(f"Java wrote no archive: {output[-500:]}")
         made.chmod(0o444)
@@ -49,17 +49,17 @@ def remove_archives() -> str:
     return f"removed {folder}"
 
 
-def _run_demo(option: str) -> str:
-    """Run the demo in a process whose JVM gets an option; return the output once the JVM has ended."""
+def _run_demo(options: str) -> str:
+    """Run the demo in a process whose JVM gets more options; return the output once the JVM has ended."""
     arguments = [
         "--master",
         "local[2]",
         "--conf",
-        f"spark.driver.defaultJavaOptions={option}",
+        f"spark.driver.defaultJavaOptions={options}",
         "pyspark-shell",
     ]
     run = subprocess.run(
-        [sys.executable, "-m", "penstock.app.cli", "demo"],
+        [sys.executable, "-m", "penstock.app.cli", "--debug", "demo"],  # the JVM prints to this process
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

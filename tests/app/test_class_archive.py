@@ -34,7 +34,7 @@ def java_writes(monkeypatch, content, status=0):
     def run(_command, *, env, **_):
         environments.append(env)
         (setting,) = (word for word in shlex.split(env["PYSPARK_SUBMIT_ARGS"]) if "ArchiveClasses" in word)
-        file = Path(setting.rpartition("=")[2])
+        file = Path(setting.split()[0].rpartition("=")[2])
         assert file.parent.parent == archive_folder(), "a file is renamed within one file system"
         if content is not None:
             file.write_bytes(content)

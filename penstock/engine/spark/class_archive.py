@@ -44,9 +44,11 @@ class Archive:
             return f"-XX:AOTCache={self.file} -Xlog:aot*=off,cds*=off,class+path=off"
         return f"-XX:SharedArchiveFile={self.file} -Xlog:cds*=off,class+path=off"
 
-    def making_option(self, file: Path) -> str:
-        """Return the option with which a JVM writes an archive when it ends."""
-        return f"-XX:{'AOTCacheOutput' if self.java >= AOT_JAVA else 'ArchiveClassesAtExit'}={file}"
+    def making_options(self, file: Path) -> str:
+        """Return the options with which a JVM writes an archive when it ends, and prints what went wrong."""
+        if self.java >= AOT_JAVA:
+            return f"-XX:AOTCacheOutput={file} -Xlog:aot*=error,cds*=error"
+        return f"-XX:ArchiveClassesAtExit={file} -Xlog:cds*=error"
 
 
 def archive_options() -> dict[str, str]:

@@ -69,7 +69,7 @@ def test_a_jvm_gets_the_option_that_its_version_knows(machine, tmp_path, version
     machine(version)
     archive = made()
     assert archive_options()[NAME].startswith(f"-XX:{use}={archive.file} ")
-    assert archive.making_option(tmp_path / "new") == f"-XX:{make}={tmp_path}/new"
+    assert archive.making_options(tmp_path / "new").startswith(f"-XX:{make}={tmp_path}/new ")
 
 
 def test_a_java_that_does_not_say_its_version_gets_none(machine, monkeypatch, tmp_path):

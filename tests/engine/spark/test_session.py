@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.engine.spark import session
+from penstock.engine.spark.class_archive import spark_home
 from penstock.engine.spark.session import MASTER, QUICK_START, embedded_session
 
 JVM = "spark.driver.extraJavaOptions"
@@ -122,12 +123,13 @@ print("SHOWN", json.dumps(shown))
 """
 
 
-def shown(tmp_path, program=_SHOW, **environment):
+def shown(tmp_path, program=_SHOW, launcher=(sys.executable,), **environment):
     """Start a session in a process of its own and return what it shows of its settings."""
+    (tmp_path / "program.py").write_text(program)
     hidden = ("PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_DRIVER_MEMORY", "SPARK_CONF_DIR")
     clean = {name: value for name, value in os.environ.items() if name not in hidden}
     ran = subprocess.run(
-        [sys.executable, "-c", program],
+        [*launcher, tmp_path / "program.py"],
         env={**clean, "XDG_CACHE_HOME": str(tmp_path / "cache"), **environment},
         capture_output=True,
         text=True,
@@ -195,3 +197,20 @@ def test_a_context_that_runs_already_is_its_owners(tmp_path):
     own = 'from pyspark import SparkContext\nSparkContext("local[1]", "mine")\n'
     seen = shown(tmp_path, own + _SHOW)
     assert (seen["master"], seen["ours"]) == ("local[1]", False)
+
+
+@pytest.mark.spark
+def test_what_spark_submit_sets_stays(tmp_path):
+    submit = (
+        spark_home() / "bin" / "spark-submit",
+        "--master",
+        "local[1]",
+        "--conf",
+        "spark.scheduler.mode=FIFO",
+    )
+    seen = shown(tmp_path, launcher=submit, PYSPARK_PYTHON=sys.executable)
+    assert seen["master"] == seen["spark.master"] == "local[1]"
+    assert (seen["spark.scheduler.mode"], seen["spark.app.name"]) == ("FIFO", "program.py")
+    assert seen["spark.sql.shuffle.partitions"] == "3", "what a script sets counts there too"
+    assert "spark.python.daemon.module" not in seen
+    assert not seen["ours"]
