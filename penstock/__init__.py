@@ -22,16 +22,10 @@ The tour, in five calls::
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, PenstockError, RunError, SqlError
-
-# Arrow's allocator gives memory back to the system 10 ms after it was freed, to be cleared page by page when the next
-# array needs it: half of the system's time that files of results took.  10 s are longer than a unit.  The variable is
-# read when pyarrow is loaded, here and in processes started from here, and a value of the user's stays.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine

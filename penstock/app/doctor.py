@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.engine.spark.class_archive import SWITCH, find_archive
+from penstock.engine.spark.class_archive import SWITCH, archive_options, find_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -224,28 +224,21 @@ def check_writable(folder: Path) -> Check:
 
 
 def check_archive() -> Check:
-    """Is there a class archive, with which Spark starts in half the time?  It makes itself, so none is no fault."""
+    """Is a class archive in use?  It is made on request, so none is no fault."""
     archive = find_archive()
     if archive is None:
-        return Check("class archive", ok=True, found="none, and none will be made", advice=_why_no_archive())
-    if archive.exists:
-        found = f"{archive.file} ({archive.file.stat().st_size >> 20} MiB)"
+        found, advice = "none, and none can be made", "Spark starts without one, only slower"
+    elif not archive.is_usable:
+        found = "none"
         advice = (
-            f"Spark starts faster with it; to be rid of it: rm -r {archive.file.parent}, and {SWITCH}=off"
+            "Spark starts faster with one, of 200 MiB in your cache: penstock doctor --class-archive make"
         )
-        return Check("class archive", ok=True, found=found, advice=advice)
-    if archive.failure.exists():
-        found = f"could not be made: {archive.failure.read_text(encoding='utf-8')}"
-        return Check("class archive", ok=True, found=found, advice=f"to try again: rm {archive.failure}")
-    found = "is being made" if archive.is_being_made else "none yet"
-    return Check("class archive", ok=True, found=found, advice="made by itself after the first run")
-
-
-def _why_no_archive() -> str:
-    """Say what stands against an archive."""
-    if os.environ.get(SWITCH, "").lower() == "off":
-        return f"{SWITCH} is off; without it Spark would start faster"
-    return "this Java does not say which it is, or cannot make one; Spark starts, only slower"
+    elif archive_options():
+        found = f"{archive.file.stat().st_size >> 20} MiB, JVM option {archive.options.split()[0]}"
+        advice = f"to start without it: {SWITCH}=off; to remove it: penstock doctor --class-archive remove"
+    else:
+        found, advice = "not used", f"{SWITCH} is off; unset it to use {archive.file}"
+    return Check("class archive", ok=True, found=found, advice=advice)
 
 
 def _numbers(version: str) -> Version:

@@ -58,6 +58,8 @@ def run_script(
     ):
         done = engine.script(loaded.text)
         engine.start(once=once, accept_loss=accept_loss)
+        if engine.spark.sparkContext.uiWebUrl:
+            say(f"Spark UI: {engine.spark.sparkContext.uiWebUrl}")
         signals.arm()
         for answer in engine.answers(done):
             say(answer.rstrip("\n"))

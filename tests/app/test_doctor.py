@@ -151,20 +151,24 @@ def test_the_table_shows_every_check_and_takes_brackets_as_they_are():
     assert re.search(r"ok +cores +2", text)
 
 
-def test_the_class_archive_is_told_with_the_way_to_be_rid_of_it(monkeypatch, tmp_path):
+def test_the_class_archive_is_told_with_its_option_and_how_to_make_remove_and_switch_it_off(
+    monkeypatch, tmp_path
+):
     java = a_java(tmp_path / "java", 'openjdk version "17.0.15"')
     (java / "release").write_text('JAVA_VERSION="17.0.15"\n')
     monkeypatch.setenv("JAVA_HOME", str(java))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("PENSTOCK_CLASS_ARCHIVE", raising=False)
-    assert doctor.check_archive().found == "none yet"
+    assert doctor.check_archive().found == "none"
+    assert "penstock doctor --class-archive make" in doctor.check_archive().advice
     archive = doctor.find_archive()
-    archive.file.parent.mkdir(parents=True)
-    archive.failure.write_text("no room")
-    assert doctor.check_archive().found == "could not be made: no room"
-    assert doctor.check_archive().advice == f"to try again: rm {archive.failure}"
+    archive.file.parent.mkdir(mode=0o700, parents=True)
     archive.file.write_bytes(b"x" * (3 << 20))
-    assert doctor.check_archive().found == f"{archive.file} (3 MiB)"
-    assert f"rm -r {tmp_path}/cache/penstock" in doctor.check_archive().advice
+    archive.file.chmod(0o600)
+    assert doctor.check_archive().found == f"3 MiB, JVM option -XX:SharedArchiveFile={archive.file}"
+    assert "PENSTOCK_CLASS_ARCHIVE=off" in doctor.check_archive().advice
+    assert "penstock doctor --class-archive remove" in doctor.check_archive().advice
     monkeypatch.setenv("PENSTOCK_CLASS_ARCHIVE", "off")
-    assert doctor.check_archive().found == "none, and none will be made"
+    assert doctor.check_archive().found == "not used"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert doctor.check_archive().found == "none, and none can be made"

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.request import urlopen
 
 import duckdb
 import pytest
@@ -232,10 +233,13 @@ def test_a_file_that_cannot_be_read_is_named_and_the_run_goes_on_once_it_is_mend
 def test_a_running_engine_can_be_looked_at_and_ends_well_on_sigterm(tmp_path, monkeypatch, capfd):
     example(tmp_path)
     monkeypatch.chdir(tmp_path)
+    script = (tmp_path / "monitor.sql").read_text(encoding="utf-8")
+    (tmp_path / "monitor.sql").write_text(f"SET spark.ui.enabled = 'true';\n{script}", encoding="utf-8")
     command = [sys.executable, "-m", "penstock.app.cli", "run", "monitor.sql"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             wait_until(lambda: "ice" in results_so_far(capfd), running)
+            look_at_spark([running.stdout.readline() for _ in range(2)])
             assert main(["run", "monitor.sql"]) == 1
             assert "is owned by" in capfd.readouterr().err
             ask_for_changes(tmp_path, capfd)
@@ -246,6 +250,15 @@ def test_a_running_engine_can_be_looked_at_and_ends_well_on_sigterm(tmp_path, mo
     assert "stopped after" in out
     assert err == "stopping after the unit at hand; again to leave at once\n"
     assert rows(capfd, "ice") == expected("ice")
+
+
+def look_at_spark(lines):
+    """Open Spark's UI at the address that was printed; streaming queries are named after their streams."""
+    (address,) = (line.split()[-1] for line in lines if line.startswith("Spark UI: "))
+    with urlopen(f"{address}/StreamingQuery/", timeout=60) as page:  # noqa: S310 - the address that was printed
+        text = page.read().decode()
+    assert "penstock-Temperature" in text
+    assert "penstock-Humidity" in text
 
 
 def ask_for_changes(folder, capfd):

@@ -26,7 +26,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.engine.runners.runner import ANSWERS, PAIRS, RELEASED, RESULTS, ROWS, Job
-from penstock.engine.spark.allocator import keep_memory
 from penstock.join.warm import warm_up
 
 if TYPE_CHECKING:
@@ -215,7 +214,6 @@ def finish_tasks(batches: Batches) -> Batches:
 
 def _carried() -> _Work:
     """Read the tasks that a job carries."""
-    keep_memory()
     context = TaskContext.get()
     text = context.getLocalProperty(TASKS) if context else None
     assert text, "the job carries no tasks"  # noqa: S101 - every job here is run by a `SparkRunner`

@@ -1,156 +1,109 @@
-"""The class archive: the classes that every run of Spark loads, read and checked once, then mapped from one file.
+"""The class archive: a file of the classes that Spark loads, which a JVM maps instead of reading them from jars.
 
-A JVM takes most of its start-up to read 20,000 classes out of jars and to check them.  Java can keep them as it needs
-them in memory; such a file fits one Java and one set of jars, and is made once for these, in the user's cache::
+A JVM spends most of its start-up on reading and verifying some 20,000 classes.  An archive fits one Java and one set of
+jars.  It is made on request only (``penstock doctor --class-archive make``); sessions that are started here use it.  A
+JVM that finds that the file does not fit ignores it.  ``PENSTOCK_CLASS_ARCHIVE=off`` does the same for one that fits.
 
-    first run     no archive ──▶ runs as ever ──▶ ends ──▶ a process of low priority makes one (`archive_maker`)
-    later runs    archive ──▶ JVM maps it
-
-It is a convenience and nothing else: a JVM that finds that the file does not fit goes on without it, silently; where it
-cannot be made, that is noted beside it and not tried again that day.  The file gets its name when it is whole, so two
-that make it at once do no harm.  ``PENSTOCK_CLASS_ARCHIVE=off`` does without.
-
-In:  the Java that Spark will start, Spark's jars, the user's cache directory.  Out: options for the JVM.
+In:  the Java that Spark will start, Spark's jars, the user's cache directory.  Out: an option for the JVM.
 """
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 SWITCH = "PENSTOCK_CLASS_ARCHIVE"
-"""Environment variable: ``off`` to neither use nor make an archive."""
-
-OLDEST_JAVA = 13
-"""The first Java that can archive the classes which a run has loaded."""
+"""Environment variable: ``off`` to start Spark without the archive."""
 
 AOT_JAVA = 25
-"""The first that does so in one step as a cache of ahead-of-time work, which also has what is linked and profiled."""
-
-LONGEST_MAKING = 900.0
-"""Seconds after which whoever has begun to make an archive is taken for gone."""
-
-NEXT_TRY = 86_400.0
-"""Seconds after which an archive that could not be made is tried again."""
-
-ROOM_BYTES = 1 << 30
-"""Free space below which no archive is made."""
-
-MAKER = "penstock.engine.archive_maker"
+"""The first Java that writes an ahead-of-time cache in one step; it also holds linked classes and profiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where the archive for one Java and one set of jars is, or will be."""
+    """The archive for one Java and one set of jars, made or not."""
 
     file: Path
     java: int
     """The major version of the Java that it is for."""
 
     @property
-    def lock(self) -> Path:
-        """Give the file that is there while the archive is made."""
-        return self.file.with_suffix(".making")
-
-    @property
-    def failure(self) -> Path:
-        """Give the file that says why the archive could not be made."""
-        return self.file.with_suffix(".failed")
-
-    @property
-    def exists(self) -> bool:
-        """Say whether it is there."""
-        return self.file.is_file()
-
-    @property
-    def is_wanted(self) -> bool:
-        """Say whether it is missing, nobody makes it, and nobody has failed to."""
-        return not (self.exists or _is_younger(self.failure, NEXT_TRY) or self.is_being_made)
-
-    @property
-    def is_being_made(self) -> bool:
-        """Say whether somebody has begun to make it, and not too long ago."""
-        return _is_younger(self.lock, LONGEST_MAKING)
+    def is_usable(self) -> bool:
+        """Check that the archive exists, and that nobody but the user can have written it."""
+        return is_private(self.file.parent) and is_private(self.file)
 
     @property
     def options(self) -> str:
-        """Give the options by which a JVM uses it; without a word if it does not fit."""
+        """Return the options with which a JVM uses the archive, and ignores it silently if it does not fit."""
         if self.java >= AOT_JAVA:
             return f"-XX:AOTCache={self.file} -Xlog:aot*=off,cds*=off,class+path=off"
         return f"-XX:SharedArchiveFile={self.file} -Xlog:cds*=off,class+path=off"
 
     def making_options(self, file: Path) -> str:
-        """Give the options by which a JVM writes an archive when it ends."""
+        """Return the options with which a JVM writes an archive when it ends, and prints what went wrong."""
         if self.java >= AOT_JAVA:
-            return f"-XX:AOTCacheOutput={file} -Xlog:aot*=off,cds*=off,class+path=off"
-        return f"-XX:ArchiveClassesAtExit={file} -Xlog:cds*=off,class+path=off"
+            return f"-XX:AOTCacheOutput={file} -Xlog:aot*=error,cds*=error"
+        return f"-XX:ArchiveClassesAtExit={file} -Xlog:cds*=error"
 
 
-def _is_younger(file: Path, seconds: float) -> bool:
-    """Say whether there is a file that was written no longer ago."""
-    try:
-        return time.time() - file.stat().st_mtime < seconds
-    except OSError:
-        return False
+def archive_options() -> dict[str, str]:
+    """Return the Spark setting that makes the driver's JVM use the archive; empty if there is none."""
+    archive = None if os.environ.get(SWITCH, "").lower() == "off" else find_archive()
+    return {"spark.driver.defaultJavaOptions": archive.options} if archive and archive.is_usable else {}
 
 
 def archive_folder() -> Path:
-    """Give the directory of archives: ours in the user's cache."""
+    """Return the directory of archives.  Not the one of segment copies: unused files are removed there."""
     cache = os.environ.get("XDG_CACHE_HOME") or ""
-    return (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "penstock"
+    return (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "penstock-classes"
+
+
+def is_private(path: Path) -> bool:
+    """Check that a file or directory exists, is the user's own and no link, and that only the user can write it."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def find_archive() -> Archive | None:
-    """Name the archive for the Java that Spark will start; None if there can be none, or it is switched off."""
-    if os.environ.get(SWITCH, "").lower() == "off" or os.name != "posix":
+    """Return the archive for the Java that Spark will start, None if this system or this Java can have none."""
+    if os.name != "posix":
         return None
     try:
-        home = java_home()
-        release = (home / "release").read_text(encoding="utf-8") if home else ""
-        version = java_major(release)
+        home = _java_home()
+        release = (home / "release").read_text(encoding="utf-8")
+        version = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
         folder = archive_folder()
-        if home is None or version is None or version < OLDEST_JAVA or re.search(r"\s", str(folder)):
-            return None
-        name = f"spark-{_digest(release, str(home), *_jars())}-java-{version}.jsa"
-    except (OSError, RuntimeError):  # no such Java, no home directory: then without
+        parts = [release, str(home), *_jars()]
+    except (OSError, RuntimeError):  # no Java, no Spark, no home directory
         return None
-    return Archive(folder / name, version)
+    if version is None or re.search(r"\s", str(folder)):  # options of a JVM are separated by spaces
+        return None
+    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return Archive(folder / f"spark-{name}-java-{version[1]}.jsa", int(version[1]))
 
 
-def java_home() -> Path | None:
-    """Find the home of the Java that Spark's own launcher would start."""
-    said = os.environ.get("JAVA_HOME")
-    if said:
-        return Path(said)
-    java = shutil.which("java")
-    return Path(java).resolve().parents[1] if java else None
-
-
-def java_major(release: str) -> int | None:
-    """Read the major version from the file ``release`` of a Java.
-
-    >>> java_major('IMPLEMENTOR="Debian"' + chr(10) + 'JAVA_VERSION="17.0.15"')
-    17
-    """
-    found = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
-    return int(found[1]) if found else None
+def _java_home() -> Path:
+    """Return the home of the Java that Spark's launcher will start."""
+    home = os.environ.get("JAVA_HOME")
+    java = home or shutil.which("java")
+    if java is None:
+        raise FileNotFoundError("there is no Java")
+    return Path(home) if home else Path(java).resolve().parents[1]
 
 
 def spark_home() -> Path:
-    """Find where Spark is, without importing it."""
-    said = os.environ.get("SPARK_HOME")
-    if said:
-        return Path(said)
+    """Return the directory of Spark, without importing it."""
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home)
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         raise FileNotFoundError("pyspark is not installed")
@@ -160,48 +113,4 @@ def spark_home() -> Path:
 def _jars() -> list[str]:
     """List what a JVM compares before it uses an archive: the jars, their sizes and dates."""
     with os.scandir(spark_home() / "jars") as entries:
-        stats = [(each.name, each.stat()) for each in entries]
-    return sorted(f"{spark_home()}/{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats)
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def with_archive(options: str) -> str:
-    """Add to a JVM's options those of the archive, if it is there and they name no other."""
-    archive = find_archive()
-    if archive is None or not archive.exists or re.search("SharedArchive|ArchiveClasses|AOT", options):
-        return options
-    with suppress(OSError):
-        os.utime(archive.file)  # those used last are kept
-    return f"{options} {archive.options}"
-
-
-def make_archive_later() -> None:
-    """See to it that an archive is made once this process has ended, if there is none."""
-    archive = find_archive()
-    if archive is not None and archive.is_wanted:
-        atexit.register(make_in_background)
-
-
-def make_in_background() -> None:
-    """Start a process that makes the archive, and leave it to itself."""
-    archive = find_archive()
-    if archive is None or not archive.is_wanted:
-        return
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("LOG4J_", "PYSPARK_"))
-    }
-    try:
-        maker = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-m", MAKER],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment,
-        )
-    except OSError:
-        return
-    maker.returncode = 0  # nobody waits for it, and nobody has to be told
+        return sorted(f"{jar.path} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in entries)

@@ -1,34 +1,52 @@
 """The Spark session: the user's own, or an embedded one on this machine's cores.
 
+Penstock's defaults apply to a JVM that is launched here, and come last: what a script or ``Engine(settings=...)`` sets
+wins, then ``PYSPARK_SUBMIT_ARGS``, then ``spark-defaults.conf``, then Penstock.  A session that is running, and a JVM
+that ``spark-submit`` has launched, get only what a script or ``Engine(settings=...)`` sets.
+
 In:  nothing, or a session the user made.  Out: a session whose Python workers run this very interpreter.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+import shlex
 import socket
 import sys
 import tempfile
+import threading
 import zipfile
+from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.class_archive import make_archive_later, spark_home, with_archive
+from penstock.engine.spark.class_archive import archive_options, spark_home
 from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+_log = logging.getLogger(__name__)
+
+MASTER = "local[*, 4]"
+"""All cores, and four attempts for a task: a Python worker that dies costs a retry, not the run."""
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA = "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m"
+_LAUNCHED = "spark.penstock.launched"
 
 _DEFAULTS = {
+    _LAUNCHED: "true",
+    "spark.app.name": "penstock",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -46,39 +64,97 @@ _DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Workers that are forked with Arrow and the kernels loaded.
     "spark.python.daemon.module": "penstock.engine.daemon",
+    # Memory that a worker frees stays with it for the next array.  By default glibc gives it back; a loop that fills
+    # arrays of a megabyte then spends most of its time on pages that the system clears.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     _JVM_OPTIONS: _JAVA,
 }
 
-QUICK_START = {_JVM_OPTIONS: f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Settings for a run that ends soon: the JVM compiles less, which costs a long run and saves a short one a third, and
-collects garbage in one thread, which takes 200 MiB less."""
+_QUICK = "spark.penstock.quickStart"
+QUICK_START = {_QUICK: "true"}
+"""Settings for a run that ends soon.  The JVM compiles less, which makes a long run slower and a short one a third
+faster, and collects garbage in one thread, which takes 200 MiB less."""
+_QUICK_JAVA = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_starting = threading.Lock()
+_session_defaults: dict[str, str] = {}
+"""What every engine on the embedded session starts from, whatever the engine before it has set."""
 
 
 def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the running session, or start one on all cores with settings that suit many small jobs."""
+    """Return the running session, or start one; only `settings` override what the user has set elsewhere."""
+    settings = settings or {}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_HOME", str(spark_home()))  # else its launcher starts a Python to find it
-    builder = SparkSession.builder.appName("penstock")
-    wanted = {
-        "spark.master": "local[*]",
-        "spark.driver.memory": _driver_memory(),
-        **_DEFAULTS,
-        **(settings or {}),
-    }
-    for name, value in (wanted | {_JVM_OPTIONS: with_archive(wanted[_JVM_OPTIONS])}).items():
-        builder = builder.config(name, value)
-    fresh = not _is_running()
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:
-        raise RunError(
-            f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
-        ) from error
-    if fresh:
-        spark.conf.set(_OURS, "true")
-        make_archive_later()
+    with _starting, _launcher_environment(settings):
+        running = _running()
+        again = _session_defaults if running is not None and is_ours(running) else {}
+        try:
+            spark = SparkSession.builder.config(map={**again, **settings}).getOrCreate()
+        except Exception as error:
+            raise RunError(
+                f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
+            ) from error
+        if running is None:
+            _note_start(spark, settings)
     return spark
+
+
+def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Log where the UI is; mark a session whose JVM was launched here, and keep its defaults."""
+    if spark.sparkContext.uiWebUrl:
+        _log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
+    launched = spark.sparkContext.getConf()
+    if not launched.contains(_LAUNCHED):
+        return
+    spark.conf.set(_OURS, "true")
+    for name, value in _DEFAULTS.items():
+        if name.startswith("spark.sql."):
+            _session_defaults[name] = value if name in settings else str(launched.get(name, value))
+
+
+@contextmanager
+def _launcher_environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Give Spark's launcher the defaults in such a way that everything the user has set wins.
+
+    The launcher takes ``MASTER`` and ``SPARK_DRIVER_MEMORY`` where nothing else is set, and of several ``--conf`` with
+    one name the last.  A properties file would lose against ``--conf``, so names that one sets are left out.
+    """
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    quick = settings.get(_QUICK) == "true"
+    defaults = _DEFAULTS | {_JVM_OPTIONS: _QUICK_JAVA if quick else _JAVA} | archive_options()
+    taken = {*settings, *_names_in_properties_files(arguments)}
+    ours = [f"--conf={name}={value}" for name, value in defaults.items() if name not in taken]
+    wanted = {
+        "MASTER": os.environ.get("MASTER", MASTER),
+        "SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _driver_memory()),
+        "PYSPARK_SUBMIT_ARGS": f"{shlex.join(ours)} {arguments}",
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _names_in_properties_files(arguments: str) -> set[str]:
+    """Return the names of settings in the files that the launcher will read."""
+    words = shlex.split(arguments.replace("--properties-file=", "--properties-file "))
+    files = [Path(value) for option, value in pairwise(words) if option == "--properties-file"]
+    files.append(Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf") / "spark-defaults.conf")
+    names: set[str] = set()
+    for file in files:
+        with suppress(OSError):
+            text = file.read_text(encoding="utf-8", errors="replace")
+            names.update(re.findall(r"^\s*(spark\.[^\s=:]+)", text, re.MULTILINE))
+    return names
 
 
 def spark_options(settings: Mapping[str, str]) -> dict[str, str]:
@@ -95,19 +171,12 @@ def is_ours(spark: SparkSession) -> bool:
     return spark.conf.get(_OURS, "false") == "true"
 
 
-def works_here(spark: SparkSession) -> bool:
-    """Say whether a session was started here and its tasks run on this machine, not on a cluster's."""
-    master = spark.sparkContext.master or ""
-    return is_ours(spark) and (master == "local" or master.startswith("local["))
-
-
-def _is_running() -> bool:
-    """Say whether there is a session already."""
+def _running() -> SparkSession | None:
+    """Return the session that runs already, if one does."""
     try:
-        SparkSession.active()
+        return SparkSession.active()
     except PySparkRuntimeError:
-        return False
-    return True
+        return None
 
 
 def _driver_memory() -> str:
@@ -119,6 +188,7 @@ def _driver_memory() -> str:
 _LOCAL = "fs.file.impl"
 _RAW = "org.apache.hadoop.fs.RawLocalFileSystem"
 
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}FileSystemBasedCheckpointFileManager"
 
 
@@ -127,15 +197,17 @@ def use_plain_files(spark: SparkSession) -> None:
 
     By default Hadoop puts a checksum file beside each, and starts a process to set the permissions of either: three
     files a batch and stream, which took as long as the batch.  A session that the user made is left as it is: what
-    else runs there may count on Hadoop's own local file system, as Spark's RocksDB store does.
+    else runs there may count on Hadoop's own local file system, as Spark's RocksDB store does.  So is one for which the
+    user has chosen either class.
     """
-    if not is_ours(spark):
+    launched = spark.sparkContext.getConf()
+    if not is_ours(spark) or launched.contains(f"spark.hadoop.{_LOCAL}") or launched.contains(_MANAGER):
         return
     spark.conf.set(_LOCAL, _RAW)
     spark.conf.set("fs.file.impl.disable.cache", "true")
     manager = _checkpoint_manager()
     if manager:
-        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
+        spark.conf.set(_MANAGER, manager)
 
 
 def verifies_checksums(spark: SparkSession) -> bool:

@@ -71,10 +71,9 @@ def start(
     data = Workload(rows=rows, keys=max(1, rows // 20), rows_per_file=rows).write(made(directory))
     wanted = true_counts(data, (WINDOW,)).results[0]
     archive = find_archive()
-    if archive is None or not archive.exists:
+    if archive is None or not archive.is_usable:
         raise RunError(
-            "there is no class archive yet, and this measures runs that have one: run something first "
-            "(`penstock demo`), and a minute later this; `penstock doctor` says how it stands"
+            "this measures runs with a class archive, and there is none: `penstock doctor --class-archive make`"
         )
     runs: dict[str, list[Start]] = defaultdict(list)
     for turn in range(rounds):
