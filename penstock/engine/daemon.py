@@ -52,7 +52,8 @@ def load() -> None:
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     import pyspark.worker  # noqa: F401, PLC0415 - after the settings above
 
-    import penstock.engine.spark_backend  # noqa: F401, PLC0415 - see above
+    import penstock.engine.runners.spark  # noqa: PLC0415 - see above
+    import penstock.engine.tasks  # noqa: F401, PLC0415 - see above
     from penstock.join.warm import warm_folds, warm_up  # noqa: PLC0415 - see above
 
     warm_up()

@@ -1,0 +1,40 @@
+"""All tasks: the only code that touches rows.
+
+Each is a frozen dataclass with ``run(files)``; or with ``rows(files)`` and ``finish(files, rows)``, where Spark SQL
+computes columns in between; or with ``finish`` alone, where Spark delivers the rows.  Python workers load this module
+before their first task (`penstock.engine.daemon`).
+"""
+
+from __future__ import annotations
+
+from penstock.engine.change.upgrade import UpgradeTask
+from penstock.engine.ingest.arrow_reader import ParquetTask
+from penstock.engine.ingest.batch_task import IngestTask
+from penstock.engine.out.answers import AnswerJob
+from penstock.engine.out.propagation import Propagation
+from penstock.engine.out.release import Release
+from penstock.engine.units.count_axis import SpanTask
+from penstock.engine.units.unit_task import FoldTask, JoinTask
+from penstock.log.promises import BrokenTask, PromiseMerge
+from penstock.log.rewrite import FinishedTask, RewriteTask
+from penstock.log.row_times import Sealing
+from penstock.log.table_merge import MergeTask
+
+TASKS = (
+    IngestTask,
+    ParquetTask,
+    JoinTask,
+    FoldTask,
+    AnswerJob,
+    Release,
+    Propagation,
+    Sealing,
+    SpanTask,
+    RewriteTask,
+    FinishedTask,
+    BrokenTask,
+    PromiseMerge,
+    MergeTask,
+    UpgradeTask,
+)
+"""Every kind of task."""
