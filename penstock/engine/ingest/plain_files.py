@@ -36,8 +36,7 @@ from penstock.engine.ingest.plain_int96 import (
     with_instants,
 )
 from penstock.join.width import gathered
-from penstock.sql.arrival import ARRIVAL_OPTIONS
-from penstock.sql.promises import PROMISE_OPTIONS
+from penstock.sql.streams import KEPT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,9 +146,8 @@ class PlainBatch:
 
 def only_says_which_files(stream: Stream) -> bool:
     """Say whether a stream is of Parquet files, and none of its options says how they are to be read."""
-    ours = {"retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS}
     return stream.format.lower() == "parquet" and all(
-        name.lower() in _WHICH_FILES | ours for name, _ in stream.options
+        name.lower() in _WHICH_FILES | KEPT_OPTIONS for name, _ in stream.options
     )
 
 

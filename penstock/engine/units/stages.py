@@ -74,7 +74,7 @@ def answer(joining: Joining) -> None:
         joining.jobs,
         joining.idle,
         everything=everything,
-        pace=joining.answer_pace,
+        together=joining.answers_together,
     )
     if not jobs:
         return
