@@ -441,4 +441,6 @@ def test_offsets_are_compared_by_what_they_say(files: Files) -> None:
     files.put("checkpoint/k/offsets/0", b'v1\n{}\n{"t": {"1": 2, "0": 1}}')
     assert not disagreement(checkpoint, 0, origin)
     files.put("checkpoint/k/offsets/0", b'v1\n{}\n{"t":{"0":1,"1":3}}')
-    assert disagreement(checkpoint, 0, origin).startswith('its batch 0 ends at {"t":{"0":1,"1":3}}, and the journal')
+    assert disagreement(checkpoint, 0, origin).startswith(
+        'its batch 0 ends at {"t":{"0":1,"1":3}}, and the journal'
+    )

@@ -34,13 +34,13 @@ class FakeWriter:
         self.writeStream = self.sparkSession = self
         self.columns = []
 
-    def queryName(self, name):  # noqa: N802 - Spark's name
+    def queryName(self, _):  # noqa: N802 - Spark's name
         return self
 
-    def option(self, name, value):
+    def option(self, *_):
         return self
 
-    def foreachBatch(self, function):  # noqa: N802 - Spark's name
+    def foreachBatch(self, _):  # noqa: N802 - Spark's name
         return self
 
     def trigger(self, **how):
@@ -98,7 +98,8 @@ def test_sparks_source_is_not_told():
 
 
 def test_it_does_not_say_how_files_are_read():
-    text = "CREATE STREAM S (k BIGINT, ts TIMESTAMP) WITH (format = 'parquet', path = '/in', time = 'ts', trigger = '1 s')"
+    files = "format = 'parquet', path = '/in', time = 'ts'"
+    text = f"CREATE STREAM S (k BIGINT, ts TIMESTAMP) WITH ({files}, trigger = '1 s')"
     assert only_says_which_files(parse_script(text).streams["S"])
 
 
@@ -112,7 +113,9 @@ def test_the_engine_takes_it_by_name(tmp_path):
     with penstock.Engine(tmp_path / "state") as engine:
         engine.stream("a", FakeFrame(), time="ts", trigger="2 seconds")
         assert engine._workload.streams["a"].options == (("trigger", "2 seconds"),)
-        assert started(tmp_path, engine._workload.streams["a"]).told == {"processingTime": "2000 milliseconds"}
+        assert started(tmp_path, engine._workload.streams["a"]).told == {
+            "processingTime": "2000 milliseconds"
+        }
         engine.stream("b", FakeFrame(), trigger="0 s")
         for wrong, message in {
             "-1 s": "trigger '-1 s' is negative: it must be 0 or more",
