@@ -40,7 +40,10 @@ def disagreement(checkpoint: Checkpoint, last: int, origin: Json | None) -> str:
         why = f"it ends with batch {planned}, and the journal with batch {last}" if planned < last else ""
     else:
         why = next(_differences(checkpoint, last, origin), "")
-    return why or ("" if checkpoint.is_named() else "its metadata is missing")
+    if not why and not checkpoint.is_named():
+        return "its metadata is missing"
+    stray = checkpoint.stray_checksum() if not why else ""
+    return f"it has {stray}, and not the file that this is the checksum of" if stray else why
 
 
 def contradiction(checkpoint: Checkpoint, origin: Json, last: int, last_origin: Json | None) -> str:

@@ -129,6 +129,20 @@ class Checkpoint:
         """Return whether Spark has made its directories and planned no batch yet."""
         return self.last("offsets") < 0 and self.files.exists(f"{self.folder}/offsets")
 
+    def stray_checksum(self) -> str:
+        """Return a checksum that Hadoop keeps of an entry still to be written, which makes that fail; empty: none.
+
+        No kill leaves one: a file is renamed before its checksum, and deleted after it.
+        """
+        for folder in ("offsets", "commits", *(f"sources/{name}" for name in self.sources())):
+            names = self.files.list(f"{self.folder}/{folder}")
+            last = max((int(found[1]) for each in names if (found := _NUMBER.fullmatch(each))), default=-1)
+            for each in names:
+                entry = _NUMBER.fullmatch(each[1:-4]) if each[0] == "." and each.endswith(".crc") else None
+                if entry and int(entry[1]) > last:
+                    return f"{folder}/{each}"
+        return ""
+
     def has_state(self) -> bool:
         """Say whether Spark keeps state of its own for the stream, as for one that it aggregates or deduplicates."""
         return bool(self.files.list(f"{self.folder}/state"))

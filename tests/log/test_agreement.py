@@ -352,6 +352,27 @@ def test_a_repair_removes_the_checksums_that_hadoop_keeps(tmp_path: Path) -> Non
     assert world.files.list(folder) == ["0", "1"]
 
 
+@pytest.mark.parametrize("stray", ["offsets/.2.crc", "commits/.2.crc", "sources/0/.9.compact.crc"])
+def test_a_checksum_of_an_entry_that_is_still_to_be_written_stops_the_run(tmp_path: Path, stray: str) -> None:
+    """Spark could not write it.  Those of older entries do no harm, nor do those of temporary files."""
+    world = World(str(tmp_path), limit=1)
+    world.arrive(2)
+    world.run()
+    for harmless in (
+        "offsets/.0.crc",
+        "offsets/.1.crc",
+        "sources/0/..2.1f0c.tmp.crc",
+        "commits/..2.1f0c.tmp.crc",
+    ):
+        world.files.put(f"checkpoint/{STREAM}/{harmless}", b"")
+    check_checkpoint(world.store, STREAM)  # type: ignore[arg-type]
+    world.files.put(f"checkpoint/{STREAM}/{stray}", b"")
+    with pytest.raises(RunError, match=f"it has {stray}, and not the file"):
+        check_checkpoint(world.store, STREAM)  # type: ignore[arg-type]
+    assert not world.repair()
+    assert not [name for name in world.checkpoint() if name.endswith(".crc")]
+
+
 def test_a_temporary_file_of_the_first_batch_stops_no_start_and_goes_with_a_repair(tmp_path: Path) -> None:
     world = World(str(tmp_path), limit=1)
     world.arrive(1)

@@ -20,7 +20,7 @@ from penstock.engine.out.sinks import noop
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run
-from tests.spark.world import COLUMNS, GRID, LATENESS, random_rows
+from tests.spark.world import COLUMNS, GRID, LATENESS, SPAN, random_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,10 +148,6 @@ def test_a_lost_file_list_stops_the_run_with_both_sides_and_the_way_out(spark, t
     assert "stream Alpha: Spark's checkpoint" in said
     assert "it ends before batch 1, which the journal has" in said
     assert "penstock repair --state" in said
-    with pytest.raises(
-        RunError, match="list of files that its source 0 had read before batch 1 is not whole"
-    ):
-        list(repair_state(str(run.state), yes=True))
 
 
 LEFT = {
@@ -167,7 +163,7 @@ LEFT = {
 @pytest.mark.parametrize("once", [False, True])
 def test_what_a_killed_process_leaves_stops_no_start(spark, tmp_path, when, once):
     """The journal has the last batch or not, as it was at that moment; a start repairs nothing, and removes nothing."""
-    feeds = [Feed(name, tmp_path / name, COLUMNS, LATENESS) for name in ("Alpha", "beta")]
+    feeds = [Feed(name, tmp_path / name, COLUMNS, SPAN) for name in ("Alpha", "beta")]
     run = Run(spark, tmp_path, [Spec("q", *feeds, ("a.k = b.k",), Window("both", 8 * GRID))])
     last = 0 if "batch 0" in when else 2
     for turn in range(last + 1):
@@ -178,7 +174,8 @@ def test_what_a_killed_process_leaves_stops_no_start(spark, tmp_path, when, once
         run.once()
     if "not told" not in when:
         journal = tmp_path / "journal"
-        shutil.copytree(run.state, journal) if last else None
+        if last:
+            shutil.copytree(run.state, journal)
         run.once()
         checkpoint = tmp_path / "checkpoint"
         shutil.copytree(run.state / "checkpoint", checkpoint)
@@ -192,6 +189,9 @@ def test_what_a_killed_process_leaves_stops_no_start(spark, tmp_path, when, once
         for name in LEFT[when]:
             file = run.state / "checkpoint" / feed.name.lower() / name.format(last=last)
             left.append(file.rename(file.with_name(f".{file.name}.{uuid4()}.tmp")))
+            checksum = file.with_name(f".{file.name}.crc")
+            if checksum.exists():  # Hadoop renames it after its file
+                left.append(checksum.rename(file.with_name(f".{left[-1].name}.crc")))
     if once:
         run.once()
     else:
