@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.repair import examine
+from penstock.engine.repair.state import examine
 from penstock.errors import RunError
 from penstock.log.files import open_files
 

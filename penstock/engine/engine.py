@@ -194,6 +194,7 @@ class Engine:
         *,
         time: str | None = None,
         lateness: str = "0 seconds",
+        trigger: str | None = None,
         scrambling: int | None = None,
         multiplicity: int | None = None,
         punctuation: str | None = None,
@@ -203,6 +204,8 @@ class Engine:
         promises: int | None = None,
     ) -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it.
+
+        `trigger` is how often Spark asks the source for new rows, by default every 100 ms.
 
         It needs no `time` where all queries that read it have no window.  For those, `scrambling` says how many rows of
         it a row may come after one that is not smaller, and `multiplicity` how many rows may have one value of what
@@ -215,6 +218,7 @@ class Engine:
         `promises` of them are remembered.
         """
         given = {
+            "trigger": trigger,
             "scrambling": scrambling,
             "multiplicity": multiplicity,
             "punctuation": punctuation,
@@ -368,7 +372,6 @@ class Engine:
         joining.scheduler = scheduler_of(self._workload.settings)
         joining.memory = MemoryPolicy.of(self._workload.settings)
         joining.in_no_hurry = self._once
-        joining.unread_micros = self._unread_micros
         joiner = Joiner(joining)
         joiner.on_failure = self._stop_reading
         joiner.mid_batch = self._streams_mid_batch
@@ -436,11 +439,6 @@ class Engine:
     def _streams_mid_batch(self) -> set[str]:
         """Name the streams that have a batch between source and commit."""
         return {each.stream.name for each in self._ingesters if each.batch.locked()}
-
-    def _unread_micros(self) -> int | None:
-        """Estimate the event time of the stream that has most of it to read; None if any is unknown."""
-        known = [each.unread_time.micros for each in self._ingesters]
-        return max((each or 0 for each in known), default=None) if None not in known else None
 
     def _streams_with_input(self) -> set[str]:
         """Name the streams whose source has input."""

@@ -34,6 +34,7 @@ from penstock.sql.script import (
     parse_script,
 )
 from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
+from penstock.sql.streams import DEFAULT_TRIGGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,7 +71,7 @@ class Workload:
         lateness: str,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Declare a stream that is a streaming DataFrame; `options` are about its promises and its order."""
+        """Declare a stream that is a streaming DataFrame; `options` are those that are ours."""
         if not source.isStreaming:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
@@ -90,6 +91,7 @@ class Workload:
                     "the rows are made, or leave the column out"
                 )
         given, late = options or {}, check_duration("lateness", lateness)
+        check_duration("trigger", given.get("trigger", DEFAULT_TRIGGER))
         check_arrival(given.items())
         if time is None and (late or set(given) & PROMISE_OPTIONS):
             raise InputError(

@@ -1,35 +1,31 @@
-"""Spark's checkpoint of one stream: how far it has read the source, in files of text that we can read and write too.
+"""Spark's checkpoint of one stream: how far it has read the source.  It is read here, never written.
 
     offsets/<n>         written before batch n is read: a version, a line about the session, one offset for each source
     commits/<n>         written after batch n is done
     sources/<i>/<k>     a source of files numbers what it finds: the files of its entry k (``<k>.compact``: all up to k)
     sources/<i>/0       other sources: how they began
-    metadata            a name that Spark made up for the checkpoint, without which it reads nothing
+    metadata            the query's id, without which Spark refuses a checkpoint that has entries
 
 The offset of a source of files is only the number of its last entry, ``{"logOffset":7}``: which files those were is in
 its log.  Of all others (Kafka, rate …) it says everything.  Formats v1 and v2 of Spark 4.1 to 4.3 are known; v2 puts
 the source's name and a colon before each offset.
 
-Spark and Hadoop may keep checksums beside a file (``.<n>.crc``, ``<n>.crc``).  One that is left without its file lets
-no new one be written in its place, and a file without one is not checked: so a start removes them all
-(`Checkpoint.remove_checksums`), since the journal knows better what a checkpoint should say.  A query that is stopped
-while it notes something leaves a file of no name yet (``.<n>.<uuid>.tmp``), and Spark refuses to begin with batch 0
-beside one: so a log without an entry is removed whole (`Checkpoint.remove_empty_logs`).
+Spark writes each file under a temporary name (``.<n>.<uuid>.tmp``) and renames it.  A process that is killed may leave
+such a file; it never leaves half an entry.  After a power cut an entry may be empty or gone.
 
 In:  the files of a state, and the directory of a stream's checkpoint.  Out: entries as values; None for what is not
-there or not whole.  Nothing here decides anything (`penstock.log.origin` does).
+there or not whole.  Nothing here decides anything (`penstock.log.agreement` does).
 """
 
 from __future__ import annotations
 
 import json
 import re
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from penstock.log.files import Files
 
@@ -57,10 +53,6 @@ class Offsets:
         if self.version == "v1":
             return {str(number): line for number, line in enumerate(self.lines)}
         return {name: offset for name, _, offset in (line.partition(":") for line in self.lines)}
-
-    def text(self) -> str:
-        """Write the entry as Spark does."""
-        return "\n".join([self.version, self.session, *self.lines])
 
 
 def read_offsets(text: str) -> Offsets | None:
@@ -126,21 +118,30 @@ class Checkpoint:
         """List the sources that keep something."""
         return self.files.list(f"{self.folder}/sources")
 
-    def remove_checksums(self) -> None:
-        """Remove what Hadoop or Spark has noted of the bytes of the logs' files: both do without."""
-        for folder in ("", "offsets", "commits", *(f"sources/{name}" for name in self.sources())):
-            for name in self.files.list(f"{self.folder}/{folder}".rstrip("/")):
-                if name.endswith(".crc"):
-                    self.files.delete(f"{self.folder}/{folder}/{name}".replace("//", "/"))
-
     def is_named(self) -> bool:
-        """Say whether the checkpoint has its name."""
-        text = self.text("metadata") or ""
+        """Return whether Spark finds the query's id, or may write one: it does where no log has an entry."""
+        text = self.text("metadata")
+        if text is None:
+            return max(self.last("offsets"), self.last("commits")) < 0
         return _is_json(text) and "id" in json.loads(text)
 
-    def name(self) -> None:
-        """Give the checkpoint a new name; nothing depends on which."""
-        self.put("metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")))
+    def was_begun(self) -> bool:
+        """Return whether Spark has made its directories and planned no batch yet."""
+        return self.last("offsets") < 0 and self.files.exists(f"{self.folder}/offsets")
+
+    def stray_checksum(self) -> str:
+        """Return a checksum that Hadoop keeps of an entry still to be written, which makes that fail; empty: none.
+
+        No kill leaves one: a file is renamed before its checksum, and deleted after it.
+        """
+        for folder in ("offsets", "commits", *(f"sources/{name}" for name in self.sources())):
+            names = self.files.list(f"{self.folder}/{folder}")
+            last = max((int(found[1]) for each in names if (found := _NUMBER.fullmatch(each))), default=-1)
+            for each in names:
+                entry = _NUMBER.fullmatch(each[1:-4]) if each[0] == "." and each.endswith(".crc") else None
+                if entry and int(entry[1]) > last:
+                    return f"{folder}/{each}"
+        return ""
 
     def has_state(self) -> bool:
         """Say whether Spark keeps state of its own for the stream, as for one that it aggregates or deduplicates."""
@@ -149,27 +150,6 @@ class Checkpoint:
     def text(self, name: str) -> str | None:
         """Read a file; None if it is not there or not text."""
         return _text(self.files, f"{self.folder}/{name}")
-
-    def put(self, name: str, text: str) -> None:
-        """Write a file."""
-        self.files.put(f"{self.folder}/{name}", text.encode())
-
-    def remove(self, name: str) -> None:
-        """Remove a file."""
-        self.files.delete(f"{self.folder}/{name}")
-
-    def remove_after(self, number: int) -> None:
-        """Remove what is planned or done after a batch; the last first, so that no gap is ever left."""
-        for kind in ("commits", "offsets"):
-            for later in range(self.last(kind), number, -1):
-                self.remove(f"{kind}/{later}")
-        self.remove_empty_logs()
-
-    def remove_empty_logs(self) -> None:
-        """Remove logs that have no entry, with what was never finished in them."""
-        for kind in ("commits", "offsets"):
-            if self.last(kind) < 0:
-                self.files.delete_tree(f"{self.folder}/{kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +175,7 @@ class SourceLog:
     def _entry(self, number: int, names: Mapping[int, str]) -> list[FileEntry] | None:
         together = [each for each in sorted(names) if each > number and names[each].endswith(".compact")]
         for each in ([number] if number in names else []) + together[:1]:
-            lines = self._lines(names[each])
+            lines = self.lines(names[each])
             if lines is not None:
                 return [_file(line) for line in lines if _number(line) == number]
         return None
@@ -210,24 +190,14 @@ class SourceLog:
 
     def count(self, last: int) -> int | None:
         """Count the files of all entries up to one; None if some entry is lost or not whole."""
-        found = self._up_to(last)
-        return None if found is None else len(found[0]) + len(found[1])
-
-    def files_up_to(self, last: int) -> list[FileEntry] | None:
-        """Read the files of all entries up to one; None if some entry is lost or not whole."""
-        found = self._up_to(last)
-        return None if found is None else [*map(_file, found[0]), *found[1]]
-
-    def _up_to(self, last: int) -> tuple[list[str], list[FileEntry]] | None:
-        """Give the lines of files that were put together, which need not be parsed to be counted, and later files."""
         names = self.names()
-        together = [each for each in names if each <= last and names[each].endswith(".compact")]
-        start = max(together, default=-1)
-        lines = self._lines(names[start]) if together else []
+        compact = [each for each in names if each <= last and names[each].endswith(".compact")]
+        start = max(compact, default=-1)
+        lines = self.lines(names[start]) if compact else []
         later = [self._entry(number, names) for number in range(start + 1, last + 1)]
         if lines is None or None in later:
             return None
-        return lines, [file for entry in later if entry is not None for file in entry]
+        return len(lines) + sum(len(entry) for entry in later if entry is not None)
 
     def torn_after(self, last: int) -> list[int]:
         """List the entries after one that are not whole, or not there though later ones are, in order."""
@@ -235,32 +205,8 @@ class SourceLog:
         return [number for number in range(last + 1, self.last() + 1) if self._is_torn(number, names)]
 
     def _is_torn(self, number: int, names: Mapping[int, str]) -> bool:
-        damaged = number in names and self._lines(names[number]) is None
+        damaged = number in names and self.lines(names[number]) is None
         return damaged or self._entry(number, names) is None
-
-    def cut_after(self, last: int) -> None:
-        """Remove the first entry after one that is not whole, and all that follow it: their files are found again."""
-        names, torn = self.names(), self.torn_after(last)
-        for number in sorted(names, reverse=True):
-            if torn and number >= torn[0]:
-                self.files.delete(f"{self.folder}/{names[number]}")
-
-    def is_of_files(self) -> bool:
-        """Say whether some entry lists files."""
-        return any(self._lines(name) is not None for name in self.names().values())
-
-    def write_entry(self, name: str, files: Iterable[FileEntry]) -> None:
-        """Write an entry as Spark does, under the name that it gave it: alone, or together with all before."""
-        number = int(name.partition(".")[0])
-        lines = [_line(number, file) for file in files]
-        if name.endswith(".compact"):
-            before = (self.entry(each) or [] for each in range(number))
-            lines = [_line(each, file) for each, earlier in enumerate(before) for file in earlier] + lines
-        self.files.put(f"{self.folder}/{name}", "\n".join(["v1", *lines]).encode())
-
-    def remove(self, name: str) -> None:
-        """Remove an entry."""
-        self.files.delete(f"{self.folder}/{name}")
 
     def texts(self) -> dict[str, str]:
         """Read all that a source keeps that is not one of files: how it began."""
@@ -272,14 +218,7 @@ class SourceLog:
         """List the files without a single character: they never reached the disk, whatever the source."""
         return [name for name, text in self.texts().items() if not text]
 
-    def restore(self, texts: Mapping[str, str]) -> None:
-        """Write again how a source began."""
-        there = self.texts()
-        for name, text in texts.items():
-            if there.get(name) != text:
-                self.files.put(f"{self.folder}/{name}", text.encode())
-
-    def _lines(self, name: str) -> list[str] | None:
+    def lines(self, name: str) -> list[str] | None:
         """Read the lines of an entry's file; None if it is not whole."""
         version, _, rest = (_text(self.files, f"{self.folder}/{name}") or "").partition("\n")
         lines = rest.split("\n")
@@ -310,13 +249,6 @@ def _file(line: str) -> FileEntry:
     """Read one file of an entry."""
     entry = json.loads(line)
     return entry["path"], entry["timestamp"]
-
-
-def _line(number: int, file: FileEntry) -> str:
-    """Write one file of an entry, as Spark does."""
-    path, changed = file
-    fields = {"path": path, "timestamp": changed, "batchId": number}
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
 
 def _text(files: Files, name: str) -> str | None:

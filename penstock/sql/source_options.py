@@ -5,7 +5,8 @@ kinds do not:
 
 * *secrets* (passwords, tokens, keys, and whatever a url holds between ``//`` and ``@``).  They go from the script to
   Spark and nowhere else: not into the journal, nor an error, nor a plan.  What is kept instead is `REDACTED`.
-* *free* options: how much is read at a time, how often something is tried again, and all that a Kafka client is told.
+* *free* options: when and how much is read at a time, how often something is tried again, and all that a Kafka client
+  is told.
 
 In:  options as a script gives them, or its text.  Out: the same without secrets; what two declarations are compared by.
 """
@@ -41,7 +42,8 @@ FREE_PREFIXES = ("kafka.", "kafkaconsumer.")
 
 FREE_OPTIONS = frozenset(
     {
-        # how much is read at a time
+        # how often, and how much is read at a time
+        "trigger",
         "maxfilespertrigger",
         "maxbytespertrigger",
         "maxcachedfiles",

@@ -1,8 +1,8 @@
 """``CREATE STREAM name (column TYPE, …) WITH (…)`` to a `Stream`.
 
-Three options are ours: ``format``, ``time`` and ``lateness``; ``retain``, those about promises
+Three options are ours: ``format``, ``time`` and ``lateness``; ``retain``, ``trigger``, those about promises
 (`penstock.sql.promises`) and those about the order of arrival (`penstock.sql.arrival`) are ours too, and kept among the
-options in lower case.  All others go to Spark's source with their case kept.
+options in lower case (`KEPT_OPTIONS`).  All others go to Spark's source with their case kept.
 
 In:  a `Reader` standing after CREATE STREAM.
 Out: a `Stream`.
@@ -32,13 +32,23 @@ if TYPE_CHECKING:
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OWN_OPTIONS = ("format", "time", "lateness")
-_KEPT_OPTIONS = frozenset({"retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
-"""Options that are ours and kept among those of the source."""
+KEPT_OPTIONS = frozenset({"retain", "trigger", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
+"""Options that are ours and kept among those of the source, which does not see them."""
 _TIMED_OPTIONS = frozenset({"lateness", "retain", *PROMISE_OPTIONS})
 """Options that go by event time."""
-_EASILY_MISSPELT = ("lateness", *sorted(_KEPT_OPTIONS))
+_EASILY_MISSPELT = ("lateness", *sorted(KEPT_OPTIONS))
+DEFAULT_TRIGGER = "100 ms"
 _SLIP_RATIO = 0.85
 """How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
+
+
+def trigger_micros(stream: Stream) -> int:
+    """Return how often Spark asks a stream's source for new rows, in microseconds; 0: as soon as it has read the last.
+
+    >>> trigger_micros(Stream("s", (), "", options=(("trigger", "2 seconds"),))), trigger_micros(Stream("s", (), ""))
+    (2000000, 100000)
+    """
+    return check_duration("trigger", dict(stream.options).get("trigger", DEFAULT_TRIGGER))
 
 
 def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
@@ -138,13 +148,13 @@ def _without_notes(tokens: list[Token]) -> list[Token]:
 
 def _key(option: Option) -> str:
     """Keep a key as written, but our own in lower case."""
-    return option.key.lower() if option.key.lower() in _KEPT_OPTIONS else option.key
+    return option.key.lower() if option.key.lower() in KEPT_OPTIONS else option.key
 
 
 def _refuse_near_miss(reader: Reader, option: Option) -> None:
     """Refuse ``latness``: passed on to Spark it would be ignored without a word."""
     key = option.key.lower()
-    if key == "retain":
+    if key in {"retain", "trigger"}:
         _duration(reader, option)
     near = get_close_matches(key, _EASILY_MISSPELT, n=1, cutoff=_SLIP_RATIO)
     if near and near[0] != key:

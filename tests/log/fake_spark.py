@@ -1,14 +1,16 @@
 """Structured Streaming over a directory of files, as far as its checkpoint goes: what it writes, and how it goes on.
 
 Held against the real one by `tests/spark/test_checkpoints.py`.  Every write is one step, so that a test can stop
-between any two, and undo the last of them as a power cut does.
+between any two, which leaves a temporary file, and undo the last of them as a power cut does.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,8 @@ class FakeSpark:
     retain: int = 2
     tidy: bool = False
     """Whether entries that were put together are removed at once, as they are after ten minutes."""
+    verify_empty: bool = True
+    """Whether batch 0 is refused beside any file, `spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`."""
     steps: int = 1 << 30
     """Writes until the power goes."""
     written: list[str] = field(default_factory=list)
@@ -44,6 +48,10 @@ class FakeSpark:
     def put(self, name: str, text: str) -> None:
         """Write a file, if there is still power."""
         if self.steps == 0:
+            temporary = self._path(name)
+            temporary = temporary.with_name(f".{temporary.name}.{uuid4()}.tmp")
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text("v1")
             raise PowerCutError
         self.steps -= 1
         assert not self.files.exists(f"{self.folder}/{name}"), f"Spark never overwrites {name}"
@@ -52,8 +60,10 @@ class FakeSpark:
 
     def run(self, there: list[tuple[str, int]], take: Callable[[int, list[str]], None]) -> None:
         """Read all that is there, batch by batch."""
-        if self.files.find(self.folder):
+        if self.files.exists(f"{self.folder}/metadata"):
             self._read("metadata")
+        elif max(self._last("offsets"), self._last("commits")) >= 0:
+            raise StoppedError("metadata is missing")
         else:
             self.put("metadata", '{"id":"x"}')
         batch, start, end = self._restore()
@@ -99,6 +109,9 @@ class FakeSpark:
         self._entries()
         batch = self._last("offsets")
         if batch < 0:
+            there = [self._path(kind) for kind in ("offsets", "commits")]
+            if self.verify_empty and any(each.exists() and any(each.iterdir()) for each in there):
+                raise StoppedError("the checkpoint location should be empty on batch 0")
             return 0, -1, None
         end = self._offset(batch)
         start = self._offset(batch - 1) if batch else -1
@@ -137,6 +150,10 @@ class FakeSpark:
         if not text:
             raise StoppedError(f"{name}: Incomplete log file")
         return text
+
+    def _path(self, name: str) -> Path:
+        """Give the path of a file, since the state's own listings pass over temporary ones."""
+        return Path(self.files.path(f"{self.folder}/{name}").removeprefix("file://"))
 
     def _purge(self, batch: int) -> None:
         for kind in ("offsets", "commits"):

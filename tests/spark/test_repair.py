@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from penstock.app.repair import repair_state
-from penstock.engine import repair as repair_module
+from penstock.engine.repair import state as repair_module
 from penstock.engine.store import fold_json
 from penstock.errors import PenstockError, RunError
 from penstock.log.envelope import TornError, as_commit, commit_name, numbers, snapshot_name, unwrap

@@ -102,7 +102,7 @@ def test_secrets_that_an_earlier_version_wrote_are_gone_from_the_next_snapshot()
 FREE = {
     "maxFilesPerTrigger": "1", "MAXFILESPERTRIGGER": "2", "maxOffsetsPerTrigger": "5", "kafka.fetch.max.bytes": "7",
     "kafka.bootstrap.servers": "b2", "failOnDataLoss": "false", "cleanSource": "archive", "startingOffsets": "latest",
-    "password": "other", "kafka.sasl.jaas.config": "other",
+    "password": "other", "kafka.sasl.jaas.config": "other", "trigger": "2 seconds",
 }  # fmt: skip
 
 

@@ -42,9 +42,8 @@ from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names,
 from penstock.errors import RunError
 from penstock.join.width import gathered
 from penstock.log.spark_schema import PLAIN
-from penstock.sql.arrival import ARRIVAL_OPTIONS
-from penstock.sql.promises import PROMISE_OPTIONS
 from penstock.sql.query import DAY
+from penstock.sql.streams import KEPT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +60,7 @@ _SOURCE_OPTIONS = """
     path maxfilespertrigger maxbytespertrigger latestfirst filenameonly maxfileage maxcachedfiles
     discardcachedinputratio pathglobfilter
 """
-_OPTIONS = frozenset({*_SOURCE_OPTIONS.split(), "retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
+_OPTIONS = frozenset({*_SOURCE_OPTIONS.split(), *KEPT_OPTIONS})
 """Options of a source that choose files and batches, and do not change how a file is read."""
 
 _TIME_UNITS = {"timestamp": 1, "timestamp_ntz": 1, "date": DAY}

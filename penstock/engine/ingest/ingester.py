@@ -8,26 +8,17 @@ In:  the stream's DataFrame (`penstock.engine.ingest.sources`).  Out: ``batch`` 
 
 from __future__ import annotations
 
-import atexit
 import threading
 import time
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.engine.ingest.checkpoints import (
-    checked_origin,
-    checkpoint_of,
-    hand_over_again,
-    mend_checkpoint,
-)
-from penstock.engine.ingest.resting import LOOK_SECONDS, Rest
-from penstock.engine.ingest.source_folder import SourceFolder
+from penstock.engine.ingest.checkpoints import checked_origin, checkpoint_of
 from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.ingest.sources import FILE_ORDER
-from penstock.engine.ingest.unread_time import UnreadTime
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import PenstockError, RunError
+from penstock.sql.streams import trigger_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -63,8 +54,8 @@ FAR_AHEAD = 1_000_000
 LONGEST_WAIT = 10.0
 """Seconds that it waits at most."""
 
-PATIENCE = 5.0
-"""Seconds within which Spark hands over a batch of the files that it has not read, or is asked whether it will."""
+_EMPTY_CHECK = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+"""Setting by which Spark refuses to plan batch 0 beside any file in its logs, temporary ones included."""
 
 _NO_LIMIT = str(2**31 - 1)
 
@@ -100,10 +91,6 @@ class Ingester:
         self.at_work = False
         """Whether a batch is on its way, from when Spark hands it over to its commit."""
         self.query: StreamingQuery | None = None
-        self.rest: Rest | None = None
-        """How the stream rests while its source has nothing new; None if Spark has to ask the source."""
-        self.unread_time = UnreadTime()
-        """What a run that ends has still to read."""
         self.failure: BaseException | None = None
         self.follow(plan)
 
@@ -119,34 +106,21 @@ class Ingester:
         return bool(FILE_ORDER.keys() & (set(source.columns) - set(self._source.columns)))
 
     def start(self, *, once: bool) -> None:
-        """Start reading the source: all that is there now, or until stopped."""
-        mend_checkpoint(self.store, self.stream.name)
-        folder = SourceFolder.of(self.stream)
-        if folder is not None and once:
-            self.unread_time.begin(folder, self._origin(), self.checkpoint)
-        elif folder is not None:
-            self.rest = Rest(folder, self._is_active)
-            hand_over_again(self.store, self.stream.name)
-            atexit.register(self._leave)
+        """Start reading the source: all that is there now, or at every trigger until stopped."""
+        if self.checkpoint.was_begun():
+            # a process that is killed while Spark plans batch 0 leaves a temporary file; no entry is there
+            self._source.sparkSession.conf.set(_EMPTY_CHECK, "false")
         writer = (
             self._source.writeStream.queryName(f"penstock-{self.stream.name}")
             .option("checkpointLocation", self.checkpoint.path)
             .foreachBatch(self._take)
         )
-        self.query = (writer.trigger(availableNow=True) if once else writer).start()
-
-    def _leave(self) -> None:
-        """Give a resting batch back when the program ends without a stop; Spark would print that it broke."""
-        if self.rest is not None and self.rest.at_rest and self.query is not None:
-            self.rest.end()
-            with suppress(Exception):  # Spark may have gone first
-                self.query.stop()
+        millis = -(-trigger_micros(self.stream) // 1000)
+        trigger = {"availableNow": True} if once else {"processingTime": f"{millis} milliseconds"}
+        self.query = writer.trigger(**trigger).start()
 
     def stop(self) -> None:
         """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
-        atexit.unregister(self._leave)
-        if self.rest is not None:
-            self.rest.end()
         if self.query is not None:
             self.query.stop()
         with self.batch:
@@ -160,7 +134,6 @@ class Ingester:
             self._let_partners_catch_up()
             while not self._try(rows, batch_id, arrived):
                 pass
-            self.unread_time.note_batch(self._origin(), self.store.ledger.stream(self.stream.name).newest)
             self._committed()
         except BaseException as failure:  # noqa: BLE001 - kept, and told in short
             self.failure = self.failure or failure
@@ -168,8 +141,6 @@ class Ingester:
             raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
         finally:
             self.at_work = False
-        if self.rest is not None and self._knows_files(self.rest):
-            self.rest.rest()
 
     def _try(self, rows: DataFrame, batch_id: int, arrived: float) -> bool:
         """Ingest one batch; if queries cannot be evaluated on it, have them stopped, and say that it is still to do."""
@@ -187,45 +158,16 @@ class Ingester:
         return True
 
     def has_input(self) -> bool:
-        """Say whether the source has input: Spark gets ready to read, has found some, or has handed it over."""
+        """Return whether the source has input: Spark gets ready to read, has found some, or has handed it over."""
         if self.at_work or self.query is None:
             return True
-        if self.rest is not None and self.rest.at_rest:
-            return False
         status = self.query.status
         return bool(status["isDataAvailable"]) or str(status["message"]).startswith("Initializing")
 
     def read_available(self) -> None:
         """Wait until all that is in the source is ingested."""
-        if self.query is None or (self.rest is not None and self._comes_to_an_end(self.rest)):
-            return
-        with self.rest.kept_awake() if self.rest is not None else nullcontext():
+        if self.query is not None:
             self.query.processAllAvailable()
-
-    def _comes_to_an_end(self, rest: Rest) -> bool:
-        """Wait while there are files that are not ingested; give up if Spark hands over none, and leave it to Spark."""
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and self._is_active():
-            if self.at_work:
-                until = time.monotonic() + PATIENCE
-            elif self._knows_files(rest) and not rest.has_news() and not self.at_work:
-                return True
-            elif rest.folder.unclear:
-                return False
-            time.sleep(LOOK_SECONDS)
-        return False
-
-    def _knows_files(self, rest: Rest) -> bool:
-        """Say whether it is known which files are ingested."""
-        return rest.knows(self._origin(), self.checkpoint)
-
-    def _origin(self) -> dict[str, Any] | None:
-        """Give where the last batch that the journal has came from."""
-        return self.store.ledger.origins.get(self.stream.name)
-
-    def _is_active(self) -> bool:
-        """Say whether Spark runs the query."""
-        return self.query is None or bool(self.query.isActive)
 
     def _let_partners_catch_up(self) -> None:
         """Wait for the batch that a partner has at hand, if this stream is far ahead of it in event time.

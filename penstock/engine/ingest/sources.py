@@ -19,11 +19,10 @@ from penstock.engine.spark.schemas import empty_rows, schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 from penstock.log.locations import absolute, source_pattern
-from penstock.sql.arrival import ARRIVAL_OPTIONS
-from penstock.sql.promises import PROMISE_OPTIONS, promises_of
+from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED
 from penstock.sql.source_options import redacted, scrubbed
-from penstock.sql.streams import FILE_FORMATS
+from penstock.sql.streams import FILE_FORMATS, KEPT_OPTIONS
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def open_source(spark: SparkSession, stream: Stream, *, in_order: bool = False) 
     path = source_path(stream)
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
-        if name.lower() not in {"path", "retain", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS}:
+        if name.lower() not in {"path", *KEPT_OPTIONS}:
             reader = reader.option(name, value)
     corrupt = keeps_text(spark, stream)
     if corrupt:

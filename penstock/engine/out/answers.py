@@ -71,6 +71,9 @@ ANSWER = "answer-"
 FEW_INSTANTS = 4
 """Instants to a task, on average, below which dividing them is not worth it."""
 
+_WAITING_WINDOWS = 2
+"""Where answers wait for each other, so many windows' lengths of instants are answered in one go."""
+
 _WAITING_FANS = 3
 """Where answers wait for each other, so many times the usual number of files are merged: still few enough that each is
 read as it is (`MOST_RUNS` in `penstock.engine.out.row_sliding`)."""
@@ -173,31 +176,6 @@ class AnswerReport:
         return {ANSWERS: sum(self.results.values())}
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPace:
-    """How answers of a run that ends wait for each other, since each go reads all that a window holds.
-
-    Two windows' lengths of instants are answered in one go; four when less than a window's length is unread; and once
-    all is read, everything that is left when the end is told::
-
-        every unit     [ window ]a  [ window ]b  [ window ]c        together     [ window ]abc
-    """
-
-    unread_micros: int | None = None
-    """How much event time the rest of the input has, as far as that is known."""
-
-    def is_time(self, waited: int, window: int) -> bool:
-        """Say whether answers that have waited for so much event time are made now, where a window has so much.
-
-        >>> [AnswerPace(unread).is_time(20, 10) for unread in (None, 10, 9, 0)], AnswerPace(9).is_time(40, 10)
-        ([True, True, False, False], True)
-        """
-        if self.unread_micros == 0:
-            return False
-        is_near_end = self.unread_micros is not None and self.unread_micros < window
-        return waited >= (4 if is_near_end else 2) * window
-
-
 # --- who is due -----------------------------------------------------------------------------------------------------
 
 
@@ -209,12 +187,19 @@ def choose_answers(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
-    pace: AnswerPace | None = None,
+    together: bool = False,
 ) -> list[AnswerJob]:
-    """List what can be answered by now; `everything`: all input that is there is all there is."""
+    """List what can be answered by now; `everything`: all input that is there is all there is.
+
+    `together`: answers wait for each other, since each go reads all that a window holds::
+
+        every unit     [ window ]a  [ window ]b  [ window ]c        together     [ window ]abc
+    """
     asking = [_Asking(plan, ledger, state, silence, everything=everything) for state in ledger.panes.values()]
-    shares = 1 if pace else backend.runner.parallelism  # while there is input, other cores join
-    return [job for each in asking if each.is_due(pace) for job in each.jobs(files, backend, shares)]
+    shares = 1 if together else backend.runner.parallelism  # while there is input, other cores join
+    return [
+        job for each in asking if each.is_due(together=together) for job in each.jobs(files, backend, shares)
+    ]
 
 
 def is_answer_due(
@@ -223,11 +208,11 @@ def is_answer_due(
     silence: IdleClock | None = None,
     *,
     everything: bool = False,
-    pace: AnswerPace | None = None,
+    together: bool = False,
 ) -> bool:
     """Say whether somebody is to be answered by now."""
     return any(
-        _Asking(plan, ledger, state, silence, everything=everything).is_due(pace)
+        _Asking(plan, ledger, state, silence, everything=everything).is_due(together=together)
         for state in ledger.panes.values()
     )
 
@@ -243,7 +228,7 @@ class _Asking:
         names = {each.name: each for each in plan.queries}
         self.queries = [names[each] for each in state.panes.readers if each in names]
 
-    def is_due(self, pace: AnswerPace | None = None) -> bool:
+    def is_due(self, *, together: bool) -> bool:
         """Say whether there is something to answer, to fold or to merge."""
         state = self.state
         if not state.files or not self.queries:
@@ -256,14 +241,14 @@ class _Asking:
         if state.panes.emit == "final":
             due = any(each.first <= self._limit() for each in fresh) or _crowded(state, MERGE_FAN)
             return due or self._may_have_finished()
-        return self._is_sliding_due(fresh, pace)
+        return self._is_sliding_due(fresh, together=together)
 
-    def _is_sliding_due(self, fresh: Sequence[PaneFile], pace: AnswerPace | None) -> bool:
+    def _is_sliding_due(self, fresh: Sequence[PaneFile], *, together: bool) -> bool:
         """Say whether some instant can be answered, and has waited as long as it may; or files must be merged."""
         until = self._folds_until()
-        crowded = _crowded(self.state, _WAITING_FANS * MERGE_FAN if pace else MERGE_FAN)
+        crowded = _crowded(self.state, _WAITING_FANS * MERGE_FAN if together else MERGE_FAN)
         waited = until - min((each.first for each in fresh), default=LONG_AGO)
-        if crowded or (pace and not pace.is_time(waited, self.state.panes.width)):
+        if crowded or (together and waited < _WAITING_WINDOWS * self.state.panes.width):
             return crowded
         if until > LONG_AGO and any(each.first <= until for each in fresh):
             return True

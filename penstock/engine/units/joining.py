@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.out.answers import AnswerPace, is_answer_due
+from penstock.engine.out.answers import is_answer_due
 from penstock.engine.out.compact import Attic
 from penstock.engine.out.release import is_due
 from penstock.engine.readings.idle import IdleClock
@@ -72,8 +72,6 @@ class Joining:
     """Whether what is there is all: nothing is waited for any more."""
     in_no_hurry: bool = False
     """Whether the input has an end and nobody waits for single answers before it: then many are made together."""
-    unread_micros: Callable[[], int | None] = lambda: None
-    """Asked how much event time an input that has an end still brings, in microseconds; None if nobody knows."""
     joins_all: bool = False
     """Whether also input that waits for its turn is joined, because the plan is about to change."""
     without: frozenset[str] = frozenset()
@@ -110,9 +108,9 @@ class Joining:
         return self.store.ledger
 
     @property
-    def answer_pace(self) -> AnswerPace | None:
-        """Give the rule by which answers wait for each other; None if they are made at once."""
-        return AnswerPace(self.unread_micros()) if self.in_no_hurry and not self.input_ended else None
+    def answers_together(self) -> bool:
+        """Return whether answers wait for each other."""
+        return self.in_no_hurry and not self.input_ended
 
     def parts_for(self, group: Group, rows: int) -> int:
         """Return the number of tasks for a unit: one for so many rows and pairs, as far as is known of the group."""
@@ -178,7 +176,8 @@ class Joining:
         ledger = self.ledger
         if ledger.pending or is_due(self.plan, ledger, self.idle) or self.is_joining(ledger):
             return True
-        return is_answer_due(self.plan, ledger, self.idle, everything=self.input_ended, pace=self.answer_pace)
+        everything, together = self.input_ended, self.answers_together
+        return is_answer_due(self.plan, ledger, self.idle, everything=everything, together=together)
 
     def waits_for_partner(self, mid_batch: set[str]) -> bool:
         """Say whether a batch of one stream waits to be joined while one of its partner is about to be committed.

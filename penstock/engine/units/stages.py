@@ -76,7 +76,7 @@ def answer(joining: Joining) -> None:
         joining.backend,
         joining.idle,
         everything=everything,
-        pace=joining.answer_pace,
+        together=joining.answers_together,
     )
     if not jobs:
         return

@@ -32,9 +32,10 @@ from fsspec.core import url_to_fs
 from penstock.engine.ingest.checkpoints import checkpoint_of
 from penstock.engine.out.sink_paths import file_sinks
 from penstock.engine.out.unknown_results import unknown_results
+from penstock.engine.repair.checkpoint import obstacle, read_again, set_back
 from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
 from penstock.errors import DamagedError, InputError, MissingError
-from penstock.log.agreement import FINE, judge, obstacle, read_again, set_back
+from penstock.log.agreement import disagreement
 from penstock.log.checksum import map_whole
 from penstock.log.codec import decode, encode
 from penstock.log.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
@@ -48,7 +49,6 @@ from penstock.log.survey import survey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.log.agreement import Verdict
     from penstock.log.files import Files
     from penstock.log.survey import Survey
     from penstock.log.values import Move, Publication, ServedPlan
@@ -80,7 +80,7 @@ class Repair:
     @cached_property
     def streams(self) -> list[str]:
         """List the streams whose checkpoints do not agree with what will be true."""
-        return [name for name in _streams(self.survey) if _verdict(self.files, self.ledger, name) != FINE]
+        return [name for name in _streams(self.survey) if _disagreement(self.files, self.ledger, name)]
 
     def steps(self) -> Iterator[str]:
         """Say what would be done."""
@@ -178,14 +178,14 @@ def _troubles(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> Iterato
     for publication in _handed_over(ledger):
         yield f"results of unit {publication.unit} for {publication.query} are gone, as if they had been handed over"
     for stream in _streams(surveyed):
-        verdict = _verdict(files, ledger, stream)
-        if verdict != FINE:
-            yield f"Spark's checkpoint of stream {stream} does not agree with the journal: {verdict.why}"
+        if why := _disagreement(files, ledger, stream):
+            yield f"Spark's checkpoint of stream {stream} does not agree with the journal: {why}"
 
 
-def _verdict(files: Files, ledger: Ledger, stream: str) -> Verdict:
-    """Hold a stream's checkpoint against a ledger."""
-    return judge(checkpoint_of(files, stream), ledger.stream(stream).source_batch, ledger.origins.get(stream))
+def _disagreement(files: Files, ledger: Ledger, stream: str) -> str:
+    """Return why a stream's checkpoint does not agree with a ledger; empty if it does."""
+    last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
+    return disagreement(checkpoint_of(files, stream), last, origin)
 
 
 def _file_troubles(files: Files, ledger: Ledger) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _impossible(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> str:
     for why in _file_troubles(files, ledger):
         return why
     for stream in _streams(surveyed):
-        if _verdict(files, ledger, stream) == FINE:
+        if not _disagreement(files, ledger, stream):
             continue
         last, origin = ledger.stream(stream).source_batch, ledger.origins.get(stream)
         checkpoint = checkpoint_of(files, stream)
