@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log.column_encodings import DELTA, SAMPLE_ROWS, ColumnEncodings, choose_encodings
+from penstock.log.column_encodings import DELTA, SAMPLE_ROWS, writer_options
 from penstock.log.output_file import ROWS_PER_WRITE, OutputFile
 from tests.join.drawn import examples
 
@@ -121,16 +121,24 @@ def test_every_reader_reads_what_was_written(tmp_path_factory, names, bits, seed
     ],
 )
 def test_a_column_is_encoded_by_what_it_is_like(column, encoding):
-    chosen = choose_encodings(pa.table({"x": column}))
-    assert chosen == ColumnEncodings(() if encoding else ("x",), {"x": DELTA} if encoding == DELTA else {})
+    for table, path in (pa.table({"x": column}), "x"), (pa.table({"s": in_struct(x=column)}), "s.x"):
+        chosen = writer_options(table)
+        assert chosen["use_dictionary"] == ([] if encoding else [path])
+        assert chosen["column_encoding"] == ({path: DELTA} if encoding == DELTA else {})
 
 
-def test_names_that_cannot_be_told_apart_are_left_alone():
+def in_struct(**columns):
+    """Make one column of several."""
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
+
+
+def test_columns_whose_paths_are_not_known_are_left_alone():
     rising = pa.array(np.arange(SAMPLE_ROWS))
-    inner = pa.StructArray.from_arrays([pa.array([str(each) for each in range(SAMPLE_ROWS)])], ["b"])
-    assert choose_encodings(pa.table({"a.b": rising, "a": inner})) == ColumnEncodings()
-    twice = pa.Table.from_arrays([rising, rising.cast(pa.string())], ["a", "A"])
-    assert choose_encodings(twice.rename_columns(["a", "a"])) == ColumnEncodings()
+    inner = in_struct(b=pa.array([str(each) for each in range(SAMPLE_ROWS)]))
+    twice = pa.Table.from_arrays([rising, rising.cast(pa.string())], ["a", "a"])
+    lists = pa.table({"a": rising, "list": pa.array([[each] for each in range(SAMPLE_ROWS)])})
+    for table in (pa.table({"a.b": rising, "a": inner}), twice, lists):
+        assert set(writer_options(table)) == {"dictionary_pagesize_limit"}
 
 
 def test_keys_and_times_take_the_bits_that_they_need(tmp_path):
