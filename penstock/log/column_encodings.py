@@ -70,4 +70,4 @@ def _is_narrow(values: pa.Array) -> bool:
     if not (is_time or is_a.is_int64(kind) or is_a.is_int32(kind)) or values.null_count == len(values):
         return False
     ends = pc.min_max(values.view(f"int{kind.bit_width}")).as_py()
-    return (ends["max"] - ends["min"]).bit_length() <= MOST_BITS
+    return bool((ends["max"] - ends["min"]).bit_length() <= MOST_BITS)
