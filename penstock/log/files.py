@@ -303,10 +303,10 @@ class LocalFiles(Files):
             shutil.copyfileobj(source, target, _COPIED_BYTES)
 
     def rights(self, name: str) -> tuple[object, ...]:
-        """Give the owner, the group and the rights of a file, with its access list where there is one."""
+        """Return the owner, the group and the rights of a directory, with the access list that its files get."""
         status, access = os.stat(self._at(name)), b""
         with suppress(OSError, AttributeError):
-            access = os.getxattr(self._at(name), "system.posix_acl_access")
+            access = os.getxattr(self._at(name), "system.posix_acl_default")
         return status.st_uid, status.st_gid, status.st_mode, access
 
     def settle(self, directories: Iterable[str]) -> None:

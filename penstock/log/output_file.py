@@ -10,7 +10,7 @@ Several queries can get the same file.  It is written once and then shared with 
     directory of q2     part-…-0003-02.parquet ──┘
 
 A file of results never changes, and a link that is removed leaves the others.  Owner and rights belong to the file, so
-it is copied if a file made in the other directory has different ones; and wherever links cannot be made.
+it is copied if those of the directories differ; and wherever links cannot be made.
 
 In:  record batches of one schema, with Spark's description of it (`penstock.log.spark_schema`).
 Out: a file, and what a commit says of it.
@@ -121,20 +121,17 @@ class OutputFile:
     def share(self, root: str, query: str) -> WrittenFile:
         """Let another query have the complete file, in its own directory: a hard link, or a copy."""
         own, other = open_files(self.root, sync=False), open_files(root, sync=False)
-        if not (_makes_alike(own, other, self.staged) and own.link(self.staged, other, self.staged)):
+        if not (_are_alike(own, other, "_staging") and own.link(self.staged, other, self.staged)):
             own.copy(self.staged, other, self.staged)
         return WrittenFile(query, move=Move(root, self.staged, self.final))
 
 
-def _makes_alike(own: Files, other: Files, name: str) -> bool:
-    """Return whether a file made in another directory has the owner and rights of this one: tried out."""
+def _are_alike(own: Files, other: Files, folder: str) -> bool:
+    """Return whether files made in two directories have the same owner and rights: if the directories have."""
     if not (isinstance(own, LocalFiles) and isinstance(other, LocalFiles)):
         return False
-    with other.writer(name):
-        pass
-    alike = own.rights(name) == other.rights(name)
-    other.delete(name)
-    return alike
+    other.make_dirs(folder)
+    return own.rights(folder) == other.rights(folder)
 
 
 def shape_of(schema: pa.Schema) -> str:

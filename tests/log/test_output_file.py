@@ -6,14 +6,13 @@ import json
 import uuid
 import zlib
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.log.files import LocalFiles, open_files
+from penstock.log.files import open_files
 from penstock.log.output_file import ROWS_PER_WRITE, OutputFile, shape_of
 from penstock.log.spark_schema import SPARK_SCHEMA
 from penstock.log.table_merge import merge_files
@@ -98,13 +97,14 @@ def shared(file, root):
     return open_files(root).read(move.staged)
 
 
-def test_directories_share_a_file_unless_what_is_made_in_them_has_other_rights(tmp_path):
+def test_directories_share_a_file_unless_they_have_other_rights(tmp_path):
     roots = [str(tmp_path / name) for name in "abc"]
     file = complete_file(roots[0])
     content = open_files(roots[0]).read(file.staged)
     assert shared(file, roots[1]) == content
-    with patch.object(LocalFiles, "rights", lambda self, _: (self.root,)):
-        assert shared(file, roots[2]) == content
+    Path(roots[2], "_staging").mkdir(parents=True)
+    Path(roots[2], "_staging").chmod(0o2755)  # a file made there has the group of the directory
+    assert shared(file, roots[2]) == content
     first, second, third = (Path(root, file.staged).stat().st_ino for root in roots)
     assert first == second != third
     assert all(open_files(root).list("_staging") == [Path(file.staged).name] for root in roots)
