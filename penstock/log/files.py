@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+_COPIED_BYTES = 1 << 20
+"""Bytes that are copied at a time."""
+
+
 def open_files(
     url: str, *, sync: bool = True, private: bool = False, options: Mapping[str, object] | None = None
 ) -> Files:
@@ -149,6 +153,10 @@ class Files(ABC):
     def link(self, name: str, other: Files, other_name: str) -> bool:  # noqa: ARG002 - there are none here
         """Give a file one more name, in another directory; say whether it could be had."""
         return False
+
+    @abstractmethod
+    def copy(self, name: str, other: Files, other_name: str) -> None:
+        """Copy a file into another directory, a piece at a time."""
 
     @abstractmethod
     def settle(self, directories: Iterable[str]) -> None:
@@ -289,11 +297,16 @@ class LocalFiles(Files):
             return False
         return True
 
+    def copy(self, name: str, other: Files, other_name: str) -> None:
+        """Read it and write it."""
+        with open(self._at(name), "rb") as source, other.writer(other_name) as target:
+            shutil.copyfileobj(source, target, _COPIED_BYTES)
+
     def rights(self, name: str) -> tuple[object, ...]:
-        """Give the owner, the group and the rights of a file, with its access list where there is one."""
+        """Return the owner, the group and the rights of a directory, with the access list that its files get."""
         status, access = os.stat(self._at(name)), b""
         with suppress(OSError, AttributeError):
-            access = os.getxattr(self._at(name), "system.posix_acl_access")
+            access = os.getxattr(self._at(name), "system.posix_acl_default")
         return status.st_uid, status.st_gid, status.st_mode, access
 
     def settle(self, directories: Iterable[str]) -> None:
@@ -499,6 +512,18 @@ class FsspecFiles(Files):
                 fs.makedirs(moved.rpartition("/")[0], exist_ok=True)
             fs.mv(each, moved)
         self.delete_tree(source)
+
+    def copy(self, name: str, other: Files, other_name: str) -> None:
+        """Let an object store copy within itself; else read and write."""
+        fs, path = self._locate(name)
+        if isinstance(other, FsspecFiles) and self._exclusive:
+            target_fs, goal = other._locate(other_name)  # noqa: SLF001 - of this class
+            if target_fs is fs:  # fsspec has one for each store and its options
+                with self._guard():
+                    fs.cp_file(path, goal)
+                return
+        with fs.open(path, "rb") as source, other.writer(other_name) as target:
+            shutil.copyfileobj(source, target, _COPIED_BYTES)
 
     def settle(self, directories: Iterable[str]) -> None:
         """Do nothing: what a store has answered for is there."""

@@ -1,10 +1,18 @@
 """A Parquet file of results, written by a task in row groups of bounded bytes.
 
 A file of a sink is written under ``_staging``, where no reader looks, and moved into place after the commit that names
-it.  A file that the state keeps needs no such detour: it has a name that nobody else has, and readers read only the
-files that the ledger names.
+it.  A file that the state keeps needs no staging: its name is unique, and readers read only what the ledger names.
 
-In:  record batches of one schema, with what Spark has to know of it (`penstock.log.spark_schema`).
+Several queries can get the same file.  It is written once and then shared with the directories of the others::
+
+    directory of q0     part-…-0003-02.parquet ──┐
+    directory of q1     part-…-0003-02.parquet ──┼──  hard links to one file, or copies of it
+    directory of q2     part-…-0003-02.parquet ──┘
+
+A file of results never changes, and a link that is removed leaves the others.  Owner and rights belong to the file, so
+it is copied if those of the directories differ; and wherever links cannot be made.
+
+In:  record batches of one schema, with Spark's description of it (`penstock.log.spark_schema`).
 Out: a file, and what a commit says of it.
 """
 
@@ -18,22 +26,23 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from penstock.log.checksum import SummedFile
-from penstock.log.column_encodings import SAMPLE_ROWS, ColumnEncodings, choose_encodings
-from penstock.log.files import open_files
+from penstock.log.column_encodings import writer_options
+from penstock.log.files import LocalFiles, open_files
 from penstock.log.row_buffer import RowBuffer
-from penstock.log.row_groups import MAGIC, About, RowGroups, encoded, footer
 from penstock.log.spark_schema import SPARK_SCHEMA, described, loosened
 from penstock.log.tables import StoredFile
 from penstock.log.values import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import BinaryIO
+    from collections.abc import Mapping
+
+    from penstock.log.files import Files
 
 NOTE = b"penstock"
-"""The key under which a file of results has, in its metadata, a note (JSON) on how its results came about."""
+"""The key of a file's metadata that holds a note (JSON) on how its results came about."""
 
 ROWS_PER_WRITE = 1 << 17
 """Rows gathered before they are encoded: the size of a row group, unless they are wide."""
@@ -49,19 +58,17 @@ class WrittenFile:
 
 
 class OutputFile:
-    """A Parquet file being written; opened with the first rows.
-
-    It takes rows, which it encodes, and row groups that were encoded for several files.
-    """
+    """A Parquet file being written; opened with the first rows."""
 
     def __init__(self, root: str, final: str, compression: str = "snappy", *, kept: bool = False) -> None:
         """Name the file, which the state keeps or a sink gets; nothing is created yet."""
         self.root, self.final, self.kept = root, final, kept
         self.staged = final if kept else f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
         self.rows = 0
-        self._waiting, self._encoder = RowBuffer(ROWS_PER_WRITE), Encoder(compression)
-        self._groups: list[About] = []
-        self._file: BinaryIO | SummedFile | None = None
+        self._compression = compression
+        self._waiting = RowBuffer(ROWS_PER_WRITE)
+        self._summed: SummedFile | None = None
+        self._writer: pq.ParquetWriter | None = None
         self._stack = ExitStack()
 
     @property
@@ -78,56 +85,53 @@ class OutputFile:
     def flush(self) -> None:
         """Write the rows taken so far as one row group."""
         if batches := self._waiting.drain():
-            self._put(self._encoder.encode(batches))
+            table = loosened(pa.Table.from_batches(batches))
+            self._writer = self._writer or self._open(table)
+            self._writer.write_table(table)
 
-    def append(self, groups: RowGroups) -> None:
-        """Take rows that are encoded already."""
-        self.rows += groups.about.rows
-        self._put(groups)
-
-    def _put(self, groups: RowGroups) -> None:
-        if self._file is None:
-            sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
-            self._file = SummedFile(sink) if self.kept else sink
-            self._file.write(MAGIC)
-        elif groups.about.schema != self._groups[0].schema:
-            raise ValueError(f"rows of another schema than those before in {self.final}")
-        self._file.write(groups.data)
-        self._groups.append(groups.about)
+    def _open(self, table: pa.Table) -> pq.ParquetWriter:
+        """Create the file, for rows like these."""
+        sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+        self._summed = SummedFile(sink) if self.kept else None
+        return pq.ParquetWriter(
+            self._summed or sink,
+            described(table.schema),
+            compression=self._compression,
+            write_page_checksum=True,
+            **writer_options(table),
+        )
 
     def close(self, about: Mapping[str, object] | None = None) -> None:
         """Write what is left and complete the file, with a note on what is in it."""
         self.flush()
-        if self._file is not None:
-            own = {} if about is None else {NOTE: json.dumps(about).encode()}
-            notes = {key: value for key, value in self._groups[0].notes.items() if key != NOTE}
-            self._file.write(footer(self._groups, notes | own))
+        if self._writer is not None:
+            if about is not None:
+                self._writer.add_key_value_metadata({NOTE: json.dumps(about).encode()})
+            self._writer.close()
         self._stack.close()
 
     def report(self, query: str) -> WrittenFile:
-        """Say what was written, and for which query."""
-        if isinstance(self._file, SummedFile):
-            shape = shape_of(self._groups[0].arrow)
-            file = StoredFile(self.final, self._file.tell(), shape=shape, checksum=self._file.checksum)
+        """Return what was written, for a query."""
+        if self._summed is not None and self._writer is not None:
+            shape = shape_of(self._writer.schema)
+            file = StoredFile(self.final, self._summed.tell(), shape=shape, checksum=self._summed.checksum)
             return WrittenFile(query, kept=file)
         return WrittenFile(query, move=Move(self.root, self.staged, self.final))
 
+    def share(self, root: str, query: str) -> WrittenFile:
+        """Let another query have the complete file, in its own directory: a hard link, or a copy."""
+        own, other = open_files(self.root, sync=False), open_files(root, sync=False)
+        if not (_are_alike(own, other, "_staging") and own.link(self.staged, other, self.staged)):
+            own.copy(self.staged, other, self.staged)
+        return WrittenFile(query, move=Move(root, self.staged, self.final))
 
-class Encoder:
-    """Encodes rows as files of results have them, all of them by what the first were like."""
 
-    def __init__(self, compression: str) -> None:
-        """Begin without having seen any row."""
-        self._compression = compression
-        self._encodings: ColumnEncodings | None = None
-
-    def encode(self, batches: Sequence[pa.RecordBatch]) -> RowGroups:
-        """Encode some rows."""
-        table = loosened(pa.Table.from_batches(batches))
-        if self._encodings is None and table.num_rows >= SAMPLE_ROWS:
-            self._encodings = choose_encodings(table)
-        described_rows = table.replace_schema_metadata(described(table.schema).metadata)
-        return encoded(described_rows, self._compression, self._encodings or ColumnEncodings())
+def _are_alike(own: Files, other: Files, folder: str) -> bool:
+    """Return whether files made in two directories have the same owner and rights: if the directories have."""
+    if not (isinstance(own, LocalFiles) and isinstance(other, LocalFiles)):
+        return False
+    other.make_dirs(folder)
+    return own.rights(folder) == other.rights(folder)
 
 
 def shape_of(schema: pa.Schema) -> str:

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 
 from penstock.join.sets import members
 from penstock.log.checksum import map_whole
-from penstock.log.output_file import NOTE, OutputFile
-from penstock.log.row_groups import RowGroups, UnknownLayoutError
+from penstock.log.output_file import OutputFile
 from penstock.log.spark_schema import described_together
 from penstock.sql.graph import is_side
 
@@ -31,12 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.log.files import Files
-    from penstock.log.row_groups import About
     from penstock.log.tables import Bit, Merge, StoredFile
-
-
-LEAST_COPIED = 1 << 14
-"""Rows of a row group, on average of a file, that is taken over as it is; of fewer, larger ones are made."""
 
 CONFLICT = "conflict"
 """What is said of files whose columns cannot be brought together."""
@@ -59,44 +53,17 @@ class MergeTask:
 def merge_files(files: Files, merge: Merge) -> StoredFile | None:
     """Write one file of several."""
     out = OutputFile(files.root, merge.name, kept=True)
-    if encoded := [] if merge.bits else _encoded(files, merge.inputs):
-        for groups in encoded:
-            out.append(groups)
-    else:
-        _write_anew(files, merge, out)
-    out.close()
-    if not out.rows:
-        return None
-    made = out.report("").kept
-    return replace(made, generation=merge.generation) if made else None
-
-
-def _encoded(files: Files, inputs: Sequence[StoredFile]) -> list[RowGroups]:
-    """Give the row groups of some files, if one file can have them as they are: alike, and none of them small."""
-    found = []
-    for file in inputs:
-        content = map_whole(files, file).read_buffer()
-        try:
-            found.append(RowGroups.of_file(content, pq.read_schema(pa.BufferReader(content))))
-        except UnknownLayoutError:
-            return []
-    large = all(each.about.rows >= LEAST_COPIED * len(each.about.groups) for each in found)
-    return found if large and len({_look(each.about) for each in found}) == 1 else []
-
-
-def _look(about: About) -> tuple[bytes, frozenset[tuple[bytes, bytes]]]:
-    """Give what is the same in all row groups of a file: columns, and what is said of them."""
-    return about.schema, frozenset(each for each in about.notes.items() if each[0] != NOTE)
-
-
-def _write_anew(files: Files, merge: Merge, out: OutputFile) -> None:
-    """Read the rows of some files, and write them with the columns that the new one has."""
     schema = _schema(files, merge)
     for file in merge.inputs:
         for batch in _batches(files, file):
             rows = _with_bits(batch, merge.bits[file.name], merge.words) if merge.bits else batch
             if rows.num_rows:
                 out.write(_as(rows, schema))
+    out.close()
+    if not out.rows:
+        return None
+    made = out.report("").kept
+    return replace(made, generation=merge.generation) if made else None
 
 
 def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:

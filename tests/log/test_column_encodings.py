@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.log.column_encodings import DELTA, SAMPLE_ROWS, ColumnEncodings, choose_encodings
+from penstock.log.column_encodings import DELTA, SAMPLE_ROWS, writer_options
 from penstock.log.output_file import ROWS_PER_WRITE, OutputFile
 from tests.join.drawn import examples
 
@@ -86,15 +86,15 @@ def _value(kind, number):
 @examples(40)
 @given(
     names=st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=6, unique=True),
-    bits=st.sampled_from((0, 3, 12, 20, 33, 63)),
+    bits=st.tuples(*[st.sampled_from((0, 3, 12, 20, 33, 63))] * 2),
     seed=st.integers(0, 10**9),
     compression=st.sampled_from(("snappy", "none", "zstd")),
 )
 def test_every_reader_reads_what_was_written(tmp_path_factory, names, bits, seed, compression):
     random, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("files")
     file, written = OutputFile(str(folder), "x.parquet", compression, kept=True), []
-    for count in (SAMPLE_ROWS - seed % 2, 300, 1):
-        written.append(pa.record_batch({name: values(random, TYPES[name], count, bits) for name in names}))
+    for count, wide in ((SAMPLE_ROWS - seed % 2, bits[0]), (300, bits[1]), (1, 63)):
+        written.append(pa.record_batch({name: values(random, TYPES[name], count, wide) for name in names}))
         file.write(written[-1])
         file.flush()
     file.close()
@@ -109,28 +109,51 @@ def test_every_reader_reads_what_was_written(tmp_path_factory, names, bits, seed
 
 
 @pytest.mark.parametrize(
-    ("column", "encoding"),
+    ("column", "as_differences"),
     [
-        (pa.array(np.arange(SAMPLE_ROWS) % 50), ""),
-        (pa.array(np.arange(SAMPLE_ROWS) * 1000), DELTA),
-        (pa.array(np.arange(SAMPLE_ROWS, dtype=np.int32) * 7919 % 50_000), DELTA),
-        (pa.array(np.random.default_rng(1).integers(-(2**63), 2**63 - 1, SAMPLE_ROWS)), "PLAIN"),
-        (pa.array(np.random.default_rng(1).random(SAMPLE_ROWS)), "PLAIN"),
-        (pa.array([str(number) for number in range(SAMPLE_ROWS)]), "PLAIN"),
-        (pa.nulls(SAMPLE_ROWS, pa.int64()), ""),
+        (pa.array(np.arange(SAMPLE_ROWS) % 50), True),
+        (pa.array(np.arange(SAMPLE_ROWS) * 1000), True),
+        (pa.array(np.arange(SAMPLE_ROWS, dtype=np.int32) * 7919 % 50_000), True),
+        (pa.array([None, 10**15, 10**15 + 10**9], pa.timestamp("us", "UTC")), True),
+        (pa.array([None, 20_000, 20_001], pa.date32()), True),
+        (pa.array([1, 1 << 60] * SAMPLE_ROWS), False),
+        (pa.array(np.random.default_rng(1).integers(-(2**63), 2**63 - 1, SAMPLE_ROWS)), False),
+        (pa.array(np.random.default_rng(1).random(SAMPLE_ROWS)), False),
+        (pa.array([str(number) for number in range(SAMPLE_ROWS)]), False),
+        (pa.nulls(SAMPLE_ROWS, pa.int64()), False),
     ],
 )
-def test_a_column_is_encoded_by_what_it_is_like(column, encoding):
-    chosen = choose_encodings(pa.table({"x": column}))
-    assert chosen == ColumnEncodings(() if encoding else ("x",), {"x": DELTA} if encoding == DELTA else {})
+def test_integers_in_a_narrow_range_are_written_as_differences(column, as_differences):
+    for table, path in (pa.table({"x": column}), "x"), (pa.table({"s": in_struct(x=column)}), "s.x"):
+        chosen = writer_options(table)
+        assert chosen["use_dictionary"] == ([] if as_differences else [path])
+        assert chosen["column_encoding"] == ({path: DELTA} if as_differences else {})
+
+
+def in_struct(**columns):
+    """Make one column of several."""
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
 
 def test_names_that_cannot_be_told_apart_are_left_alone():
     rising = pa.array(np.arange(SAMPLE_ROWS))
-    inner = pa.StructArray.from_arrays([pa.array([str(each) for each in range(SAMPLE_ROWS)])], ["b"])
-    assert choose_encodings(pa.table({"a.b": rising, "a": inner})) == ColumnEncodings()
-    twice = pa.Table.from_arrays([rising, rising.cast(pa.string())], ["a", "A"])
-    assert choose_encodings(twice.rename_columns(["a", "a"])) == ColumnEncodings()
+    inner = in_struct(b=pa.array([str(each) for each in range(SAMPLE_ROWS)]))
+    twice = pa.Table.from_arrays([rising, rising.cast(pa.string())], ["a", "a"])
+    for table in (pa.table({"a.b": rising, "a": inner}), twice):
+        assert set(writer_options(table)) == {"dictionary_pagesize_limit"}
+
+
+def test_values_in_lists_and_maps_have_dictionaries():
+    lists = pa.array([[{"x": number, "y": "a"}] for number in range(9)])
+    maps = pa.array([[("k", number)] for number in range(9)], pa.map_(pa.string(), pa.int64()))
+    chosen = writer_options(pa.table({"s": in_struct(k=pa.array(range(9)), many=lists), "map": maps}))
+    assert chosen["column_encoding"] == {"s.k": DELTA}
+    assert chosen["use_dictionary"] == [
+        "s.many.list.element.x",
+        "s.many.list.element.y",
+        "map.key_value.key",
+        "map.key_value.value",
+    ]
 
 
 def test_keys_and_times_take_the_bits_that_they_need(tmp_path):

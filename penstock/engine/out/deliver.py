@@ -350,6 +350,11 @@ class TaskOutput:
         if self.waiting > width.MOST_BYTES:
             self._make_room()
 
+    def flush(self, where: Waiting) -> None:
+        """Write out the rows that wait in a file."""
+        self.waiting -= where.waiting
+        where.flush()
+
     def _make_room(self) -> None:
         """Write out the fullest files until half of what may wait is left."""
         files: list[Waiting] = [
@@ -357,10 +362,10 @@ class TaskOutput:
             *self.feeds.values(),
             *self.holds.values(),
             *self.shared,
+            *(file for each in self.shared for file in each.files.values()),
         ]
         for each in sorted(files, key=lambda each: -each.waiting):
-            self.waiting -= each.waiting
-            each.flush()
+            self.flush(each)
             if 2 * self.waiting <= width.MOST_BYTES:
                 return
 
@@ -398,7 +403,7 @@ class TaskOutput:
             known = max(delivery.buffers.values(), key=lambda each: each.waiting, default=Buffers())
             return note("", delivery.unit, self.pairs.items(), replace(known, held=0, output=0))
         number = next(each.number for each in delivery.targets if each.query == query)
-        elsewhere = sum((each.in_common(number) for each in self.shared), Counter[float]())
+        elsewhere = sum((each.in_files(number) for each in self.shared), Counter[float]())
         arrivals = [(at, int(counts[number]) - elsewhere[at]) for at, counts in self.arrivals.items()]
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
 

@@ -1,21 +1,21 @@
-"""Results that several queries get, encoded once, and written once where directories can share a file.
+"""Results that several queries get: encoded and written once, as a file that is linked or copied to each query.
 
 Queries that differ in their windows or predicates write the same columns of the same pairs: a pair within the narrowest
-window is a result of every query.  Pairs that the same queries get are of one *kind*::
+window is a result of every query.  Pairs that the same set of queries gets are of one *kind*::
 
     levels         0 1     2 3     4 5
     q0                    ▒▒▒▒▒
     q1            ▓▓▓▓▓▓▓▓▒▒▒▒▒▓▓▓▓▓▓▓▓
     kinds         q1      q0, q1    q1          ▓ is q1's alone, ▒ both have
 
-    many of a kind     a file of their own, with a name in the directory of each query (`penstock.log.common_file`)
-    fewer              encoded once, the bytes written into the file of each query (`penstock.log.row_groups`)
-    few                encoded for each query, with its other rows
+    a kind of many rows       a file of its own, shared by its queries (`OutputFile.share`)
+    a kind of few rows        encoded for each of its queries, with the other rows of that query
+    a kind of one query       in the file of that query
 
-Files of a few rows each would be many, and slow to read: hence three ways.  Pairs that come level by level are divided
-without being moved.
+Pairs wait until there are many, so that few kinds have few rows.  Where they come level by level they are divided by
+kind without being copied.
 
-In:  batches of pairs, and the queries that want each.  Out: files, row groups and rows of a task's output.
+In:  batches of pairs, and the queries that want each.  Out: files of a task's output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,9 +30,7 @@ import pyarrow as pa
 
 from penstock.engine.out.notes import Buffers, common_note
 from penstock.engine.out.routes import FileRoute, own_rows
-from penstock.log import output_file
-from penstock.log.common_file import CommonFile, can_share
-from penstock.log.output_file import Encoder
+from penstock.log.output_file import OutputFile
 from penstock.log.row_buffer import RowBuffer
 
 if TYPE_CHECKING:
@@ -42,18 +39,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
-    from penstock.log.output_file import OutputFile, WrittenFile
+    from penstock.log.output_file import WrittenFile
 
     Kinds = NDArray[np.integer]
 
 MOST_WAITING = 1 << 20
-"""Rows that wait to be encoded."""
+"""Rows that wait to be divided by kind and encoded."""
 
-LEAST_OF_FILE = 1 << 14
-"""Rows of a kind, if they are to be a file of several queries."""
-
-LEAST_OF_KIND = 1 << 13
-"""Rows of a kind, if they are to be encoded for several files: of fewer, each file makes row groups with its others."""
+LEAST_OF_FILE = 1 << 13
+"""Rows of a kind, of those that wait, for which a file is opened: so `MOST_WAITING` rows open at most 128."""
 
 MOST_RUNS = 4
 """Runs of neighbours of one kind, for each kind that has many rows, up to which a batch is divided as it lies."""
@@ -64,9 +58,10 @@ _KIND = "kind"
 def shared_files(task: TaskOutput, targets: Iterable[Target]) -> list[SharedFiles]:
     """Find the queries whose files have the same columns, several at a time."""
     alike: dict[object, list[tuple[Target, FileRoute]]] = defaultdict(list)
-    for each in targets:
-        if isinstance(each.route, FileRoute) and not each.computed:
-            alike[each.columns, each.types, each.route.compression].append((each, each.route))
+    for target in targets:
+        route = target.route
+        if isinstance(route, FileRoute) and route.shares_files and not target.computed:
+            alike[target.columns, target.types, route.compression].append((target, route))
     return [SharedFiles(task, dict(some)) for some in alike.values() if len(some) > 1]
 
 
@@ -76,15 +71,15 @@ class SharedFiles:
     def __init__(self, task: TaskOutput, routes: Mapping[Target, FileRoute]) -> None:
         """Begin with nothing."""
         self.targets, self._routes, self._task = tuple(routes), routes, task
-        self._encoder = Encoder(routes[self.targets[0]].compression)
         self._kinds, self._sets = {0: 0}, [0]
-        """Kinds by their sets of queries, and the other way; what none of these queries gets is kind 0."""
+        """Kinds by their sets of queries, and the reverse; what none of these queries gets is kind 0."""
         self._waiting = RowBuffer(MOST_WAITING, copies=2)
         self._arrivals: list[float] = []
         """When the batches that wait arrived."""
-        self._common: dict[int, CommonFile] = {}
-        self._in_common: dict[int, Counter[float]] = defaultdict(Counter)
-        """Of each kind that has a file of its own, how many of the pairs in it arrived when."""
+        self.files: dict[int, OutputFile] = {}
+        """The files of kinds."""
+        self._in_files: dict[int, Counter[float]] = defaultdict(Counter)
+        """For each kind that has a file, the number of its results by when they arrived."""
 
     @property
     def waiting(self) -> int:
@@ -96,7 +91,7 @@ class SharedFiles:
         kinds = self._kinds_of(pairs)
         wanted = kinds > 0
         if wanted.any():
-            # what little nobody wants is left out later, without a copy of the rest
+            # a few rows that no query wants are left out later, without a copy of the rest
             mask = None if 2 * np.count_nonzero(wanted) > wanted.size else wanted
             self._arrivals.append(pairs.arrived)
             columns = {_KIND: pa.array(kinds, pa.int32())}
@@ -108,94 +103,80 @@ class SharedFiles:
             self.flush()
 
     def flush(self) -> None:
-        """Encode the rows taken so far, those of a kind once for all files unless they are few."""
+        """Write the rows taken so far: kinds of many rows once, the others for each query."""
         arrivals, self._arrivals = self._arrivals, []
-        batches = [_Divided.of(each, at) for each, at in zip(self._waiting.drain(), arrivals, strict=True)]
+        batches = [_Divided.of(rows, at) for rows, at in zip(self._waiting.drain(), arrivals, strict=True)]
         counts = np.zeros(len(self._sets), np.int64)
-        for each in batches:
-            counts += np.bincount(each.kinds, minlength=counts.size)
+        for batch in batches:
+            counts += np.bincount(batch.kinds, minlength=counts.size)
         counts[0] = 0
-        many, few = counts >= LEAST_OF_KIND, (counts > 0) & (counts < LEAST_OF_KIND)
+        many = counts >= LEAST_OF_FILE
+        many[[kind for kind in self.files if counts[kind]]] = True
+        few = (counts > 0) & ~many
         found: dict[int, list[tuple[pa.RecordBatch, float]]] = defaultdict(list)
-        for each in batches if many.any() else ():
-            for kind, rows in each.runs(many):
-                found[kind].append((rows, each.arrived))
+        for batch in batches if many.any() else ():
+            for kind, rows in batch.runs(many):
+                found[kind].append((rows, batch.arrived))
         for kind, some in found.items():
             self._write_kind(kind, some)
         if few.any():
-            self._write_few([each.rows_of(few) for each in batches])
+            self._write_few([batch.rows_of(few) for batch in batches])
 
     def _write_kind(self, kind: int, some: Sequence[tuple[pa.RecordBatch, float]]) -> None:
-        """Encode rows of one kind, once, for the file that its queries have in common or for the file of each."""
-        batches, count = [each for each, _ in some], sum(each.num_rows for each, _ in some)
-        if not self._has_common_file(kind, count):
-            self._append(batches, self._files_of(kind))
-            return
-        self._append(batches, [self._common_file(kind)])
+        """Write rows of one kind once, into the file of the kind or of its only query."""
+        first, *others = self._wanting(kind)
+        file = self._file(kind) if others else self._task.file(first.query, self._routes[first])
         for rows, arrived in some:
-            self._in_common[kind][arrived] += rows.num_rows
+            self._task.put(file, rows)
+            if others:
+                self._in_files[kind][arrived] += rows.num_rows
+        self._task.flush(file)  # else its rows, which are slices, keep whole batches in memory
 
     def _write_few(self, few: Sequence[tuple[pa.RecordBatch, Kinds]]) -> None:
-        """Let each file by itself have what it gets of the kinds that have few rows."""
-        rows = pa.concat_batches([each for each, _ in few])
-        kinds = np.concatenate([each for _, each in few])
+        """Write rows of kinds that have few, into the file of each query."""
+        rows = pa.concat_batches([batch for batch, _ in few])
+        kinds = np.concatenate([kinds for _, kinds in few])
         for target in self.targets:
-            wanting = np.array([bool(each >> target.number & 1) for each in self._sets])[kinds]
+            wanting = np.array([bool(queries >> target.number & 1) for queries in self._sets])[kinds]
             if wanting.any():
                 file = self._task.file(target.query, self._routes[target])
                 self._task.put(file, rows.filter(pa.array(wanting)))
 
     def close(self) -> list[WrittenFile]:
-        """Encode what is left, complete the files that queries have in common, and say what each query has."""
+        """Write what is left, complete the files of kinds, and return what each query has."""
         self.flush()
         delivery = self._task.delivery
         written: list[WrittenFile] = []
-        for kind, file in self._common.items():
-            buffers = {each: delivery.buffers.get(each, Buffers()) for each in file.queries}
-            written += file.close(common_note(buffers, delivery.unit, self._in_common[kind].items()))
+        for kind, file in self.files.items():
+            first, *others = self._wanting(kind)
+            buffers = {each.query: delivery.buffers.get(each.query, Buffers()) for each in (first, *others)}
+            file.close(common_note(buffers, delivery.unit, self._in_files[kind].items()))
+            written.append(file.report(first.query))
+            written += [file.share(self._routes[each].root, each.query) for each in others]
         return written
 
-    def in_common(self, number: int) -> Counter[float]:
-        """Count, by when they arrived, the results of one query that are in files which it shares."""
-        mine = (each for kind, each in self._in_common.items() if self._sets[kind] >> number & 1)
+    def in_files(self, number: int) -> Counter[float]:
+        """Count, by when they arrived, the results of one query that are in files of kinds."""
+        mine = (counts for kind, counts in self._in_files.items() if self._sets[kind] >> number & 1)
         return sum(mine, Counter[float]())
 
-    def _has_common_file(self, kind: int, rows: int) -> bool:
-        """Say whether a kind has a file that its queries have in common, or is to have one."""
-        if kind in self._common:
-            return True
-        routes = [self._routes[each] for each in self._wanting(kind)]
-        if rows < LEAST_OF_FILE or len(routes) == 1 or not all(each.shares_files for each in routes):
-            return False
-        first, *others = (each.root for each in routes)
-        return all(can_share(first, each) for each in others)
-
-    def _append(self, batches: list[pa.RecordBatch], files: Sequence[CommonFile | OutputFile]) -> None:
-        """Encode rows of one kind, and let files have them."""
-        for some in _pieces(pa.Table.from_batches(batches)):
-            groups = self._encoder.encode(some)
-            for file in files:
-                file.append(groups)
-
-    def _common_file(self, kind: int) -> CommonFile:
-        """Open (once) the file of a kind."""
-        if kind not in self._common:
-            roots = {each.query: self._routes[each].root for each in self._wanting(kind)}
-            self._common[kind] = CommonFile(roots, f"{self._task.part_name}-{kind:02d}.parquet")
-        return self._common[kind]
-
-    def _files_of(self, kind: int) -> list[OutputFile]:
-        return [self._task.file(each.query, self._routes[each]) for each in self._wanting(kind)]
+    def _file(self, kind: int) -> OutputFile:
+        """Open (once) the file of a kind, in the directory of its first query."""
+        if kind not in self.files:
+            route = self._routes[self._wanting(kind)[0]]
+            name = f"{self._task.part_name}-{kind:02d}.parquet"
+            self.files[kind] = OutputFile(route.root, name, route.compression)
+        return self.files[kind]
 
     def _wanting(self, kind: int) -> list[Target]:
         """List the queries that get a kind."""
-        return [each for each in self.targets if self._sets[kind] >> each.number & 1]
+        return [target for target in self.targets if self._sets[kind] >> target.number & 1]
 
     def _kinds_of(self, pairs: PairBatch) -> Kinds:
-        """Give each pair a number by the queries that get it."""
+        """Return the kind of each pair, by the set of queries that get it."""
         if pairs.sets is None:
             return self._kinds_of_levels[np.minimum(pairs.level, len(self._kinds_of_levels) - 1)]
-        own = sum(1 << each.number for each in self.targets)
+        own = sum(1 << target.number for target in self.targets)
         packed = np.ascontiguousarray(pairs.sets)
         packed_type = pa.binary(packed.itemsize * packed.shape[1])
         column = pa.FixedSizeBinaryArray.from_buffers(packed_type, len(packed), [None, pa.py_buffer(packed)])
@@ -213,11 +194,11 @@ class SharedFiles:
         )
 
     def _numbered(self, sets: Iterable[int]) -> Kinds:
-        """Give the kinds of some sets; a set that is new is the next one."""
+        """Return the kinds of some sets; a new set is the next kind."""
         return np.array([self._kind_of(each) for each in sets], np.int32)
 
     def _kind_of(self, queries: int) -> int:
-        """Give a set of queries its number."""
+        """Return the kind of a set of queries."""
         if queries not in self._kinds:
             self._kinds[queries] = len(self._sets)
             self._sets.append(queries)
@@ -239,7 +220,7 @@ class _Divided:
         return cls(batch.remove_column(last), batch.column(last).to_numpy(), arrived)
 
     def runs(self, kinds: NDArray[np.bool_]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Give the rows of some kinds, as they lie if neighbours are of one kind, else sorted."""
+        """Yield the rows of some kinds, as they lie if neighbours are of one kind, else sorted."""
         own, rows = self.kinds, self.rows
         starts = _starts(own)
         if starts.size > MOST_RUNS * (1 + np.count_nonzero(kinds)):
@@ -251,7 +232,7 @@ class _Divided:
             yield int(own[starts[run]]), rows.slice(starts[run], ends[run] - starts[run])
 
     def rows_of(self, kinds: NDArray[np.bool_]) -> tuple[pa.RecordBatch, Kinds]:
-        """Give the rows of some kinds with the kind of each."""
+        """Return the rows of some kinds, with the kind of each."""
         mine = kinds[self.kinds]
         return self.rows.filter(pa.array(mine)), self.kinds[mine]
 
@@ -272,10 +253,3 @@ def narrowed(kinds: Kinds) -> Kinds:
     (dtype('int16'), dtype('int64'))
     """
     return kinds.astype(np.int16) if kinds.max(initial=0) <= np.iinfo(np.int16).max else kinds
-
-
-def _pieces(rows: pa.Table) -> Iterator[list[pa.RecordBatch]]:
-    """Divide the rows of a kind into row groups of about the same size."""
-    groups = max(1, round(rows.num_rows / output_file.ROWS_PER_WRITE))
-    for start, end in pairwise(rows.num_rows * each // groups for each in range(groups + 1)):
-        yield rows.slice(start, end - start).to_batches()

@@ -34,7 +34,7 @@ def bounds(most_bytes, most_rows):
         patch.object(hold, "MOST_ROWS", most_rows),
         patch.object(deliver, "MOST_ROWS", most_rows),
         patch.object(output_file, "ROWS_PER_WRITE", most_rows),
-        patch.multiple(shared_files, MOST_WAITING=most_rows, LEAST_OF_KIND=most_rows),
+        patch.multiple(shared_files, MOST_WAITING=most_rows, LEAST_OF_FILE=most_rows),
     ):
         yield
 

@@ -207,7 +207,7 @@ def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
     assert files.list("results/q") == ["part-0.parquet", "part-1.parquet"]
 
 
-@pytest.mark.parametrize("rows", [3, 1 << 14], ids=["few", "row groups that are copied"])
+@pytest.mark.parametrize("rows", [3, 1 << 14], ids=["few", "many"])
 def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merged_with_new_ones(
     tmp_path, rows
 ):

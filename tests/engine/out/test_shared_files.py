@@ -1,4 +1,4 @@
-"""Rows that several queries get are encoded once, and often written once, and every query has its own, whole."""
+"""Rows that several queries get are encoded and written once, and every query has all of its results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.out import shared_files
 from penstock.engine.out.deliver import TaskOutput
-from penstock.log.common_file import can_share
-from penstock.log.files import LocalFiles, open_files
-from penstock.log.output_file import Encoder, OutputFile
+from penstock.log.files import open_files
+from penstock.log.output_file import OutputFile
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
@@ -26,14 +25,10 @@ from tests.engine.world import Row, World, query
 from tests.join.drawn import examples
 
 
-def sharing(least_of_kind, most_waiting=1 << 20, least_of_file=1 << 20, most_runs=4):
-    """Let so few rows be encoded together, or be a file that queries have in common."""
+def sharing(least_of_file, most_waiting=1 << 20, most_runs=4):
+    """Let so few rows of a kind be a file that queries share."""
     return patch.multiple(
-        shared_files,
-        LEAST_OF_KIND=least_of_kind,
-        MOST_WAITING=most_waiting,
-        LEAST_OF_FILE=least_of_file,
-        MOST_RUNS=most_runs,
+        shared_files, LEAST_OF_FILE=least_of_file, MOST_WAITING=most_waiting, MOST_RUNS=most_runs
     )
 
 
@@ -42,9 +37,8 @@ def sharing(least_of_kind, most_waiting=1 << 20, least_of_file=1 << 20, most_run
     queries=workloads(),
     lateness=st.sampled_from((0, 12, 100)),
     least=st.tuples(
-        st.sampled_from((1, 2, 4)),
+        st.sampled_from((1, 2, 5, 1000)),
         st.sampled_from((1, 3, 9, 1000)),
-        st.sampled_from((1, 5, 1000)),
         st.sampled_from((0, 4)),
     ),
     strategy=st.sampled_from(STRATEGIES),
@@ -96,7 +90,7 @@ def names_of(folder):
 
 
 def test_what_several_queries_get_is_one_file_with_a_name_for_each(tmp_path):
-    with sharing(1, least_of_file=1):
+    with sharing(1):
         world = written(tmp_path, (10, 20, 30))
     world.check_results()
     narrow, middle, wide = (names_of(tmp_path / name) for name in ("q0", "q1", "q2"))
@@ -108,7 +102,7 @@ def test_what_several_queries_get_is_one_file_with_a_name_for_each(tmp_path):
 
 
 def test_a_common_file_says_whose_it_is(tmp_path):
-    with sharing(1, least_of_file=1):
+    with sharing(1):
         written(tmp_path, (10, 20))
     (common,) = set(names_of(tmp_path / "q0")) & set(names_of(tmp_path / "q1"))
     file = names_of(tmp_path / "q0")[common]
@@ -119,18 +113,14 @@ def test_a_common_file_says_whose_it_is(tmp_path):
     assert set(note) == {"queries", "unit", "results", "response"}
 
 
-def test_where_directories_cannot_share_a_file_each_has_its_own(tmp_path, monkeypatch):
+def test_where_directories_cannot_share_a_file_each_has_a_copy(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", refusing)
-    with sharing(1, least_of_file=1):
+    with sharing(1):
         written(tmp_path, (10, 20)).check_results()
-    assert not set(names_of(tmp_path / "q0")) & set(names_of(tmp_path / "q1"))
-
-
-def test_where_directories_can_no_longer_share_a_file_it_is_copied(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_files, "can_share", lambda *_: True)
-    monkeypatch.setattr(LocalFiles, "link", lambda *_: False)
-    with sharing(1, least_of_file=1):
-        written(tmp_path, (10, 20)).check_results()
+    folders = [names_of(tmp_path / name) for name in ("q0", "q1")]
+    assert not set(folders[0]) & set(folders[1])
+    (copied,) = {file.name for file in folders[0].values()} & {file.name for file in folders[1].values()}
+    assert (tmp_path / "q0" / copied).read_bytes() == (tmp_path / "q1" / copied).read_bytes()
 
 
 def test_a_link_that_was_made_and_not_acknowledged_is_one(tmp_path, monkeypatch):
@@ -145,18 +135,6 @@ def test_a_link_that_was_made_and_not_acknowledged_is_one(tmp_path, monkeypatch)
     files[0].put("x", b"1")
     assert files[0].link("x", files[1], "y")
     assert files[1].read("y") == b"1"
-
-
-def test_directories_whose_files_have_other_rights_share_none(tmp_path):
-    for name in "ab":
-        (tmp_path / name).mkdir()
-    assert can_share(str(tmp_path / "a"), str(tmp_path / "b"))
-    with patch.object(LocalFiles, "rights", lambda self, _: (self.root,)):
-        can_share.cache_clear()
-        assert not can_share(str(tmp_path / "a"), str(tmp_path / "b"))
-    can_share.cache_clear()
-    assert not can_share("memory://a", "memory://b")
-    assert not any(each.is_file() for each in tmp_path.rglob("*"))
 
 
 def test_many_sets_of_queries_are_not_written_set_by_set(tmp_path):
@@ -195,13 +173,13 @@ def refusing(*_):
 
 @pytest.mark.parametrize("windows", [(10, 20, 30), (5, 500)])
 def test_what_the_same_queries_get_is_encoded_once(tmp_path, windows):
-    encoded, encode = [], Encoder.encode
+    encoded, write_table = [], pq.ParquetWriter.write_table
 
     def counted(self, rows):
-        encoded.append(sum(each.num_rows for each in rows))
-        return encode(self, rows)
+        encoded.append(rows.num_rows)
+        write_table(self, rows)
 
-    with sharing(1), patch.object(Encoder, "encode", counted):
+    with sharing(1), patch.object(pq.ParquetWriter, "write_table", counted):
         world = written(tmp_path, windows)
     world.check_results()
     found = [pq.read_table(tmp_path / f"q{number}").num_rows for number in range(len(windows))]
