@@ -12,6 +12,8 @@ In:  what stages share.  Out: ``rewrite`` commits, and files that are deleted af
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.memory import is_tight
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.units.joining import Joining
+    from penstock.log.relayout import Common
     from penstock.log.rewrite import RewrittenRun
     from penstock.log.segment import Segment
     from penstock.log.values import Layout
@@ -54,51 +57,103 @@ def expire(joining: Joining) -> None:
         return
     for log in joining.plan.logs:
         _look_for_finished(joining, log)
-        expire_log(joining, log.id)
+    _expire_logs(joining)
     if joining.ledger.promises:
         _merge_promises(joining)
 
 
-def expire_log(joining: Joining, log: str) -> None:
-    """Let go of what has ended in one log; segments that hold the same for everyone can be merged with each other."""
-    for shared, settled in settled_alike(joining.plan, log, joining.ledger).items():
-        _expire_alike(joining, log, settled, shared)
+@dataclass(frozen=True, slots=True)
+class _Expiry:
+    """What is to go of one log, and the runs of segments that become one each."""
+
+    log: str
+    common: Common
+    shared: Layout
+    ended: tuple[Segment, ...]
+    runs: tuple[tuple[Segment, ...], ...]
+
+    @property
+    def gone(self) -> tuple[Segment, ...]:
+        """List the segments that go."""
+        return (*self.ended, *(each for run in self.runs for each in run))
+
+    @property
+    def rows(self) -> int:
+        """Count the rows that are read."""
+        return sum(each.rows for run in self.runs for each in run)
+
+    def tasks(self) -> list[RewriteTask]:
+        """Return one task for each run."""
+        layouts = {each.layout for run in self.runs for each in run}
+        onto = self.common if layouts != {self.common.layout} else None
+        return [
+            RewriteTask(
+                self.log,
+                tuple(each.bare() for each in run),
+                tuple(self.common.claims[run[0].layout]),
+                onto,
+            )
+            for run in self.runs
+        ]
 
 
-def _expire_alike(joining: Joining, log: str, settled: list[Segment], shared: Layout) -> None:
-    ledger = joining.ledger
-    common = common_layout(joining.plan, log, ledger, settled, shared, files=joining.store.files)
+def _expire_logs(joining: Joining) -> None:
+    """Let go of what has ended: one Spark job for all logs, and a commit for each.
+
+    Segments of a log that hold the same for everyone can be merged with each other; others are merged after them.
+    """
+    plan, ledger = joining.plan, joining.ledger
+    alike = [
+        [(log.id, shared, settled) for shared, settled in settled_alike(plan, log.id, ledger).items()]
+        for log in plan.logs
+    ]
+    for together in zip_longest(*alike):
+        chosen = [_choose(joining, *each) for each in together if each is not None]
+        _expire(joining, [each for each in chosen if each.gone])
+
+
+def _choose(joining: Joining, log: str, shared: Layout, settled: list[Segment]) -> _Expiry:
+    """Choose the segments of a log that go, and those that are rewritten."""
+    plan, ledger = joining.plan, joining.ledger
+    common = common_layout(plan, log, ledger, settled, shared, files=joining.store.files)
     ended = [each for each in settled if is_ended(each, common.claims[each.layout])]
     rest = [each for each in settled if each not in ended]
-    claims = common.claims[settled[0].layout]
-    reached = passed(joining.plan, log, ledger)
-    tight = is_tight(joining.plan, log, ledger, joining.memory)
-    runs = choose_rewrites(rest, claims, reached, common.claims, tight=tight)
-    gone = [*ended, *(each for run in runs for each in run)]
-    if not gone:
-        return
+    claims, tight = common.claims[settled[0].layout], is_tight(plan, log, ledger, joining.memory)
+    runs = choose_rewrites(rest, claims, passed(plan, log, ledger), common.claims, tight=tight)
+    return _Expiry(log, common, shared, tuple(ended), tuple(map(tuple, runs)))
+
+
+def _expire(joining: Joining, chosen: Sequence[_Expiry]) -> None:
+    """Rewrite what was chosen in one job, and commit log by log."""
     started = time.monotonic()
-    onto = common if any(each.layout != common.layout for run in runs for each in run) else None
-    stream = joining.plan.stream_of(log)
-    tasks = [RewriteTask(log, tuple(each.bare() for each in run), tuple(claims), onto) for run in runs]
-    made = joining.runner.map(tasks, Job("expire", f"merge segments of {stream}"))
+    tasks = [each.tasks() for each in chosen]
+    names = sorted({joining.plan.stream_of(each.log) for each in chosen if each.runs})
+    job = Job("expire", f"merge segments of {', '.join(names)}")
+    reports = iter(joining.runner.map([task for some in tasks for task in some], job))
+    seconds, rows = time.monotonic() - started, sum(each.rows for each in chosen)
+    for expiry, some in zip(chosen, tasks, strict=True):
+        _commit(joining, expiry, list(islice(reports, len(some))), seconds * expiry.rows / (rows or 1))
+
+
+def _commit(joining: Joining, expiry: _Expiry, made: Sequence[RewrittenRun], seconds: float) -> None:
+    """Commit what has become of a log's segments, and delete those that went."""
     added = tuple(each.segment for each in made if each.segment)
-    known = sum(each.finished for run in runs for each in run)
-    is_new = added and common.layout not in ledger.layouts[log]
+    known = sum(each.finished for run in expiry.runs for each in run)
+    is_new = added and expiry.common.layout not in joining.ledger.layouts[expiry.log]
     joining.store.commit(
         Rewritten(
-            log=log,
-            remove=tuple(each.name for each in gone),
+            log=expiry.log,
+            remove=tuple(each.name for each in expiry.gone),
             add=added,
-            layouts=(NumberedLayout(common.layout, shared),) if is_new else (),
-            rows=sum(each.rows for run in runs for each in run),
-            seconds=time.monotonic() - started,
-            stream=stream,
+            layouts=(NumberedLayout(expiry.common.layout, expiry.shared),) if is_new else (),
+            rows=expiry.rows,
+            seconds=seconds,
+            stream=joining.plan.stream_of(expiry.log),
             purged=max(0, sum(each.finished for each in made) - known),
             gone=_departed(made),
         )
     )
-    for each in gone:
+    for each in expiry.gone:
         joining.store.let_go(each.name)
 
 
