@@ -1,10 +1,10 @@
 """What runs: the rooms that a row passes on its way from a source to the results, on Spark.
 
-    spark/     the session, jobs, schemas, errors              readings/  what the plan and the ledger say
+    spark/     the session, schemas, errors                    readings/  what the plan and the ledger say
     ingest/    a source ──▶ batches ──▶ segments                units/     segments ──▶ pairs, unit by unit
     out/       pairs ──▶ routes ──▶ sinks, results read back    change/    from one plan to the next
-    costs/     status, prices, comparisons
+    costs/     status, prices, comparisons                      runners/   tasks as Spark jobs; inline for tests
+    repair/    a state and its checkpoints set back on request
 
-`engine.py` holds them together.  Who runs the work is behind one protocol (`penstock.engine.jobs`): Spark here, plain
-loops in `penstock.testing`.  Together with `penstock.lab` the only room that imports pyspark.
+`engine.py` holds them together.  `tasks.py` lists all tasks, the only code that touches rows.  Together with `penstock.lab` the only room that imports pyspark.
 """

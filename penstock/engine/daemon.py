@@ -43,7 +43,7 @@ def use_installed_pyspark() -> None:
 def load() -> None:
     """Load what tasks need, compiled kernels included, without starting a thread.
 
-    The garbage collector rests meanwhile: what is imported stays, and looking at it again and again took a seventh of
+    The garbage collector is off meanwhile: what is imported stays, and looking at it again and again took a seventh of
     the time.
     """
     gc.disable()

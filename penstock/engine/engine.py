@@ -59,13 +59,13 @@ from penstock.engine.readings.plans import (
     standing_plan,
     stopped_with_readers,
 )
-from penstock.engine.runners.spark import forget_plans
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.early_start import PythonWorkers
 from penstock.engine.spark.schemas import arrow_types, empty_rows
 from penstock.engine.spark.session import (
     embedded_session,
     refuse_other_dialects,
+    refuse_unpinned_threads,
     settings_of,
     spark_options,
     use_plain_files,
@@ -329,7 +329,6 @@ class Engine:
             refuse_endless(transition.after)
         refuse_untold(transition.after)
         self._check_settings()
-        forget_plans()
         self._workers = PythonWorkers(self.spark)
         self._workers.begin()
         arrow_types.cache_clear()
@@ -355,6 +354,7 @@ class Engine:
 
     def _check_settings(self) -> None:
         """Refuse a session whose settings give the queries, or what the state holds, another meaning."""
+        refuse_unpinned_threads()
         refuse_other_dialects(self.spark)
         settings = settings_of(self.spark)
         self._workload.refuse_other_settings(settings)
@@ -427,7 +427,6 @@ class Engine:
             return
         ingester = Ingester(self._store, self._backend, plan, stream, source, committed=self._joiner.notify)
         ingester.stop_queries = self._stop_queries
-        ingester.others = lambda: [each for each in self._ingesters if each is not ingester]
         self._ingesters.append(ingester)
         ingester.start(once=self._once)
 
@@ -706,8 +705,10 @@ class Engine:
         return explained
 
     def _workers_failure(self) -> Exception | None:
-        """Say why Python workers could not be started, if that was tried: no job after it says as much."""
-        return self._workers.failure if self._workers is not None else None
+        """Return why Python workers could not be started, as long as no job has run: no job after it says as much."""
+        backend = self._spark_backend
+        has_run = backend is not None and backend.runner.has_run
+        return self._workers.failure if self._workers is not None and not has_run else None
 
     def _explained(self, ingester: Ingester, error: Exception) -> PenstockError:
         """Say which stream and which file stopped the run, or that ingest stopped because the join had."""

@@ -11,6 +11,7 @@ In:  a `Merge`.  Out: the new file, or None where nothing is left.  The order of
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ class MergeTask:
 
 def merge_files(files: Files, merge: Merge) -> StoredFile | None:
     """Write one file of several."""
-    out = OutputFile(files.root, merge.name, kept=True)
+    out = OutputFile(files.root, f"{merge.prefix}{uuid.uuid4().hex}.parquet", kept=True)
     schema = _schema(files, merge)
     for file in merge.inputs:
         for batch in _batches(files, file):

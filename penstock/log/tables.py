@@ -151,13 +151,14 @@ class Bit:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What one task merges: files, in order, into one of a name; for tables, how their bits become the target's.
+    """What one task merges: files, in order, into one; for tables, how their bits become the target's.
 
     Without `bits` the rows stay as they are.
     """
 
     inputs: tuple[StoredFile, ...]
-    name: str
+    prefix: str
+    """How the name of the new file begins; each attempt of a task ends it in its own way."""
     generation: int
     bits: Mapping[str, tuple[Bit, ...]] = field(default_factory=dict)
     """By the name of the file."""

@@ -15,7 +15,7 @@ from penstock.log.files import open_files
 from penstock.log.hold import ARRIVED, TIMES, in_order, sort_by_time, write_hold
 from penstock.log.output_file import OutputFile, shape_of
 from penstock.log.spark_schema import SPARK_SCHEMA, loosened
-from penstock.log.table_merge import CONFLICT, merge_or_say
+from penstock.log.table_merge import CONFLICT, MergeTask
 from penstock.log.tables import Merge
 from tests.join.drawn import examples
 
@@ -45,7 +45,7 @@ def gaps(*values):
 
 
 def merge(folder, *files):
-    made = merge_or_say(open_files(str(folder)), Merge(files, "merged.parquet", 1))
+    made = MergeTask(Merge(files, "merged-", 1)).run(open_files(str(folder)))
     return made if made == CONFLICT else described(folder, "merged.parquet")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.ingest.source_ingest import SourceIngest
 from penstock.engine.runners import spark as runners
 from penstock.engine.runners.runner import Job
 from penstock.engine.units import next_unit
@@ -37,26 +35,6 @@ def spec_of(folder, **options):
     return Spec("q", a, b, ("a.k = b.k",), Window("both", 30 * SECOND), sink="noop")
 
 
-def test_a_stream_that_is_read_faster_waits_for_its_partner(spark, tmp_path, monkeypatch):
-    """Stream a takes its time; b may be a batch ahead of it, not at the end of its files."""
-    order, read = [], SourceIngest.read
-
-    def slow_for_a(ingest, rows, task, origin):
-        name = ingest.stream.name
-        time.sleep(0.4 if name == "a" else 0)
-        parts = read(ingest, rows, task, origin)
-        order.append(name)
-        return parts
-
-    monkeypatch.setattr(SourceIngest, "read", slow_for_a)
-    spec = spec_of(tmp_path, maxFilesPerTrigger="1")
-    Run(spark, tmp_path, [spec]).once()
-    assert order.count("a") == order.count("b") == FILES, "each file is a batch"
-    ahead = [order[:count].count("b") - order[:count].count("a") for count in range(1, len(order) + 1)]
-    assert max(ahead) <= 2, f"b ran away: {order}"
-    Run(spark, tmp_path, [spec]).check("in step")
-
-
 @dataclass(frozen=True)
 class Saying:
     word: str
@@ -73,14 +51,14 @@ class Failing:
 
 def test_a_plan_is_made_once_and_carries_other_tasks_each_time(spark):
     runner, job, context = runners.SparkRunner(spark, None), Job("test", "say some words"), spark.sparkContext
-    assert runners._plan(spark, 2) is runners._plan(spark, 2)
     for count in (1, 2, 5):  # fewer than cores, as many, and more
         words = [f"{count}.{number}" for number in range(count)]
         assert runner.map([Saying(each) for each in words], job) == [each * 2 for each in words]
     assert runner.map([], job) == []
+    assert set(runner._plans) == {1, 2}, "a plan for each number of Spark tasks"
     with pytest.raises(Exception, match="asked to fail"):
         runner.map([Saying("one"), Failing()], job)
-    names = (runners.TASKS, "spark.job.description", "spark.scheduler.pool", "spark.jobGroup.id")
+    names = (runners.PROPERTY, "spark.job.description", "spark.scheduler.pool", "spark.jobGroup.id")
     assert not any(context.getLocalProperty(name) for name in names), "nothing is left for the next job"
 
 

@@ -11,6 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.ingest.ingest_columns import ingest_names
 from penstock.engine.ingest.sources import ingest_columns_of
+from penstock.engine.runners.runner import Job
+from penstock.engine.runners.spark import described
 from penstock.engine.spark.culprits import find_culprits
 from penstock.plan.build import build_plan
 
@@ -33,6 +35,8 @@ def blame_for_batch(rows: DataFrame, stream: Stream, plan: Plan) -> dict[str, st
     def attempt(names: Collection[str]) -> None:
         logs = build_plan(streams, [readers[name] for name in names]).logs_of(stream.name) if names else ()
         columns = ingest_columns_of(rows, stream, logs, ingest_names(stream, logs))
-        columns.select(F.xxhash64("*").alias("h")).agg(F.max("h")).collect()
+        job = Job("ingest", f"find queries that fail on {stream.name}")
+        with described(rows.sparkSession.sparkContext, job):
+            columns.select(F.xxhash64("*").alias("h")).agg(F.max("h")).collect()
 
     return find_culprits(list(readers), attempt)

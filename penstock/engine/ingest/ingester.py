@@ -21,7 +21,7 @@ from penstock.errors import PenstockError, RunError
 from penstock.sql.streams import trigger_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -47,12 +47,6 @@ FIXED = frozenset(
     }
 )
 """Types whose values have a few bytes each: so many rows as Spark puts in an Arrow batch are never too much."""
-
-FAR_AHEAD = 1_000_000
-"""Microseconds of event time that a stream may be ahead of its partners before it waits for a batch of theirs."""
-
-LONGEST_WAIT = 10.0
-"""Seconds that it waits at most."""
 
 _EMPTY_CHECK = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 """Setting by which Spark refuses to plan batch 0 beside any file in its logs, temporary ones included."""
@@ -82,11 +76,9 @@ class Ingester:
         self.checkpoint = checkpoint_of(store.files, stream.name)
         self._source = source
         self._prepared = False
-        self._partners: set[str] = set()
         self.stop_queries: Callable[[Mapping[str, str]], object] = _refuse
         """Told of queries that cannot be evaluated, and why."""
-        self.others: Callable[[], Iterable[Ingester]] = tuple
-        """Asked before a batch for the other streams that are read."""
+        self._stopping = False
         self.closed = False
         self.at_work = False
         """Whether a batch is on its way, from when Spark hands it over to its commit."""
@@ -98,8 +90,6 @@ class Ingester:
         """Ingest by this plan from the next batch on."""
         self._plan = plan
         self.batches.follow(plan)
-        joined = [set(group.streams) for group in plan.groups if self.stream.name in group.streams]
-        self._partners = {name for streams in joined for name in streams - {self.stream.name}}
 
     def lacks_order(self, source: DataFrame) -> bool:
         """Say whether rows of another source of the stream tell in which order they arrived, and these do not."""
@@ -121,17 +111,19 @@ class Ingester:
 
     def stop(self) -> None:
         """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
-        if self.query is not None:
-            self.query.stop()
-        with self.batch:
-            self.closed = True
+        self._stopping = True
+        try:
+            if self.query is not None:
+                self.query.stop()
+        finally:
+            with self.batch:
+                self.closed = True
 
     def _take(self, rows: DataFrame, batch_id: int) -> None:
         """Ingest one batch, keeping the first error for the engine to show."""
         arrived = time.time()
         self.at_work = True
         try:
-            self._let_partners_catch_up()
             while not self._try(rows, batch_id, arrived):
                 pass
             self._committed()
@@ -150,6 +142,8 @@ class Ingester:
         except PenstockError:
             raise
         except Exception:
+            if self._stopping:  # Spark has cancelled the job: no query is at fault
+                raise
             failures = self.backend.failures(rows, self.stream, self._plan)
             if not failures:
                 raise
@@ -168,25 +162,6 @@ class Ingester:
         """Wait until all that is in the source is ingested."""
         if self.query is not None:
             self.query.processAllAvailable()
-
-    def _let_partners_catch_up(self) -> None:
-        """Wait for the batch that a partner has at hand, if this stream is far ahead of it in event time.
-
-        A stream that is read faster than its partner fills the log with rows whose partners are still to come, and
-        then lets the machine wait for the slower one::
-
-            A   ├── 0..10 s ──┤├── 10..20 s ──┤├── 20..30 s ──┤
-            B   ├─ 0..10 ─┤    ├─ 10..20 ─┤    ├─ 20..30 ─┤         never more than a batch ahead
-
-        It waits for one batch only, so a stream whose clock is wrong still goes on.
-        """
-        ledger = self.store.ledger
-        own = ledger.stream(self.stream.name).newest
-        for other in self.others():
-            theirs = ledger.stream(other.stream.name).newest
-            behind = own is not None and (theirs is None or own - theirs > FAR_AHEAD)
-            if behind and other.stream.name in self._partners and other.batch.acquire(timeout=LONGEST_WAIT):
-                other.batch.release()
 
     def ingest(self, rows: DataFrame, batch_id: int, arrived: float) -> None:
         """Ingest one batch, of the origin that Spark's checkpoint says."""

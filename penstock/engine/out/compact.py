@@ -128,7 +128,7 @@ def _table_steps(group: str, tables: Sequence[StoredTable], fan: int, *, pressin
         if not table.into:
             by_age = sorted(table.files or (), key=lambda each: -each.generation)
             for run in runs_to_merge([replace(each, shape="") for each in by_age], fan, pressing=pressing):
-                merge = Merge(run, _pairs_name(group), run[0].generation + 1)
+                merge = Merge(run, f"{pairs_folder(group)}/", run[0].generation + 1)
                 yield Step(merge, group, table.id)
 
 
@@ -138,7 +138,7 @@ def _moves(group: str, sources: Sequence[StoredTable], target: StoredTable) -> I
     for run in _bins([each for table in sources for each in table.files or ()]):
         generation = max(each.generation for each in run) + (len(run) > 1)
         bits_of = {each.name: bits[each.name] for each in run}
-        merge = Merge(run, _pairs_name(group), generation, bits_of, words_of(target.members))
+        merge = Merge(run, f"{pairs_folder(group)}/", generation, bits_of, words_of(target.members))
         yield Step(merge, group, target.id)
 
 
@@ -154,11 +154,6 @@ def _bins(files: Iterable[StoredFile]) -> Iterator[tuple[StoredFile, ...]]:
         yield tuple(run)
 
 
-def _pairs_name(group: str) -> str:
-    """Name a file that nobody has seen yet."""
-    return f"{pairs_folder(group)}/{uuid.uuid4().hex}.parquet"
-
-
 def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int) -> Iterator[Step]:
     """List the neighbours among a query's own files that become one.
 
@@ -171,8 +166,8 @@ def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int)
         if not runs and len(some) > 4 * many:
             runs = runs_to_merge([replace(each, shape="") for each in some], many)
         for run in runs:
-            name = f"{results_folder(query)}/{_order(run[0])}-{uuid.uuid4().hex}.parquet"
-            yield Step(Merge(run, name, run[0].generation + 1), query=query)
+            prefix = f"{results_folder(query)}/{_order(run[0])}-"
+            yield Step(Merge(run, prefix, run[0].generation + 1), query=query)
 
 
 def _order(file: StoredFile) -> str:

@@ -24,6 +24,8 @@ from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pa
 from penstock.engine.out.propagation import key_ddl, told_values
 from penstock.engine.out.release import RELEASE
 from penstock.engine.out.row_order import in_order, positioned, unpositioned
+from penstock.engine.runners.runner import Job
+from penstock.engine.runners.spark import described
 from penstock.engine.spark.schemas import arrow_schema, schema_ddl
 from penstock.errors import InputError, MissingError
 from penstock.log.checksum import complaint
@@ -178,7 +180,8 @@ def read_finished(
     if task is None:
         return spark.createDataFrame([], schema)
     found = spark.range(1).coalesce(1).mapInArrow(partial(_finished_values, files, task), schema)
-    return found.localCheckpoint(eager=True)  # the files of promises may be merged into others later
+    with described(spark.sparkContext, Job("propagate", f"look up finished values of {query.name}")):
+        return found.localCheckpoint(eager=True)  # the files of promises may be merged into others later
 
 
 def _finished_values(

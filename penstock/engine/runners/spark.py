@@ -1,4 +1,4 @@
-"""The Spark runner: tasks become a Spark job without a shuffle, and their reports come back to the driver.
+"""The Spark runner: tasks become a Spark job, and their reports come back to the driver.
 
 Planning a job and pickling its function take longer than many a job.  So the function that Spark plans is always the
 same, and the tasks travel with the job as one of its local properties, which every Spark task can read::
@@ -16,16 +16,17 @@ from __future__ import annotations
 import base64
 import gc
 import pickle
+import uuid
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from penstock.engine.runners.runner import ANSWERS, PAIRS, RELEASED, RESULTS, ROWS, Job
+from penstock.errors import RunError
 from penstock.join.warm import warm_up
 
 if TYPE_CHECKING:
@@ -39,13 +40,16 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-TASKS = "penstock.tasks"
+PROPERTY = "penstock.tasks"
 """The local property that carries the tasks of a job."""
+
+MOST_PLANS = 64
+"""Plans that a runner keeps."""
 
 _GROUP = "spark.jobGroup.id"
 
-REPORT = "number int, report binary"
-"""The schema of what Spark tasks return: the number of a task, and its pickled report."""
+REPORT = "job string, number int, report binary"
+"""The schema of what Spark tasks return: their job, the number of a task, and its pickled report."""
 
 
 class SparkRunner:
@@ -54,9 +58,17 @@ class SparkRunner:
     def __init__(self, spark: SparkSession, files: Files) -> None:
         """Run tasks on this session; they read and write these files."""
         self.spark, self.files = spark, files
-        self.parallelism = spark.sparkContext.defaultParallelism
+        self.has_run = False
+        """Whether a job of this runner has succeeded."""
+        self._plans: dict[object, DataFrame] = {}
+        """Plans by what they are made of: planning takes longer than many a job."""
         names = (ROWS, PAIRS, RESULTS, RELEASED, ANSWERS)
         self._accumulators = {name: spark.sparkContext.accumulator(0) for name in names}
+
+    @property
+    def parallelism(self) -> int:
+        """Return the number of tasks that run at once: the cores of the executors that are there now."""
+        return int(self.spark.sparkContext.defaultParallelism)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -68,26 +80,45 @@ class SparkRunner:
         if not tasks:
             return []
         parts = min(len(tasks), self.parallelism)
-        return self._run(_plan(self.spark, parts), tasks, job, parts)
+        plan = self._plans.get(parts) or self._numbers(parts).mapInArrow(run_tasks, REPORT)
+        return self._run(self._kept(parts, plan), tasks, job, parts)
 
     def map_sql(self, tasks: Sequence[SqlTask[R]], sql: Sql, job: Job) -> list[R]:
         """Run tasks with Spark SQL between their halves: one Spark task each."""
         if not tasks:
             return []
-        plan = _sql_plan.__wrapped__ if sql.anew else _sql_plan
-        return self._run(plan(self.spark, len(tasks), sql.schema, sql.columns), tasks, job)
+        key = len(tasks), sql.schema, sql.columns
+        plan = None if sql.anew else self._plans.get(key)
+        if plan is None:
+            rows = self._numbers(len(tasks)).mapInArrow(begin_tasks, sql.schema)
+            plan = rows.selectExpr(*sql.columns).mapInArrow(finish_tasks, REPORT)
+        return self._run(plan if sql.anew else self._kept(key, plan), tasks, job)
+
+    def _kept(self, key: object, plan: DataFrame) -> DataFrame:
+        """Keep a plan for the next job of its kind; of very many, begin anew."""
+        if key not in self._plans and len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[key] = plan
+        return plan
+
+    def _numbers(self, parts: int) -> DataFrame:
+        """Return a row for each Spark task, its number."""
+        return self.spark.range(0, parts, 1, parts)
 
     def map_rows(self, rows: DataFrame, task: RowsTask[R], job: Job) -> list[R]:
         """Run a task on every partition of a DataFrame."""
         return self._run(rows.mapInArrow(finish_tasks, REPORT), [task], job)
 
     def _run(self, plan: DataFrame, tasks: Sequence[Any], job: Job, parts: int = 1) -> list[Any]:
-        context, work = (
-            self.spark.sparkContext,
-            _Work(self.files, tuple(tasks), parts, self._accumulators),
-        )
+        context, name = self.spark.sparkContext, uuid.uuid4().hex
+        work = _Work(name, self.files, tuple(tasks), parts, self._accumulators)
         with described(context, job), carried(context, work):
             reports = plan.collect()
+        if any(each.job != name for each in reports):
+            raise RunError(
+                "a Spark job ran the tasks of another one: set PYSPARK_PIN_THREAD to true, as it is by default"
+            )
+        self.has_run = True
         return [pickle.loads(each.report) for each in sorted(reports, key=_number)]  # noqa: S301 - of our own tasks
 
 
@@ -95,6 +126,8 @@ class SparkRunner:
 class _Work:
     """What a job carries: tasks, the files they read and write, and the number of Spark tasks that share them."""
 
+    name: str
+    """Tells the job from others."""
     files: Files
     tasks: tuple[Any, ...]
     parts: int
@@ -106,8 +139,12 @@ class _Work:
             for name, count in getattr(part, "counts", {}).items():
                 self.accumulators[name].add(count)
         return pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int32()), pa.array([pickle.dumps(report)], pa.binary())],
-            ["number", "report"],
+            [
+                pa.array([self.name]),
+                pa.array([number], pa.int32()),
+                pa.array([pickle.dumps(report)], pa.binary()),
+            ],
+            ["job", "number", "report"],
         )
 
 
@@ -138,36 +175,17 @@ def described(context: SparkContext, job: Job) -> Iterator[None]:
 @contextmanager
 def carried(context: SparkContext, work: _Work) -> Iterator[None]:
     """Let the jobs of this thread carry tasks."""
-    _set_properties(context, {TASKS: base64.b64encode(zlib.compress(pickle.dumps(work), 1)).decode()})
+    _set_properties(context, {PROPERTY: base64.b64encode(zlib.compress(pickle.dumps(work), 1)).decode()})
     try:
         yield
     finally:
-        _set_properties(context, {TASKS: None})
+        _set_properties(context, {PROPERTY: None})
 
 
 def _set_properties(context: SparkContext, properties: Mapping[str, str | None]) -> None:
     """Set local properties of this thread's jobs; None removes one."""
     for name, value in properties.items():
         context.setLocalProperty(name, value)  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=64)
-def _plan(spark: SparkSession, tasks: int) -> DataFrame:
-    """Return the plan of a job with so many Spark tasks, each of which gets its number."""
-    return spark.range(0, tasks, 1, tasks).mapInArrow(run_tasks, REPORT)
-
-
-@lru_cache(maxsize=64)
-def _sql_plan(spark: SparkSession, tasks: int, schema: str, columns: tuple[str, ...]) -> DataFrame:
-    """Return the plan of a job in which Spark SQL computes columns between the halves of its tasks."""
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(begin_tasks, schema)
-    return rows.selectExpr(*columns).mapInArrow(finish_tasks, REPORT)
-
-
-def forget_plans() -> None:
-    """Plan anew from here on: a plan keeps the settings that the session had when it was made."""
-    _plan.cache_clear()
-    _sql_plan.cache_clear()
 
 
 def start_workers(spark: SparkSession) -> None:
@@ -215,8 +233,9 @@ def finish_tasks(batches: Batches) -> Batches:
 def _carried() -> _Work:
     """Read the tasks that a job carries."""
     context = TaskContext.get()
-    text = context.getLocalProperty(TASKS) if context else None
-    assert text, "the job carries no tasks"  # noqa: S101 - every job here is run by a `SparkRunner`
+    text = context.getLocalProperty(PROPERTY) if context else None
+    if not text:
+        raise RunError("the job carries no tasks: it was not run by a SparkRunner")
     work: _Work = pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301 - ours
     return work
 

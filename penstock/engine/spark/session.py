@@ -241,6 +241,14 @@ _DIALECT = {
 """Settings under which the same text is read as another one, and the value under which scripts are read here."""
 
 
+def refuse_unpinned_threads() -> None:
+    """Refuse to run where Spark's jobs do not keep to their Python thread: a job could carry another one's tasks."""
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        raise InputError(
+            "PYSPARK_PIN_THREAD is not true: unset it, so that each Python thread has a JVM thread"
+        )
+
+
 def refuse_other_dialects(spark: SparkSession) -> None:
     """Refuse a session that would read quotes, backslashes or the word TIMESTAMP otherwise than they are read here."""
     for name, value in _DIALECT.items():

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
-from penstock.engine.ingest.plain_files import only_says_which_files
 
 import penstock
 from penstock.engine.change.declarations import stream_difference
+from penstock.engine.ingest.arrow_reader import is_plain_parquet
 from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.ingest.sources import open_source
 from penstock.errors import InputError
@@ -100,7 +100,7 @@ def test_sparks_source_is_not_told():
 def test_it_does_not_say_how_files_are_read():
     files = "format = 'parquet', path = '/in', time = 'ts'"
     text = f"CREATE STREAM S (k BIGINT, ts TIMESTAMP) WITH ({files}, trigger = '1 s')"
-    assert only_says_which_files(parse_script(text).streams["S"])
+    assert is_plain_parquet(parse_script(text).streams["S"])
 
 
 def test_it_is_no_part_of_what_a_stream_is():
