@@ -11,6 +11,7 @@ In:  a `Merge`.  Out: the new file, or None where nothing is left.  The order of
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from penstock.join.sets import members
 from penstock.log.checksum import map_whole
-from penstock.log.output_file import OutputFile
+from penstock.log.output_file import NOTE, OutputFile
 from penstock.log.spark_schema import described_together
 from penstock.sql.graph import is_side
 
@@ -60,11 +61,20 @@ def merge_files(files: Files, merge: Merge) -> StoredFile | None:
             rows = _with_bits(batch, merge.bits[file.name], merge.words) if merge.bits else batch
             if rows.num_rows:
                 out.write(_as(rows, schema))
-    out.close()
+    out.close(_last_note(files, merge.inputs))
     if not out.rows:
         return None
     made = out.report("").kept
     return replace(made, generation=merge.generation) if made else None
+
+
+def _last_note(files: Files, inputs: Sequence[StoredFile]) -> dict[str, object] | None:
+    """Return the note of the newest file that has one."""
+    for file in reversed(inputs):
+        metadata = pq.read_metadata(map_whole(files, file)).metadata or {}
+        if NOTE in metadata:
+            return dict(json.loads(metadata[NOTE]))
+    return None
 
 
 def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:

@@ -71,15 +71,15 @@ def test_merging_makes_one_row_group_of_small_ones(tmp_path):
     for number in range(3):
         out = OutputFile(files.root, f"part-{number}.parquet", kept=True)
         out.write(pa.record_batch({"x": np.arange(10) + 10 * number}))
-        out.close({"query": "q"})
+        out.close({"number": number})
         made.append(out.report("q").kept)
     merged = merge_files(files, Merge(tuple(made), "whole-", 1))
     assert merged.shape == made[0].shape
     assert merged.generation == 1
-    whole = pq.ParquetFile(tmp_path / "whole.parquet")
+    whole = pq.ParquetFile(tmp_path / merged.name)
     assert whole.read().column("x").to_pylist() == list(range(30))
     assert whole.num_row_groups == 1
-    assert b"penstock" not in whole.metadata.metadata
+    assert json.loads(whole.metadata.metadata[b"penstock"]) == {"number": 2}, "the note of the newest"
 
 
 def complete_file(root):

@@ -46,7 +46,10 @@ def gaps(*values):
 
 def merge(folder, *files):
     made = MergeTask(Merge(files, "merged-", 1)).run(open_files(str(folder)))
-    return made if made == CONFLICT else described(folder, "merged.parquet")
+    if made == CONFLICT:
+        return made
+    (folder / made.name).rename(folder / "merged.parquet")
+    return described(folder, "merged.parquet")
 
 
 def test_merged_files_are_described_as_their_parts_are(tmp_path):

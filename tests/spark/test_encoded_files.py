@@ -11,7 +11,7 @@ from penstock.log.column_encodings import SAMPLE_ROWS
 from penstock.log.output_file import OutputFile
 from tests.log.test_column_encodings import TYPES, values
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.runs_task_here]
 
 
 @pytest.mark.parametrize("vectorized", ["true", "false"])

@@ -85,7 +85,7 @@ def workers() -> list[int]:
                 parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
             except (OSError, ValueError):
                 continue
-            if b"penstock.engine.daemon" in command:
+            if b"-m\0penstock.engine.daemon" in command:
                 daemons[int(each.name)] = parent
     return [pid for pid, parent in daemons.items() if parent in daemons and _is_ours(daemons[parent])]
 

@@ -148,17 +148,17 @@ def test_promises_may_be_merged_while_a_batch_is_ingested():
     with patch.object(kept, "MERGE_FAN", 2), testing.Session(stream.declared() + OTHER + QUERIES) as session:
         for value in range(4):
             session.send("A", [row | {"k": value}])
-        ingest = session._jobs.ingest
+        ingest = session._backend.ingest
 
         def meanwhile(*given):
-            session._jobs.ingest = ingest
+            session._backend.ingest = ingest
             session.turn()  # files are merged, and let go
             session.send(
                 "B", [{"id": 1, "k": 1, "j": 1, "ts": at_time(START)}]
             )  # the next commit deletes them
             return ingest(*given)
 
-        session._jobs.ingest = meanwhile
+        session._backend.ingest = meanwhile
         session.send("A", [row | {"kind": "r", "k": 9}])
 
 

@@ -231,7 +231,10 @@ def test_no_more_of_the_segments_is_resident_than_is_said_to_be_mapped():
         ledger, joining = session._store.ledger, session._joining
         none, ends = Cursor((0, 0)), Cursor((3, 3))
         task = joining.describer(ledger).task(group, (none, none), ends, (None, None))
-        found = list(task.find(range(task.parts)))  # which keep their segments mapped
+        files = session._store.files
+        found = [
+            each for part in range(task.parts) for each in task.find(files, part)
+        ]  # which keep their segments mapped
         resident = resident_bytes(session._folder)
     assert sum(each.batch.num_rows for each in found) == 60_000
     assert task.mapped_bytes == sum(each.bytes for log in group.logs for each in ledger.segments(log.id))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.engine.out import sinks
+from penstock.engine.units import joining
 from penstock.log.files import open_files
 from penstock.log.segment import read_segment
 from penstock.sql.query import Range
@@ -40,8 +41,9 @@ def pairs(world, name):
     return sorted(world.results(next(each for each in world.plan.queries if each.name == name)).elements())
 
 
-def test_the_pairs_of_a_unit_are_divided_among_all_tasks(state, units):
+def test_the_pairs_of_a_unit_are_divided_among_all_tasks(state, units, monkeypatch):
     """A hundred rows of A meet a hundred of B: first all new, then new rows on either side beside old ones."""
+    monkeypatch.setattr(joining, "ROWS_PER_TASK", 1)
     world = World(state, [query("q", Range.window(1000, 1000), keys=NONE)], parts=4, lateness=1000)
     for go in range(2):
         for name in "AB":
