@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.lab.bench.peers.run import Listener
 
 READY_SECONDS = 300.0
-WANTED = 0.02
+WANTED = 0.1
 """Cores of an idle engine, at most."""
 
 

@@ -35,7 +35,7 @@ SINKS = {
 
 SPARK = Peer("spark-files", "one Spark join, files from foreachBatch", "")
 WAYS = {f"sink-{name}": Peer(f"sink-{name}", f"Penstock, {name}", "") for name in SINKS} | {SPARK.name: SPARK}
-MOST_TIMES_SLOWER = 1.3
+MOST_TIMES_SLOWER = 1.4
 LEAST_TIMES_FASTER = 3
 HEADINGS = (
     "run",
