@@ -30,7 +30,7 @@ def test_sinks_are_held_against_the_noop_run_of_their_round():
     }
     noop, parquet, stored, spark = rows_of(Series("s", "w1", "N1", runs))
     assert noop[1:6] == ("100", "1.00", "1.00", "-", "")
-    assert parquet[2:] == ("1.20", "1.20", "-", "at most 1.3", "30", "1.50", "exact, 9")
+    assert parquet[2:] == ("1.20", "1.20", "-", "at most 1.4", "30", "1.50", "exact, 9")
     assert stored[-1] == "failed: no room"
     assert spark[2:6] == ("4.80", "4.80", "4.00", "at least 3")
     assert len(stored) == len(HEADINGS)
