@@ -214,9 +214,14 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     for group in before.groups:
         divided = progress.setdefault((group.signature, *(log.id for log in group.logs)), set())
         divided.add(_progress(group, ledger))
+    return all(len(each) <= 1 for each in progress.values()) and not must_join_all(plan, before, ledger)
+
+
+def must_join_all(plan: Plan, before: Plan, ledger: Ledger) -> bool:
+    """Return whether all that came must be joined before the plan changes, however much that is."""
     change = find_change(before, plan)
     waiting = any(is_waiting(before, ledger, before.find(name)[0]) for name in change.altered)
-    return all(len(each) <= 1 for each in progress.values()) and not change.moved and not waiting
+    return bool(change.moved) or waiting
 
 
 def _progress(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:

@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.change.declarations import stream_difference
 from penstock.engine.change.diff import find_change, losses
-from penstock.engine.change.plan_commit import is_in_step, is_stored_anew, new_layouts, plan_commit, upgraded
+from penstock.engine.change.plan_commit import (
+    is_in_step,
+    is_stored_anew,
+    must_join_all,
+    new_layouts,
+    plan_commit,
+    upgraded,
+)
 from penstock.engine.change.upgrade import Upgrade
 from penstock.engine.out.release import last_releases, release_commit, release_job
 from penstock.engine.readings.plans import next_plan, standing_plan
 from penstock.engine.runners.runner import Job
 from penstock.engine.spark.spark_errors import short_message
-from penstock.engine.units.advance import bring_up
+from penstock.engine.units.advance import bring_up, get_in_step
 from penstock.errors import InputError, PenstockError
 from penstock.log.commits import Declared
 from penstock.log.ledger import fold
@@ -94,7 +101,10 @@ class Transition:
     def get_in_step(self, ledger: Ledger, joining: Callable[[Plan], Joining]) -> None:
         """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
         if self.before is not None and not is_in_step(self.after, self.before, ledger):
-            bring_up(joining(self.before), self.before.groups, without=self.change.failed)
+            if must_join_all(self.after, self.before, ledger):
+                bring_up(joining(self.before), self.before.groups, without=self.change.failed)
+            else:
+                get_in_step(joining(self.before), without=self.change.failed)
 
     def apply(self, store: Store, backend: Backend[Any]) -> Plan:
         """Make the plan true, unless it is already; the groups before are in step."""

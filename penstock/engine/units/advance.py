@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.out.deliver import UnitReport
 from penstock.engine.readings.memory import refuse_large_batch
+from penstock.engine.readings.step_size import furthest
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
@@ -46,8 +47,21 @@ def join(joining: Joining) -> None:
         for group in joining.plan.groups:
             if joining.is_behind(group):
                 advance(joining, group)
+                if joining.is_wanted():
+                    return
     except QueriesFailedError as error:
         joining.go_on_without(error.failures, error.__cause__)
+
+
+def get_in_step(joining: Joining, without: Iterable[str] = ()) -> None:
+    """Advance all slices to the cursor of the newest one, and groups that divide a log's rows to the newest group."""
+    ledger, families = joining.ledger, joining.plan.families
+    joining.targets = {
+        group.id: furthest(group, ledger, families[group.id].groups)
+        for group in joining.plan.groups
+        if not group.signature.counted
+    }
+    bring_up(joining, joining.plan.groups, without)
 
 
 def bring_up(joining: Joining, groups: Iterable[Group], without: Iterable[str] = ()) -> None:

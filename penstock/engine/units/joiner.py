@@ -42,6 +42,7 @@ class Joiner(threading.Thread):
         self._wake = threading.Condition()
         self._turning = threading.Lock()
         self._changing = 0
+        joining.is_wanted = lambda: self._changing > 0
         self._stopping = False
         self._news = True
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.out.answers import is_answer_due
 from penstock.engine.out.compact import Attic
 from penstock.engine.out.release import is_due
+from penstock.engine.readings.estimates import prices_of
 from penstock.engine.readings.idle import IdleClock
 from penstock.engine.readings.memory import MemoryPolicy, strategy_in_force
 from penstock.engine.readings.reach import reach_of
+from penstock.engine.readings.step_size import UnitBound, within
 from penstock.engine.readings.waiting import goal_of
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import sealed_until
@@ -74,6 +76,12 @@ class Joining:
     """Whether the input has an end and nobody waits for single answers before it: then many are made together."""
     joins_all: bool = False
     """Whether also input that waits for its turn is joined, because the plan is about to change."""
+    unit_bound: UnitBound = field(default_factory=UnitBound)
+    """How many rows a unit may join."""
+    targets: Mapping[str, Station] = field(default_factory=dict)
+    """By group: the station to stop at, because the plan is about to change."""
+    is_wanted: Callable[[], bool] = lambda: False
+    """Returns whether a change of plan waits for the turn to end; asked between units and between stages."""
     without: frozenset[str] = frozenset()
     """Queries that have failed: nothing is evaluated or delivered for them."""
     watchers: list[Callable[[UnitDone], None]] = field(default_factory=list)
@@ -128,8 +136,24 @@ class Joining:
         return Describer(self.plan, ledger, self.store.files, self.backend, self.without)
 
     def goal(self, group: Group, ledger: Ledger | None = None) -> Station:
-        """Say how far a group may advance, by the ledger of one moment."""
+        """Return how far one unit of a group may advance, by the ledger of one moment."""
         ledger = ledger or self.ledger
+        reach, state = self.reach(group, ledger), ledger.groups.get(group.id)
+        if state is None or group.signature.counted or reach[0] == state.all_stations[-1][0]:
+            return reach
+        return within(reach, group, ledger, self._most_rows(group, ledger))
+
+    def _most_rows(self, group: Group, ledger: Ledger) -> int:
+        """Return how many rows a unit may join to end in time, by what rows and pairs have cost so far."""
+        prices, effort = prices_of(ledger), ledger.groups[group.id].effort
+        known = effort.pairs / effort.rows if effort.rows else 1.0
+        pairs = self.pairs_per_row.get(group.id, known)
+        return self.unit_bound.rows(prices.row + prices.pair * pairs, len(self.plan.groups))
+
+    def reach(self, group: Group, ledger: Ledger) -> Station:
+        """Return how far a group may advance in all, in as many units as that takes."""
+        if target := self.targets.get(group.id):
+            return target
         if group.oblivious and not self.joins_all and group.id in ledger.groups:
             way = strategy_in_force(group, ledger, self.memory), self.memory.budget
             return reach_of(self.plan, ledger, group, way, ended=self.input_ended)
@@ -140,7 +164,7 @@ class Joining:
         """Say whether some slice of a group has not joined all that it may."""
         ledger = ledger or self.ledger
         state = ledger.groups.get(group.id)  # none while the plan is being replaced
-        if state is None or set(state.cursors) != {self.goal(group, ledger)[0]}:
+        if state is None or set(state.cursors) != {self.reach(group, ledger)[0]}:
             return True
         return group.signature.counted and state.watermarks[0] != sealed_until(group, ledger)
 

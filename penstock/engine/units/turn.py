@@ -57,6 +57,8 @@ STAGES = (
 
 
 def take_turn(joining: Joining) -> None:
-    """Do what there is to do now, a step of each kind."""
+    """Run each stage once; stop early if a change of plan waits for the turn to end."""
     for stage in STAGES:
         stage(joining)
+        if joining.is_wanted():
+            return
