@@ -24,6 +24,7 @@ from penstock.lab.bench.breakdown import breakdown
 from penstock.lab.bench.idle import idle
 from penstock.lab.bench.latency import latency
 from penstock.lab.bench.multiway import multiway
+from penstock.lab.bench.overload import overload
 from penstock.lab.bench.punctuations import punctuations
 from penstock.lab.bench.scale import scale
 from penstock.lab.bench.sinks import sinks
@@ -51,6 +52,7 @@ BENCHMARKS = {
         multiway,
         scale,
         latency,
+        overload,
         idle,
         sinks,
         start,

@@ -205,11 +205,14 @@ def _launch(engine: str, home: Path, directory: Path) -> Launch:
     return contestant(engine, str(home), module="serving")
 
 
-def feed(data: Path, rate: float, seconds: float, every: float = EVERY, seed: int = 7) -> int:
-    """Put files of both streams into place at a steady rate; give the number of rows.
+def feed(
+    data: Path, rate: float, seconds: float, *, every: float = EVERY, seed: int = 7, hot: float = 0.0
+) -> int:
+    """Put files of both streams into place at a steady rate; return the number of rows.
 
-    There are as many keys as rows in a window of both streams, so that a row has one partner on average.  A file is
-    written beside its directory, and moved there as a whole.  The time is also there as a number, for Flink.
+    There are as many keys as rows in a window of both streams, so that a row has one partner on average; but a share of
+    all rows, `hot`, has one key.  A file is written beside its directory, and moved there as a whole.  The time is also
+    there as a number, for Flink.
     """
     random = np.random.default_rng(seed)
     rows, files = max(1, round(rate * every / 2)), max(1, round(seconds / every))
@@ -219,6 +222,7 @@ def feed(data: Path, rate: float, seconds: float, every: float = EVERY, seed: in
         time.sleep(max(0.0, started + number * every - time.monotonic()))
         for name in STREAMS:
             key, value = random.integers(0, keys, rows), random.random(rows) * 100
+            key[: round(rows * hot)] = 0
             micros = pa.array(np.full(rows, time.time_ns() // 1_000))
             staged = data / f"{name}.{number}"
             columns = {"k": key, "v": value, "ts": micros.cast(UTC_MICROS), "us": micros}
