@@ -8,17 +8,20 @@ import random
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.spark import session
+from penstock.engine.spark import launch, session
 from penstock.engine.spark.class_archive import spark_home
 from penstock.engine.spark.session import MASTER, QUICK_START, embedded_session
 from penstock.errors import InputError, RunError
 
 JVM = "spark.driver.extraJavaOptions"
+SOCKETS = "spark.python.unix.domain.socket.dir"
+BLOCKS = "spark.local.dir"
 
 
 @pytest.fixture(name="launched")
@@ -124,6 +127,42 @@ def test_a_quick_start_is_a_default_like_others(launched):
     assert "SerialGC" not in slow["properties"]
     given = launched({**QUICK_START, JVM: "-Xss2m"})
     assert is_in_order(given, "SerialGC", f"{JVM}=-Xss2m")
+
+
+def test_sockets_have_a_private_directory_with_a_short_path_or_workers_connect_by_tcp(
+    launched, monkeypatch, tmp_path
+):
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(launch, "private_folder", launch.private_folder.__wrapped__)
+    folder = Path(launch.socket_folder())
+    assert folder.parent == Path("/tmp")  # noqa: S108 - what is tested
+    assert folder.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert launch.socket_folder() is None
+    assert "socket.enabled=false" in launched()["properties"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "private"),
+    [
+        ({}, {}, {SOCKETS, BLOCKS}),
+        ({"spark.master": "local[2]"}, {"spark.master": "spark://host:7077"}, {SOCKETS, BLOCKS}),
+        ({}, {SOCKETS: "/mine"}, {BLOCKS}),
+        ({}, {"spark.master": "spark://host:7077"}, set()),
+        ({}, {"spark.penstock.launched": None}, set()),
+    ],
+)
+def test_sockets_and_blocks_are_private_where_everything_runs_here_and_the_user_set_nothing_else(
+    monkeypatch, settings, given, private
+):
+    conf = {"spark.master": MASTER, "spark.penstock.launched": "true", **given}
+    known = SimpleNamespace(contains=lambda name: conf.get(name) is not None, get=conf.get)
+    monkeypatch.setattr(session, "SparkConf", lambda: known)
+    found = session._private_folders(settings)
+    assert found.keys() == private
+    assert set(found.values()) <= {str(launch.private_folder())}
 
 
 def test_an_error_of_the_launcher_shows_no_secret(launched, monkeypatch):
