@@ -228,6 +228,8 @@ def check_archive() -> Check:
     archive = find_archive()
     if archive is None:
         found, advice = "none, and none can be made", "Spark starts without one, only slower"
+    elif archive.complaint:
+        found, advice = "not used", archive.complaint
     elif not archive.is_usable:
         found = "none"
         advice = (

@@ -15,6 +15,7 @@ from penstock.log.locations import source_pattern
 from penstock.plan.build import build_plan
 from penstock.sql.options import scheduler_of, strategy_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
+from penstock.sql.source_options import without_secrets
 from penstock.sql.streams import FILE_FORMATS
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ _UNUSED_SETTING = "this version does not use it; results are the same"
 
 def _notices(script: Script, plan: Plan) -> Iterator[str]:
     """Go through settings, streams and queries."""
-    for name, value in script.settings.items():
+    for name, value in without_secrets(script.settings.items()):
         oblivious = any(query.oblivious for query in plan.queries)
         if name == "memory" and script.settings.get("strategy") != "auto" and not oblivious:
             yield f"memory = {value}: it is for strategy = 'auto', and for queries without a window"

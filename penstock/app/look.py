@@ -20,10 +20,12 @@ from penstock.app.spark_talk import quiet_spark
 from penstock.engine.costs.status import look_at
 from penstock.engine.readings.plans import current_plan
 from penstock.engine.store import peek
-from penstock.errors import InputError, StateBusyError
+from penstock.errors import DamagedError, InputError, StateBusyError
 from penstock.log.files import open_files
 
 if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
     from penstock.engine.costs.status import Status
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
@@ -109,11 +111,38 @@ def has_latest(query: Query) -> bool:
 
 
 def _read_files(path: str, limit: int | None) -> pa.Table:
-    """Read a directory of Parquet files; those not committed yet are out of sight."""
+    """Read a directory of Parquet files, and verify their pages; those not committed yet are out of sight."""
     files = open_files(path)
     names = [name for name in files.list("") if name.endswith(".parquet")]
     if not names:
         raise InputError(f"{path} holds no results: it was moved or removed since the run wrote there")
     system, root = url_to_fs(path)
-    results = ds.dataset([f"{root}/{name}" for name in names], format="parquet", filesystem=system)
-    return results.to_table() if limit is None else results.head(limit)
+    places = [f"{root}/{name}" for name in names]
+    try:
+        results = ds.dataset(places, format=_VERIFIED, filesystem=system)
+        return results.to_table() if limit is None else results.head(limit)
+    except _DAMAGES as error:
+        damaged = next((place for place in places if _is_damaged(place, system)), None)
+        if damaged is None:
+            raise
+        raise DamagedError(
+            f"{damaged} is damaged: its bytes are not those that were written. "
+            "Restore it from a copy, or remove it and read the other results"
+        ) from error
+
+
+_VERIFIED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+_DAMAGES = (pa.ArrowException, OSError)
+"""What Arrow raises for a damaged file, and what a file system raises for one that it cannot open."""
+
+
+def _is_damaged(place: str, system: AbstractFileSystem) -> bool:
+    """Check whether a file can be opened, and not be read to its end with every page as it was written."""
+    try:
+        for _ in ds.dataset([place], format=_VERIFIED, filesystem=system).to_batches():
+            pass
+    except _DAMAGES as error:
+        return not getattr(error, "errno", None)
+    return False

@@ -55,7 +55,7 @@ class Workload:
     sources: dict[str, DataFrame] = field(default_factory=dict)
     queries: dict[str, Query] = field(default_factory=dict)
     handlers: dict[str, Handler] = field(default_factory=dict)
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     spark: Callable[[], SparkSession] = embedded_session
     """How to get Spark, for what only Spark can tell: the type of a computed key."""
     session: Callable[[], SparkSettings | None] = lambda: None

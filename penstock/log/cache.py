@@ -122,9 +122,14 @@ def cache_folder() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_ours(folder):
             return folder
-    private = Path(tempfile.mkdtemp(prefix="penstock-cache-"))
-    atexit.register(_remove, private, os.getpid())
-    return private
+    return temporary_folder("penstock-cache-")
+
+
+def temporary_folder(prefix: str, parent: str | None = None) -> Path:
+    """Make a directory that only the user can enter, and that is removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    atexit.register(_remove, folder, os.getpid())
+    return folder
 
 
 def _remove(folder: Path, maker: int) -> None:

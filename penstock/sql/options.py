@@ -9,7 +9,7 @@ Out: checked pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
@@ -57,7 +57,7 @@ class Option:
     """One ``key = 'value'`` and where it stands."""
 
     key: str
-    value: str
+    value: str = field(repr=False)  # may be secret
     key_span: Span
     value_span: Span
 

@@ -83,7 +83,7 @@ class SetOption:
     """``SET name = 'value'``."""
 
     name: str
-    value: str
+    value: str = field(repr=False)  # may be secret
 
 
 Statement = (
@@ -98,7 +98,7 @@ class Script:
     statements: tuple[Statement, ...] = ()
     streams: dict[str, Stream] = field(default_factory=dict)
     queries: tuple[Query, ...] = ()
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
 
     @property
     def inputs(self) -> dict[str, Stream]:
@@ -120,7 +120,7 @@ def parse_script(
 
     >>> script = parse_script("SET scheduler = 'mqt'; SHOW QUERIES")
     >>> script.statements
-    (SetOption(name='scheduler', value='mqt'), ShowQueries())
+    (SetOption(name='scheduler'), ShowQueries())
     >>> script.settings
     {'scheduler': 'mqt'}
     """

@@ -23,6 +23,7 @@ from penstock.engine.out.answers import AnswerJob
 from penstock.engine.out.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
+from penstock.log.checksum import map_whole
 from penstock.plan.spark_settings import SparkSettings
 from penstock.testing.answer_values import answer_schema, answer_types, with_answers
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
@@ -161,13 +162,13 @@ class InlineBackend:
 
     def _put_late(self, rows: pa.Table, folder: str) -> None:
         sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink)
+        pq.write_table(rows, sink, write_page_checksum=True)
         self.files.put(f"{folder}/part-00000.parquet", sink.getvalue().to_pybytes())
 
     def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> pa.Table:
         """Read the results of a query, in the order of its units."""
         names = [each.name for each in stream.columns]
-        parts = [pq.read_table(self.files.memory_map(each.name), columns=names) for each in files]
+        parts = [pq.read_table(map_whole(self.files, each), columns=names) for each in files]
         types = pa.schema(self.arrow_types(stream).items())
         return pa.concat_tables([each.select(names).cast(types) for each in parts])
 

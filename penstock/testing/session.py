@@ -34,6 +34,7 @@ from penstock.engine.units.joining import Joining
 from penstock.engine.units.turn import take_turn
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, did_you_mean
+from penstock.log.checksum import map_whole
 from penstock.log.folder_names import folder_of
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import scheduler_of
@@ -265,7 +266,7 @@ class Session:
             row for tables in ledger.tables.values() for table in tables for row in self._view(name, table)
         ]
         for file in ledger.kept.get(name, ()):
-            rows += pq.read_table(files.memory_map(file.name)).to_pylist()
+            rows += pq.read_table(map_whole(files, file)).to_pylist()
         return rows
 
     def _view(self, query: str, table: StoredTable) -> Iterator[Row]:
@@ -273,7 +274,7 @@ class Session:
         types = kept_types(table.schema)
         for definition in table.members.get(query, ()):
             for file in table.files or ():
-                pairs = pq.read_table(self._store.files.memory_map(file.name))
+                pairs = pq.read_table(map_whole(self._store.files, file))
                 wanted = wanted_rows(pairs, definition.number, definition.levels, selective=table.selective)
                 rows = unpacked(pairs.filter(pa.array(wanted)))
                 columns = outputs_of(rows, definition.outputs, types, self._settings)
@@ -299,7 +300,7 @@ class Session:
             row
             for file in files.find(folder)
             if file.endswith(".parquet")
-            for row in pq.read_table(files.memory_map(file)).to_pylist()
+            for row in pq.read_table(files.memory_map(file), page_checksum_verification=True).to_pylist()
         ]
 
     def punctuations(self, query: str) -> list[Row]:

@@ -140,6 +140,19 @@ def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp
     assert load(script).notices == ()
 
 
+@pytest.mark.parametrize("name", ["my.password", "my.secret", "s3.access.key", "accessKey", "api_token"])
+def test_a_notice_shows_no_secret(tmp_path, name):
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    script = tmp_path / "job.sql"
+    script.write_text(
+        f"{text} SET penstock.{name} = 'hush-4711'; SET penstock.url = 'db://me:hush-4711@host';"
+    )
+    loaded = load(script)
+    assert [notice.partition(" = ")[0] for notice in loaded.notices] == [f"penstock.{name}", "penstock.url"]
+    assert "hush" not in f"{loaded.notices} {loaded.script}"
+    assert loaded.script.settings[f"penstock.{name}"] == "hush-4711"
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(RunError("disk full"), 1), (InputError("no such thing"), 2), (ValueError("first\nsecond"), 1)],

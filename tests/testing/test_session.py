@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from random import Random
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.errors import InputError
+from penstock.errors import DamagedError, InputError
 from tests.join.drawn import examples
 
 STREAMS = """
@@ -103,6 +105,25 @@ def test_step_by_step_queries_come_change_and_go():
         assert [each.name for each in session.queries] == ["late"]
         session.send("T", [{**row, "ts": START - dt.timedelta(minutes=5)}])
         assert [each["ts"] for each in session.late("T")] == [START - dt.timedelta(minutes=5)]
+
+
+@pytest.mark.parametrize(
+    "read", [lambda session: session.results("plain"), lambda session: session.late("T")]
+)
+def test_a_damaged_file_is_an_error_and_no_other_row(read):
+    with testing.Session(script("plain")) as session:
+        for stream in "THT":
+            session.send(stream, rows(Random(1), 200))
+        session.end()
+        assert read(session)
+        for file in Path(session._folder).rglob("*.parquet"):
+            column = pq.read_metadata(file).row_group(0).column(0)
+            data = bytearray(file.read_bytes())
+            start = column.dictionary_page_offset or column.data_page_offset
+            data[start + column.total_compressed_size - 1] ^= 1
+            file.write_bytes(data)
+        with pytest.raises((DamagedError, OSError), match=r"damaged|checksum"):
+            read(session)
 
 
 def test_a_wrong_answer_is_shown_row_by_row():

@@ -223,5 +223,5 @@ def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
             out = pa.BufferOutputStream()
             described = {SPARK_SCHEMA: empty[query.name].schema.json()}
             columns = loosened(arrow_schema(empty[query.name]).empty_table())
-            pq.write_table(columns.replace_schema_metadata(described), out)
+            pq.write_table(columns.replace_schema_metadata(described), out, write_page_checksum=True)
             sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight

@@ -10,12 +10,15 @@ In:  the Java that Spark will start, Spark's jars, the user's cache directory.  
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 SWITCH = "PENSTOCK_CLASS_ARCHIVE"
 """Environment variable: ``off`` to start Spark without the archive."""
@@ -38,6 +41,16 @@ class Archive:
         return is_private(self.file.parent) and is_private(self.file)
 
     @property
+    def complaint(self) -> str:
+        """Return why an archive that exists is not used, and the fix; empty if none exists, or if it is usable."""
+        if self.is_usable or not os.path.lexists(self.file):
+            return ""
+        return (
+            f"class archive {self.file} is not used: another user owns it or can write it or its directory. "
+            f"Remove {self.file.parent}, then run `penstock doctor --class-archive make`"
+        )
+
+    @property
     def options(self) -> str:
         """Return the options with which a JVM uses the archive, and ignores it silently if it does not fit."""
         if self.java >= AOT_JAVA:
@@ -54,7 +67,11 @@ class Archive:
 def archive_options() -> dict[str, str]:
     """Return the Spark setting that makes the driver's JVM use the archive; empty if there is none."""
     archive = None if os.environ.get(SWITCH, "").lower() == "off" else find_archive()
-    return {"spark.driver.defaultJavaOptions": archive.options} if archive and archive.is_usable else {}
+    if archive is None or not archive.is_usable:
+        if archive is not None and archive.complaint:
+            _log.warning("%s", archive.complaint)
+        return {}
+    return {"spark.driver.defaultJavaOptions": archive.options}
 
 
 def archive_folder() -> Path:

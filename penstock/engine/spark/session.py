@@ -11,29 +11,26 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
 import socket
 import sys
-import tempfile
 import threading
 import zipfile
-from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.engine.spark.class_archive import archive_options, spark_home
+from penstock.engine.spark.launch import launcher_environment, private_folder, socket_folder
 from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
+from penstock.sql.source_options import scrubbed
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +49,6 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "penstock-warehouse"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
     "spark.sql.streaming.stopTimeout": "30s",
     # The source's checkpoint is the journal's servant, not its peer: a batch counts when the journal says so.
@@ -60,16 +56,16 @@ _DEFAULTS = {
     "spark.sql.streaming.numRecentProgressUpdates": "4",
     # How often an idle source is asked: at 10 ms, as Spark has it, two streams take a fifth of a core and more.
     "spark.sql.streaming.pollingDelay": "50ms",
-    # Python workers by Unix sockets: over TCP, small messages wait for acknowledgements, 40 ms a job.
-    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Workers that are forked with Arrow and the kernels loaded.
     "spark.python.daemon.module": "penstock.engine.daemon",
     # Memory that a worker frees stays with it for the next array.  By default glibc gives it back; a loop that fills
     # arrays of a megabyte then spends most of its time on pages that the system clears.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-    _JVM_OPTIONS: _JAVA,
 }
+
+_SOCKETS = "spark.python.unix.domain.socket"
+"""Python workers connect by Unix sockets: over TCP, small messages wait for acknowledgements, 40 ms a job."""
 
 _QUICK = "spark.penstock.quickStart"
 QUICK_START = {_QUICK: "true"}
@@ -88,18 +84,55 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_HOME", str(spark_home()))  # else its launcher starts a Python to find it
-    with _starting, _launcher_environment(settings):
+    with _starting:
         running = _running()
         again = _session_defaults if running is not None and is_ours(running) else {}
         try:
+            if running is None:
+                with launcher_environment(_defaults(settings), settings, _variables()):
+                    SparkContext.getSystemProperty("java.version")  # launches a JVM, unless one runs
+                again = _private_folders(settings)
             spark = SparkSession.builder.config(map={**again, **settings}).getOrCreate()
+        except InputError:
+            raise
         except Exception as error:
+            reason = scrubbed(_first_line(error), settings.items())
             raise RunError(
-                f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
+                f"Spark did not start: {reason}. Run `penstock doctor` to see what is missing."
             ) from error
         if running is None:
             _note_start(spark, settings)
     return spark
+
+
+def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return Penstock's defaults for a JVM that is launched here."""
+    sockets = hasattr(socket, "AF_UNIX") and socket_folder() is not None
+    return {
+        **_DEFAULTS,
+        "spark.sql.warehouse.dir": str(private_folder() / "warehouse"),
+        f"{_SOCKETS}.enabled": str(sockets).lower(),
+        _JVM_OPTIONS: _QUICK_JAVA if settings.get(_QUICK) == "true" else _JAVA,
+        **archive_options(),
+    }
+
+
+def _variables() -> dict[str, str]:
+    """Return what the launcher takes for the master and the driver's memory where nothing else is set."""
+    return {
+        "MASTER": os.environ.get("MASTER", MASTER),
+        "SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _driver_memory()),
+    }
+
+
+def _private_folders(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return private directories for Spark's sockets and blocks, if its JVM was launched here and all run here."""
+    given = SparkConf()
+    master = settings.get("spark.master") or given.get("spark.master") or ""
+    if not given.contains(_LAUNCHED) or not master.startswith("local"):
+        return {}
+    folders = {f"{_SOCKETS}.dir": socket_folder(), "spark.local.dir": str(private_folder())}
+    return {name: folder for name, folder in folders.items() if folder and not given.contains(name)}
 
 
 def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:
@@ -113,48 +146,6 @@ def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:
     for name, value in _DEFAULTS.items():
         if name.startswith("spark.sql."):
             _session_defaults[name] = value if name in settings else str(launched.get(name, value))
-
-
-@contextmanager
-def _launcher_environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Give Spark's launcher the defaults in such a way that everything the user has set wins.
-
-    The launcher takes ``MASTER`` and ``SPARK_DRIVER_MEMORY`` where nothing else is set, and of several ``--conf`` with
-    one name the last.  A properties file would lose against ``--conf``, so names that one sets are left out.
-    """
-    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    quick = settings.get(_QUICK) == "true"
-    defaults = _DEFAULTS | {_JVM_OPTIONS: _QUICK_JAVA if quick else _JAVA} | archive_options()
-    taken = {*settings, *_names_in_properties_files(arguments)}
-    ours = [f"--conf={name}={value}" for name, value in defaults.items() if name not in taken]
-    wanted = {
-        "MASTER": os.environ.get("MASTER", MASTER),
-        "SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _driver_memory()),
-        "PYSPARK_SUBMIT_ARGS": f"{shlex.join(ours)} {arguments}",
-    }
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _names_in_properties_files(arguments: str) -> set[str]:
-    """Return the names of settings in the files that the launcher will read."""
-    words = shlex.split(arguments.replace("--properties-file=", "--properties-file "))
-    files = [Path(value) for option, value in pairwise(words) if option == "--properties-file"]
-    files.append(Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf") / "spark-defaults.conf")
-    names: set[str] = set()
-    for file in files:
-        with suppress(OSError):
-            text = file.read_text(encoding="utf-8", errors="replace")
-            names.update(re.findall(r"^\s*(spark\.[^\s=:]+)", text, re.MULTILINE))
-    return names
 
 
 def spark_options(settings: Mapping[str, str]) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
 
-from penstock.app.doctor import java_command
+from penstock.app.doctor import check_archive, java_command
 from penstock.engine.spark.class_archive import SWITCH, Archive, archive_options, find_archive
 
 RELEASE = 'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{}"\n'
@@ -95,14 +96,28 @@ def test_a_cache_whose_name_would_fall_apart_among_options_is_not_used(monkeypat
 
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("rights", [0o777, 0o770, 0o702])
-def test_an_archive_that_others_could_have_written_is_not_used(rights):
+@pytest.mark.parametrize("on", ["file", "directory"])
+def test_an_archive_that_others_could_have_written_is_not_used_and_the_warning_names_the_fix(
+    rights, on, caplog
+):
     archive = made()
     assert archive.is_usable
-    archive.file.parent.chmod(rights)
+    assert archive_options()
+    assert caplog.text == ""
+    (archive.file if on == "file" else archive.file.parent).chmod(rights)
     assert archive_options() == {}
-    archive.file.parent.chmod(0o700)
-    archive.file.chmod(rights)
+    assert f"{archive.file} is not used" in caplog.text
+    assert f"Remove {archive.file.parent}, then run `penstock doctor --class-archive make`" in caplog.text
+
+
+@pytest.mark.usefixtures("machine")
+def test_an_archive_of_another_user_is_not_used(monkeypatch, caplog):
+    archive, user = made(), os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     assert archive_options() == {}
+    assert f"{archive.file} is not used: another user owns it" in caplog.text
+    assert check_archive().found == "not used"
+    assert "Remove" in check_archive().advice
 
 
 @pytest.mark.usefixtures("machine")

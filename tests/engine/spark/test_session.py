@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.spark import session
+from penstock.engine.spark import launch, session
 from penstock.engine.spark.class_archive import spark_home
 from penstock.engine.spark.session import MASTER, QUICK_START, embedded_session
+from penstock.errors import InputError, RunError
 
 JVM = "spark.driver.extraJavaOptions"
+SOCKETS = "spark.python.unix.domain.socket.dir"
+BLOCKS = "spark.local.dir"
 
 
 @pytest.fixture(name="launched")
@@ -28,25 +34,29 @@ def a_launcher(monkeypatch, tmp_path):
 
     def launch(settings=None):
         given = {}
-        conf = SimpleNamespace(contains=lambda _: False)
+        conf = SimpleNamespace(contains=lambda _: False, get=lambda _: None)
         started = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl=None, getConf=lambda: conf))
 
-        def start():
+        def launch_jvm(_):
             given.update(os.environ)
-            return started
+            option, *_ = shlex.split(given["PYSPARK_SUBMIT_ARGS"])
+            file = Path(option.removeprefix("--properties-file="))
+            given.update(file=file, properties=file.read_text(), rights=file.stat().st_mode & 0o777)
 
-        builder = SimpleNamespace(config=lambda **_: SimpleNamespace(getOrCreate=start))
+        builder = SimpleNamespace(config=lambda **_: SimpleNamespace(getOrCreate=lambda: started))
         monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=builder))
+        monkeypatch.setattr(session, "SparkContext", SimpleNamespace(getSystemProperty=launch_jvm))
+        monkeypatch.setattr(session, "SparkConf", lambda: conf)
         assert embedded_session(settings) is started
         return given
 
     return launch
 
 
-def defaults(given):
-    """Return the settings that the launcher was given before those of the user."""
-    words = shlex.split(given["PYSPARK_SUBMIT_ARGS"])
-    return dict(word.removeprefix("--conf=").split("=", 1) for word in words if word.startswith("--conf="))
+def is_in_order(given, *lines):
+    """Check that lines are in the properties file, each before the next: of several with one name, the last counts."""
+    at = [given["properties"].find(line) for line in lines]
+    return -1 not in at and at == sorted(at)
 
 
 def test_failed_tasks_are_retried_by_default(launched):
@@ -72,29 +82,97 @@ def test_what_the_environment_says_stays(launched, monkeypatch):
     )
 
 
-def test_what_a_script_sets_is_no_default(launched):
-    assert defaults(launched())["spark.ui.enabled"] == "false"
-    assert "spark.ui.enabled" not in defaults(launched({"spark.ui.enabled": "true"}))
+def test_settings_are_in_a_private_file_while_the_jvm_starts_and_in_no_argument(launched):
+    given = launched({"spark.my.password": "hush"})
+    assert "hush" not in given["PYSPARK_SUBMIT_ARGS"]
+    assert "spark.my.password=hush" in given["properties"]
+    assert given["rights"] == 0o600
+    assert given["file"].parent.stat().st_mode & 0o777 == 0o700
+    assert not given["file"].exists(), "Spark has read it"
 
 
-def test_what_a_properties_file_sets_is_no_default(launched, monkeypatch, tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text(
-        f"# spark.ui.enabled true\n  spark.scheduler.mode   FIFO\n{JVM}=-Xss2m\nspark.app.name: mine\n"
-    )
+def test_what_a_script_sets_comes_after_the_defaults(launched):
+    given = launched({"spark.ui.enabled": "true"})
+    assert is_in_order(given, "spark.ui.enabled=false\n", "spark.ui.enabled=true\n")
+
+
+@pytest.mark.parametrize("option", ["--properties-file ", "--properties-file="])
+@pytest.mark.parametrize("loads_defaults", [False, True])
+def test_the_users_properties_files_come_between_defaults_and_script(
+    launched, monkeypatch, tmp_path, option, loads_defaults
+):
+    (tmp_path / "spark-defaults.conf").write_text("spark.scheduler.mode   FIFO\nspark.app.name: mine \\")
+    default, own = "spark.scheduler.mode=FAIR\n", "spark.scheduler.mode   FIFO\n"
+    settings = {"spark.app.name": "ours"}
+    assert is_in_order(launched(settings), default, own, "spark.app.name: mine \\\n\nspark.app.name=ours")
+
     (tmp_path / "more.conf").write_text("spark.log.level INFO\n")
-    taken = {"spark.scheduler.mode", JVM, "spark.app.name"}
-    left = defaults(launched({**QUICK_START}))
-    assert not taken & left.keys()
-    assert {"spark.ui.enabled", "spark.log.level"} <= left.keys()
-    for option in ("--properties-file ", "--properties-file="):
-        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{option}{tmp_path}/more.conf pyspark-shell")
-        assert "spark.log.level" not in defaults(launched())
+    more = f"{option}{tmp_path}/more.conf" + " --load-spark-defaults" * loads_defaults
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{more} pyspark-shell")
+    given = launched(settings)
+    assert is_in_order(given, "spark.log.level=ERROR", "spark.log.level INFO\n", "spark.app.name=ours")
+    assert is_in_order(given, own, "spark.log.level INFO") == loads_defaults, "as Spark reads them"
+    assert "more.conf" not in given["PYSPARK_SUBMIT_ARGS"], "Spark reads one file only"
+
+
+def test_a_properties_file_that_cannot_be_read_is_an_error_that_names_it(launched, monkeypatch):
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--properties-file /no/where.conf pyspark-shell")
+    with pytest.raises(InputError, match=r"/no/where.conf cannot be read: No such file.* Correct its path"):
+        launched()
 
 
 def test_a_quick_start_is_a_default_like_others(launched):
-    assert "SerialGC" in defaults(launched(QUICK_START))[JVM]
-    assert "SerialGC" not in defaults(launched())[JVM]
-    assert JVM not in defaults(launched({**QUICK_START, JVM: "-Xss2m"}))
+    quick, slow = launched(QUICK_START), launched()
+    assert "SerialGC" in quick["properties"]
+    assert "SerialGC" not in slow["properties"]
+    given = launched({**QUICK_START, JVM: "-Xss2m"})
+    assert is_in_order(given, "SerialGC", f"{JVM}=-Xss2m")
+
+
+def test_sockets_have_a_private_directory_with_a_short_path_or_workers_connect_by_tcp(
+    launched, monkeypatch, tmp_path
+):
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(launch, "private_folder", launch.private_folder.__wrapped__)
+    folder = Path(launch.socket_folder())
+    assert folder.parent == Path("/tmp")  # noqa: S108 - what is tested
+    assert folder.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert launch.socket_folder() is None
+    assert "socket.enabled=false" in launched()["properties"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "private"),
+    [
+        ({}, {}, {SOCKETS, BLOCKS}),
+        ({"spark.master": "local[2]"}, {"spark.master": "spark://host:7077"}, {SOCKETS, BLOCKS}),
+        ({}, {SOCKETS: "/mine"}, {BLOCKS}),
+        ({}, {"spark.master": "spark://host:7077"}, set()),
+        ({}, {"spark.penstock.launched": None}, set()),
+    ],
+)
+def test_sockets_and_blocks_are_private_where_everything_runs_here_and_the_user_set_nothing_else(
+    monkeypatch, settings, given, private
+):
+    conf = {"spark.master": MASTER, "spark.penstock.launched": "true", **given}
+    known = SimpleNamespace(contains=lambda name: conf.get(name) is not None, get=conf.get)
+    monkeypatch.setattr(session, "SparkConf", lambda: known)
+    found = session._private_folders(settings)
+    assert found.keys() == private
+    assert set(found.values()) <= {str(launch.private_folder())}
+
+
+def test_an_error_of_the_launcher_shows_no_secret(launched, monkeypatch):
+    def fail(*_):
+        raise ValueError("bad value hush-hush")
+
+    monkeypatch.setattr(session, "launcher_environment", fail)
+    with pytest.raises(RunError, match="did not start") as error:
+        launched({"spark.my.password": "hush-hush"})
+    assert "hush" not in str(error.value)
 
 
 _SHOW = """
@@ -138,6 +216,68 @@ def shown(tmp_path, program=_SHOW, launcher=(sys.executable,), **environment):
     (line,) = (line for line in ran.stdout.splitlines() if line.startswith("SHOWN "))
     assert not (tmp_path / "cache").exists(), "nothing is written to a cache without being asked"
     return json.loads(line.removeprefix("SHOWN "))
+
+
+_SECRETS = """
+import json, os, random, sys
+from pathlib import Path
+from penstock.engine.spark.launch import properties_text
+from penstock.engine.spark.session import embedded_session
+
+draw = random.Random(int(os.environ["SEED"]))
+letters = [*" \\t\\r\\n\\f=:#!\\\\'\\"aZ09.-/ä€\\0", chr(0x1F600)]
+def word():
+    return "".join(draw.choices(letters, k=draw.randint(0, 9)))
+drawn = {f"spark.x{number}{word()}": word() for number in range(200)}
+spark = embedded_session({**drawn, "spark.hadoop.fs.s3a.secret.key": "hush-4711", "spark.driver.memory": "900m",
+                          "spark.sql.extensions": "no.such.Extension"})
+context = spark.sparkContext
+
+def commands(_):
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found.append((process / "cmdline").read_bytes().decode("utf-8", "replace"))
+        except OSError:
+            pass
+    return found
+
+seen = commands(0) + context.parallelize([0], 1).flatMap(commands).collect()
+java = context._jvm.java
+properties = java.util.Properties()
+properties.load(java.io.StringReader(properties_text(drawn).decode()))
+sockets = Path(context.getConf().get("spark.python.unix.domain.socket.dir"))
+shown = {
+    "shown_by": [command for command in seen if "hush-4711" in command],
+    "processes": [any(word in command for command in seen) for word in ("SparkSubmit", "penstock.engine.daemon")],
+    "hadoop": context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
+    "static": spark.conf.get("spark.sql.extensions"),
+    "jvm": list(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()),
+    "wrong": [name for name, value in drawn.items()
+              if properties.getProperty(name) != value or context.getConf().get(name) != value],
+    "count": properties.size(),
+    "sockets": str(sockets), "rights": sockets.stat().st_mode & 0o777,
+    "bound": sum(each.is_socket() for each in sockets.iterdir()), "blocks": len(list(sockets.glob("blockmgr-*"))),
+}
+print("SHOWN", json.dumps(shown))
+"""
+
+
+@pytest.mark.spark
+def test_settings_take_effect_and_no_command_line_shows_them(tmp_path):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)  # noqa: T201 - to repeat a failure
+    seen = shown(tmp_path, _SECRETS, SEED=str(seed))
+    assert all(seen["processes"]), "the processes that could show it were there"
+    assert seen["shown_by"] == []
+    assert seen["hadoop"] == "hush-4711"
+    assert seen["static"] == "no.such.Extension"
+    assert "-Xmx900m" in seen["jvm"]
+    assert (seen["wrong"], seen["count"]) == ([], 200), "Java reads what was written, and Spark has it"
+    assert seen["rights"] == 0o700, "only the user can connect to a Python worker"
+    assert seen["bound"] > 0
+    assert seen["blocks"] == 1, "nor read rows that Spark spills"
+    assert not Path(seen["sockets"]).exists(), "removed at the end"
 
 
 @pytest.mark.spark
