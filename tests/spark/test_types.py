@@ -206,6 +206,8 @@ def test_values_of_every_type_are_chosen_as_spark_chooses_them(spark, tmp_path, 
             engine.query(
                 name, f"SELECT a.k, {chosen} {join} GROUP BY a.k WINDOW 1 min", sink=sink, emit="changes"
             )
+        variant = f"SELECT MAX_BY(a.variant_alone, a.ts) AS v, MAX_BY(a.k, NULL) AS n {join} WINDOW 1 min"
+        engine.query("counted", variant, sink=penstock.noop(), emit="changes")
         assert engine.explain().count("of the rows of either side") == 1
         engine.start(once=True)
         engine.wait()
@@ -213,6 +215,7 @@ def test_values_of_every_type_are_chosen_as_spark_chooses_them(spark, tmp_path, 
         judge(last.drop("window_end"), spark.sql(f"SELECT a.k, {later} {join} GROUP BY a.k"), "rows")
         for name, chosen in (("pairs", across), ("computed", made)):
             judge(engine.results(name), spark.sql(f"SELECT a.k, {chosen} {join} GROUP BY a.k"), name)
+        assert {each.name: each.results for each in engine.status().queries}["counted"] > 0
 
 
 def test_late_rows_keep_values_of_every_type(spark, tmp_path, streams):
