@@ -30,6 +30,13 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 SECOND = 1_000_000
 
 
+def chosen(function: str, x: str, y: str) -> tuple[str, str]:
+    """Write MIN_BY or MAX_BY, and how DuckDB says it: among equal y, x decides, and a null x comes last."""
+    order = "DESC" if function == "MAX_BY" else "ASC"
+    ordered = f"first({x} ORDER BY {y} {order}, {x} {order} NULLS LAST) FILTER (WHERE {y} IS NOT NULL)"
+    return f"{function}({x}, {y})", ordered
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """An aggregate query.  Keys and measures are ``(expression, name)``, and how DuckDB says it, if otherwise."""

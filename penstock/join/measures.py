@@ -4,6 +4,7 @@
     count              n                                      the sum
     sum, avg           n, limbs 0 1 (2 3) or a float s        the sums
     min, max           the value, as a number in its order    the lesser
+    min_by, max_by     the pair (y, x), as its rank           the lesser
     stddev, var        n, mean, m2                            Chan's formula
 
 A group that a part knows nothing of has n = 0, or no value.  Nothing is ever taken out again: what is left behind is
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import RunError
+from penstock.join.chosen_by import best_by_y, chosen_values, ordered_pairs
 from penstock.join.fold import (
     LIMB,
     Ordered,
@@ -38,6 +40,7 @@ from penstock.join.fold import (
     to_decimals,
     to_ints,
 )
+from penstock.sql.query import CHOSEN_BY, ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 _MOST = np.iinfo(np.int64).max
 _SPREADS = frozenset({"stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 _SUMS = frozenset({"sum", "avg"})
-_ENDS = frozenset({"min", "max"})
+_GREATEST = frozenset({"max", "max_by"})
 _SPREAD_PARTS = ("n", "mean", "m2")
 _LIMBS = ("0", "1", "2", "3")
 _SMALL_SUM = 1 << 61
@@ -76,6 +79,11 @@ class Folded:
     valid: Mask | None = None
     """Of a least or greatest value: which entries have one."""
 
+    @property
+    def is_greatest(self) -> bool:
+        """Return whether the greatest value is kept: its numbers are flipped, so that it is the least."""
+        return self.function in _GREATEST
+
     # --- from rows ------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -92,9 +100,10 @@ class Folded:
         [6, None]
         """
         kind = column.type
-        if function in _ENDS:
-            ordered = Ordered.of(column)
-            numbers = ~ordered.numbers if function == "max" else ordered.numbers
+        if function in ENDS:
+            if function in CHOSEN_BY:
+                column, ids = best_by_y(column, ids, size, greatest=function in _GREATEST)
+            ordered, numbers = _ordered(function, column)
             found, seen = least(ids, numbers, ordered.valid, size)
             return cls(function, {"v": np.where(seen, found, _MOST)}, kind, ordered, seen)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
@@ -112,14 +121,13 @@ class Folded:
     def each(cls, function: str, column: pa.Array) -> Folded | None:
         """Read every value of a column as an entry of its own, to be added to others.
 
-        None for a least or greatest text or decimal: those are numbers only among the values of one column.
+        None for a least or greatest text, decimal or pair: those are numbers only among the values of one column.
         """
         kind = column.type
-        if function in _ENDS:
-            ordered = Ordered.of(column)
+        if function in ENDS:
+            ordered, numbers = _ordered(function, column)
             if ordered.values is not None:
                 return None
-            numbers = ~ordered.numbers if function == "max" else ordered.numbers
             return cls(function, {"v": numbers}, kind, ordered, ordered.valid)
         valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
         n = np.ones(len(column), np.int64) if valid is None else valid.astype(np.int64)
@@ -135,7 +143,7 @@ class Folded:
 
     def by(self, ids: Ints, size: int) -> Folded:
         """Fold entries by group."""
-        if self.function in _ENDS:
+        if self.function in ENDS:
             assert self.valid is not None  # noqa: S101 - a least value always knows
             found, seen = least(ids, self.parts["v"], self.valid, size)
             return replace(self, parts={"v": np.where(seen, found, _MOST)}, valid=seen)
@@ -180,7 +188,7 @@ class Folded:
         >>> summed.parts["n"].tolist(), summed.parts["s"].tolist()
         ([8], [6.0])
         """
-        if self.function in _ENDS:
+        if self.function in ENDS:
             return self
         parts = dict(_in_limbs(self.parts))
         if highest := max((each for each in _LIMBS if each in parts), default=""):
@@ -193,7 +201,7 @@ class Folded:
 
     def nothing(self, size: int) -> Folded:
         """Give so many entries that know nothing yet, of the same measure."""
-        if self.function in _ENDS:
+        if self.function in ENDS:
             parts: dict[str, Numbers] = {"v": np.full(size, _MOST)}
         else:
             parts = {name: np.zeros(size, each.dtype) for name, each in self.parts.items()}
@@ -236,7 +244,7 @@ class Folded:
         """Give the parts as columns."""
         if self.ordered is not None and self.valid is not None:
             numbers = self.parts["v"]
-            return {"v": self.ordered.back(~numbers if self.function == "max" else numbers, self.valid)}
+            return {"v": self.ordered.back(~numbers if self.is_greatest else numbers, self.valid)}
         return {name: pa.array(each) for name, each in _in_limbs(self.parts).items()}
 
     @classmethod
@@ -248,9 +256,8 @@ class Folded:
         known: Mapping[str, Numbers] | None = None,
     ) -> Folded:
         """Read parts that were stored, or are known without; `kind` is the type of the argument."""
-        if function in _ENDS:
-            ordered = Ordered.of(columns["v"])
-            numbers = ~ordered.numbers if function == "max" else ordered.numbers
+        if function in ENDS:
+            ordered, numbers = _ordered(function, columns["v"])
             values = np.where(ordered.valid, numbers, _MOST)
             return cls(function, {"v": values}, columns["v"].type, ordered, ordered.valid)
         parts = {name: each.to_numpy(zero_copy_only=False) for name, each in columns.items()}
@@ -260,10 +267,9 @@ class Folded:
 
     def finished(self, kind: pa.DataType) -> pa.Array:
         """Give the values of the measure, in the type that its result has."""
-        if "bits" in self.parts and self.ordered is not None and self.valid is not None:
-            return self.ordered.of_bits(self.parts["bits"], self.valid).cast(kind)
-        if self.function in _ENDS:
-            return self.stored()["v"].cast(kind)
+        if self.function in ENDS:
+            value = self._end()
+            return value if value.type == kind else value.cast(kind)
         n = self.parts["n"]
         if self.function == "count":
             return pa.array(n).cast(kind)
@@ -277,6 +283,14 @@ class Folded:
         if (n > 0).all():
             return total.cast(kind)
         return pc.if_else(pa.array(n > 0), total, pa.scalar(None, total.type)).cast(kind)
+
+    def _end(self) -> pa.Array:
+        """Return the least or greatest values, or those that are chosen by them."""
+        if "bits" in self.parts and self.ordered is not None and self.valid is not None:
+            found = self.ordered.of_bits(self.parts["bits"], self.valid)
+        else:
+            found = self.stored()["v"]
+        return chosen_values(found) if self.function in CHOSEN_BY else found
 
     def _float(self) -> pa.Array:
         """Put sums together as floating point, which they always fit."""
@@ -306,6 +320,13 @@ class Folded:
         if self.kind is not None and pa.types.is_duration(self.kind):
             return total.view(self.kind)
         return total
+
+
+def _ordered(function: str, column: pa.Array) -> tuple[Ordered, Ints]:
+    """Order the values of a least or greatest one, and number them so that the least number is looked for."""
+    greatest = function in _GREATEST
+    ordered = ordered_pairs(column, greatest=greatest) if function in CHOSEN_BY else Ordered.of(column)
+    return ordered, ~ordered.numbers if greatest else ordered.numbers
 
 
 def _in_limbs(parts: Mapping[str, Numbers]) -> Mapping[str, Numbers]:

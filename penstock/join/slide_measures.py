@@ -4,6 +4,7 @@
     sum, avg     floating point                        floating point
                  whole numbers, small enough           one whole number for both limbs
     min, max     numbers in the order of values        leasts
+    min_by, max_by   numbers in the order of pairs     leasts
 
 Sums of whole numbers that may not fit 64 bits in the end, decimals and moments slide by themselves
 (`penstock.join.measures.Folded.slid`).
@@ -143,7 +144,7 @@ class _Room:
         if measure.valid is not None and measure.ordered is not None:
             valid = _joined([_valid(each.measures[number])[each.rows] for each in self.runs])
             self.leasts.append(self._part(number, "v"))
-            self.turns.append(measure.ordered.turns(greatest=measure.function == "max"))
+            self.turns.append(measure.ordered.turns(greatest=measure.is_greatest))
             count = None if valid.all() else self._add_ints(valid.astype(np.int64))
             return Place(measure, "leasts", len(self.leasts) - 1, count)
         names = set(measure.parts)

@@ -57,7 +57,7 @@ def warm_folds() -> None:
     ids = np.array([0, 1, 0])
     for values in (np.arange(3), np.arange(3) / 2):
         for column in (values, _mapped(values)):
-            for function in ("count", "sum", "max"):
+            for function in ("count", "sum", "min", "max"):
                 folded = Folded.values(function, pa.array(column), ids, 2).by(np.array([0, 0]), 1)
                 each = Folded.each(function, pa.array(column))
                 if each is not None:

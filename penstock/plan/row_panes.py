@@ -23,8 +23,8 @@ That takes, whatever a window holds, one look at every key of it for each instan
 So rows are folded only where a row is seen at few instants (`MOST_INSTANTS`).
 
 In:  a plan.  Out: which queries fold rows, and which side has their groups or which part of the join's key each is.
-True: such a query has no condition on both rows but the equalities and the window, and each of its aggregates takes a
-column of one row.
+True: such a query has no condition on both rows but the equalities and the window, and each of its aggregates takes
+columns of one row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import KeyPart
-    from penstock.sql.query import Query, Side
+    from penstock.sql.query import Output, Query, Side
 
 MOST_INSTANTS = 64
 """Instants at which a row may be seen by a window for rows to be folded."""
@@ -69,7 +69,19 @@ def _could_fold_rows(query: Query) -> bool:
         return False
     if not all(each.column or each.remainder for each in query.outputs):
         return False
+    if any(
+        len({_side_of(query.outputs[each]) for each in one.arguments}) > 1 for one in aggregation.measures
+    ):
+        return False
     return max(aggregation.reach) <= MOST_INSTANTS * aggregation.every
+
+
+def _side_of(output: Output) -> Side:
+    """Return the side of the column that an output of a pair is, or is the remainder of."""
+    if output.remainder:
+        return output.remainder.side
+    assert output.column is not None  # noqa: S101 - asked of plain outputs only
+    return output.column[0]
 
 
 def _grouped_side(query: Query, group: Group, plan: Plan) -> Side | None:

@@ -1,6 +1,6 @@
 """Aggregates: how each is held in a tree, and the one way to write it.
 
-However it was written, an aggregate becomes one of nine functions of plain arguments.  FILTER becomes part of the
+However it was written, an aggregate becomes one of eleven functions of plain arguments.  FILTER becomes part of the
 argument: what it leaves out is NULL, which no aggregate looks at::
 
     COUNT(*)  COUNT(1)                    count()
@@ -10,6 +10,7 @@ argument: what it leaves out is NULL, which no aggregate looks at::
     COUNT(*) FILTER (WHERE c)             count(CASE WHEN c THEN 1 END)
     EVERY(c)  ANY(c)                      min(c)  max(c)
     MAX(DISTINCT x)                       max(x)
+    MAX_BY(x, y) FILTER (WHERE c)         max_by(CASE WHEN c THEN x END, CASE WHEN c THEN y END)
 
 In:  calls as they are read (`aggregate_form`), and resolved ones.
 Out: `Aggregate`s.
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.sql.keys import exact_type
+from penstock.sql.query import CHOSEN_BY, ENDS
 from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.tree import BIT_OR, PREDICATE, Constant, Form, chain, nodes, unwrapped
 from penstock.sql.words import SUPPORTED_AGGREGATES
@@ -83,8 +85,8 @@ def read_aggregate(scope: Scope, call: Form) -> Aggregate:
     _refuse_nested(scope, call)
     _check_arguments(scope, call, name, arguments)
     function = SUPPORTED_AGGREGATES[name]
-    if function in {"min", "max"}:
-        _refuse_incomparable(scope, arguments, f"{name} compares")
+    if function in ENDS:
+        refuse_incomparable(scope, arguments[-1], f"{name} compares")
         distinct = False
     if distinct:
         _check_distinct(scope, call, name, arguments)
@@ -127,6 +129,14 @@ def _check_arguments(scope: Scope, call: Form, name: str, arguments: Sequence[Tr
     if name == "COUNT":
         if not arguments and "*" not in call.parts:
             raise scope.error("COUNT counts nothing: write COUNT(*), or COUNT(column)", call)
+    elif SUPPORTED_AGGREGATES[name] in CHOSEN_BY:
+        if len(arguments) != len(("x", "y")):
+            end = "greatest" if name == "MAX_BY" else "least"
+            raise scope.error(
+                f"{name} takes two arguments, and this call has {len(arguments)}: write {name}(x, y) for the x of the "
+                f"pair with the {end} y",
+                call,
+            )
     elif len(arguments) != 1:
         raise scope.error(f"{name} takes one argument, and here are {len(arguments)}", call)
     elif name in _CONDITIONS and exact_type(scope, unwrapped(arguments[0])) not in {"", "boolean"}:

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 
 _AGGREGATE_CLAUSES = {("FILTER", "("), ("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}
-_CHOICES = "choose from COUNT, SUM, AVG, MIN, MAX, STDDEV, STDDEV_POP, VARIANCE, VAR_POP, COUNT_IF, BOOL_AND, BOOL_OR"
+_CHOICES = (
+    "choose from COUNT, SUM, AVG, MIN, MAX, MIN_BY, MAX_BY, STDDEV, STDDEV_POP, VARIANCE, VAR_POP, COUNT_IF, BOOL_AND, "
+    "BOOL_OR"
+)
 
 
 def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:

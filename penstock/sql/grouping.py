@@ -194,7 +194,9 @@ class _Reading:
     def _measure(self, call: Form) -> int:
         """Give the number of an aggregate; one that is new, and what it takes, are noted."""
         aggregate = read_aggregate(self.scope, call)
-        arguments = tuple(dict.fromkeys(map(self._argument, aggregate.arguments)))
+        arguments = tuple(map(self._argument, aggregate.arguments))
+        if aggregate.distinct:
+            arguments = tuple(dict.fromkeys(arguments))
         measure = Measure(aggregate.function, arguments, aggregate.distinct)
         if measure not in self.groups.measures:
             self.groups.measures.append(measure)

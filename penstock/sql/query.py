@@ -187,12 +187,20 @@ class Output:
     remainder: Remainder | None = None
 
 
+CHOSEN_BY = frozenset({"min_by", "max_by"})
+"""Functions that return one value of a group, chosen by another."""
+
+ENDS = CHOSEN_BY | {"min", "max"}
+"""Functions that compare their last argument."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One aggregate of a query, over the pair outputs with the numbers `arguments`; ``COUNT(*)`` has none.
 
-    `function` is ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev_samp``, ``stddev_pop``, ``var_samp`` or
-    ``var_pop``; every other way to write one of them is gone by now, and so is FILTER (it is part of the argument).
+    `function` is ``count``, ``sum``, ``avg``, ``min``, ``max``, ``min_by``, ``max_by``, ``stddev_samp``,
+    ``stddev_pop``, ``var_samp`` or ``var_pop``; every other way to write one of them is gone by now, and so is FILTER
+    (it is part of the argument).  The arguments of ``min_by`` and ``max_by`` are the value and what it is chosen by.
     """
 
     function: str

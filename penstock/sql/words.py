@@ -85,6 +85,8 @@ SUPPORTED_AGGREGATES = {
     "BOOL_OR": "max",
     "ANY": "max",
     "SOME": "max",
+    "MIN_BY": "min_by",
+    "MAX_BY": "max_by",
     "STDDEV": "stddev_samp",
     "STD": "stddev_samp",
     "STDDEV_SAMP": "stddev_samp",

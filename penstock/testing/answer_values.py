@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.engine.out.answer_task import READER
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
+from penstock.sql.query import ENDS
 from penstock.sql.spark_types import parse_type
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.expression.values import arrow_type, is_supported
@@ -44,7 +45,7 @@ def _measure_type(measure: Measure, outputs: list[str]) -> str:
     if measure.function == "count":
         return "bigint"
     argument = outputs[measure.arguments[0]]
-    if measure.function in {"min", "max"}:
+    if measure.function in ENDS:
         return argument
     if argument == "string":
         raise InputError(f"{measure.function.upper()} of a STRING: CAST it to DOUBLE first")

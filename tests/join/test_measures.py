@@ -16,17 +16,29 @@ from hypothesis import strategies as st
 
 from penstock.errors import RunError
 from penstock.join.measures import Folded
+from penstock.sql.query import ENDS
 from tests.join.drawn import examples
-from tests.join.test_fold import BIG, DIGITS, TYPES, order_of, same
+from tests.join.test_fold import BIG, DIGITS, NAN, TYPES, order_of, same
 
 GROUPS = 3
 WIDE = Context(prec=90)
+PAIR = pa.struct([("y", pa.int64()), ("x", pa.string())])
+KINDS = {**TYPES, "pair": (PAIR, tuple({"y": y, "x": x} for y in (1, 2, None) for x in ("a", "b", None)))}
+NESTED = {
+    **TYPES,
+    "array": (pa.list_(pa.int64()), ([], [1], [1, None], [1, 2], [2], [None])),
+    "arrays": (pa.list_(pa.list_(pa.float64())), ([[0.0]], [[-0.0]], [[], [NAN]], [[1.0], []], [])),
+    "struct": (pa.struct([("p", pa.int32()), ("q", pa.list_(pa.string()))]),
+               ({"p": 1, "q": ["a"]}, {"p": 1, "q": None}, {"p": None, "q": ["a", "b"]}, {"p": 1, "q": []})),
+    "map": (pa.map_(pa.string(), pa.int64()), ([("a", 1)], [("a", None)], [("b", 0), ("a", 1)], [])),
+    "void": (pa.null(), (None,)),
+}  # fmt: skip
 SPREADS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
 
 
 def rows_of(kind, *, values=None):
     """Rows of some groups, in an order of their own."""
-    value = st.none() | st.sampled_from(values or TYPES[kind][1])
+    value = st.none() | st.sampled_from(values or KINDS[kind][1])
     return st.lists(st.tuples(st.integers(0, GROUPS - 1), value), max_size=25)
 
 
@@ -88,6 +100,48 @@ def test_counts_and_ends_of_every_type(function, kind, data):
         got = way.finished(result)
         assert got.type == result
         assert all(same(one, other) for one, other in zip(got.to_pylist(), right, strict=True))
+
+
+def rank_of(value):
+    """Rank a value of any type: null first, nested ones part by part, and -0.0 before 0.0."""
+    if value is None:
+        return (0,)
+    if isinstance(value, list | tuple):
+        return (1, [rank_of(each) for each in value])
+    if isinstance(value, dict):
+        return (1, [rank_of(each) for each in value.values()])
+    return (1, order_of(value), isinstance(value, float) and math.copysign(1.0, value) > 0)
+
+
+def chosen_by(function, pairs):
+    """Choose x by y, and among equal y by x, of which null is the last choice."""
+    pairs = [each for each in pairs if each["y"] is not None]
+    if not pairs:
+        return None
+    best = (max if function == "max_by" else min)(order_of(each["y"]) for each in pairs)
+    tied = [each["x"] for each in pairs if order_of(each["y"]) == best]
+    given = [each for each in tied if each is not None]
+    return (max if function == "max_by" else min)(given, key=rank_of) if given else None
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("function", ["min_by", "max_by"])
+@examples(10)
+@given(data=st.data())
+def test_values_of_every_type_are_chosen_by_others_and_ties_by_themselves(function, kind, data):
+    by = data.draw(st.sampled_from(sorted(TYPES)))
+    (x_type, x_values), (y_type, y_values) = NESTED[kind], TYPES[by]
+    values = [{"y": y, "x": x} for y in (None, *y_values) for x in (None, *x_values)]
+    rows = data.draw(st.lists(st.tuples(st.integers(0, GROUPS - 1), st.sampled_from(values)), max_size=25))
+    right = [chosen_by(function, of_group(rows, group)) for group in range(GROUPS)]
+    pair, cuts = pa.struct([("y", y_type), ("x", x_type)]), data.draw(cut_somewhere(rows))
+    shuffled = data.draw(st.permutations(rows))
+    for way in (
+        folded(function, rows, pair), folded(function, shuffled, pair), in_parts(function, rows, pair, cuts)
+    ):  # fmt: skip
+        got = way.finished(x_type)
+        assert got.type == x_type
+        assert repr(got.to_pylist()) == repr(pa.array(right, x_type).to_pylist())
 
 
 @examples(25)
@@ -245,12 +299,14 @@ def test_a_spread_of_what_has_no_distance_is_no_number(value):
 # --- put together in other ways ---------------------------------------------------------------------------------------
 
 some_kind = st.sampled_from([("count", "bigint"), ("min", "string"), ("max", "double"), ("max", "decimal"),
-                             ("sum", "cents"), ("avg", "int"), ("sum", "double"), ("var_pop", "int")])  # fmt: skip
+                             ("min_by", "pair"), ("max_by", "pair"), ("sum", "cents"), ("avg", "int"),
+                             ("sum", "double"), ("var_pop", "int")])  # fmt: skip
 
 
 def plain(one):
     """Give the finished values, so that two of them can be compared."""
-    kinds = {"avg": pa.float64(), "var_pop": pa.float64(), "count": pa.int64()}
+    kinds = {"avg": pa.float64(), "var_pop": pa.float64(), "count": pa.int64(), "min_by": pa.string()}
+    kinds["max_by"] = kinds["min_by"]
     kind = kinds.get(one.function) or (pa.decimal128(20, 2) if "3" in one.parts else one.kind)
     return [
         f"{each:.9g}" if isinstance(each, float) else each
@@ -262,16 +318,17 @@ def plain(one):
 @given(chosen=some_kind, data=st.data())
 def test_entries_put_together_one_by_one_are_those_of_all_rows(chosen, data):
     function, kind = chosen
-    values = (1.5, 2.0, float("nan")) if kind == "double" else TYPES[kind][1]
+    values = (1.5, 2.0, float("nan")) if kind == "double" else KINDS[kind][1]
     rows = data.draw(rows_of(kind, values=values))
     cut = data.draw(st.integers(0, len(rows)))
-    whole = folded(function, rows, TYPES[kind][0])
-    if function in {"min", "max"}:  # both must have the same values behind their numbers
-        each = Folded.read(function, {"v": pa.array([v for _, v in rows], TYPES[kind][0])}, TYPES[kind][0])
+    arrow = KINDS[kind][0]
+    whole = folded(function, rows, arrow)
+    if function in ENDS:  # both must have the same values behind their numbers
+        each = Folded.read(function, {"v": pa.array([v for _, v in rows], arrow)}, arrow)
         ids = np.array([group for group, _ in rows], np.int64)
         first, second = (each.at(part).by(ids[part], GROUPS) for part in (slice(cut), slice(cut, None)))
     else:
-        first, second = (folded(function, part, TYPES[kind][0]) for part in (rows[:cut], rows[cut:]))
+        first, second = (folded(function, part, arrow) for part in (rows[:cut], rows[cut:]))
     assert plain(first.plus(second)) == plain(whole) == plain(second.plus(first)) == plain(stored(whole))
     some = data.draw(st.lists(st.integers(0, GROUPS - 1), max_size=4))
     assert plain(whole.at(np.array(some, np.int64))) == [plain(whole)[n] for n in some]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.join import fold, key_hash, order_watch, slide_kernels
+from penstock.join.chosen_by import taken_together
 from penstock.join.fold import number_groups
 from penstock.join.key_hash import mix, unmixed
 from penstock.join.measures import Folded
@@ -33,6 +34,7 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
         fold._number_by_table,
         fold._number,
         fold._ordered_bits,
+        fold._least,
         key_hash._unmixed,
         slide_kernels.slide,
     )
@@ -44,6 +46,9 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
     number_groups([hashes.view(np.int64)])
     unmixed(hashes)
     Folded.values("max", pa.array([0.5, 2.0]), np.array([0, 0]), 1).stored()
+    for function in ("min_by", "max_by"):
+        pairs = taken_together([pa.array([0.5, 2.0]), pa.array(codes[:2])])
+        Folded.values(function, pairs, np.array([0, 0]), 1).stored()
     sliding = Sliding(np.array([0, 1]), np.array([2]), np.zeros((1, 1), np.int64), groups=2, cuts=1)
     ones = np.ones(2, np.int64)
     measures = [

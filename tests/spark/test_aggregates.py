@@ -16,7 +16,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
 from penstock.engine.units.describe import passes_spark
 from penstock.errors import InputError
-from tests.answers import SECOND, Asked, applied, bag, judged, micros, same
+from tests.answers import SECOND, Asked, applied, bag, chosen, judged, micros, same
 from tests.oracle import ARROW, Feed, ask, parquet_rows
 
 pytestmark = pytest.mark.spark
@@ -74,10 +74,25 @@ def streams(tmp_path):
     return made
 
 
+def _named(name, measure):
+    text, asked = measure
+    return text, name, asked
+
+
+def _tied(function, x, y):
+    """Write MIN_BY or MAX_BY, and how Spark is made to choose among equal y as Penstock does."""
+    is_last = "IS NULL" if function == "MIN_BY" else "IS NOT NULL"
+    return (
+        f"{function}({x}, {y})",
+        f"{function}({x}, struct({y}, {x} {is_last}, {x})) FILTER (WHERE {y} IS NOT NULL)",
+    )
+
+
 WINDOW = (5 * SECOND,) * 2
 GROUP = (("A.g", "g"),)
 MEASURES = (
     ("COUNT(*)", "n"), ("SUM(B.v)", "s"), ("MAX(A.d)", "m"), ("COUNT(DISTINCT B.v)", "c"), ("SUM(A.amount)", "total"),
+    _named("b", chosen("MAX_BY", "B.g", "A.d")),
 )  # fmt: skip
 SLIDING = Asked("slides", GROUP, MEASURES, WINDOW)
 WIDER = Asked("wider", GROUP, MEASURES, (9 * SECOND,) * 2, 2 * SECOND, where=("B.v > 0",))
@@ -165,7 +180,7 @@ def test_every_way_to_answer_through_every_sink_over_a_restart_and_with_pairs(sp
 
 ONE_ROW = (
     ("COUNT(*)", "n"), ("SUM(B.v)", "s"), ("MAX(A.d)", "m"), ("SUM(A.amount)", "total"), ("AVG(B.v)", "middle"),
-    ("MIN(B.g)", "t"), ("MAX(A.day)", "day"),
+    ("MIN(B.g)", "t"), ("MAX(A.day)", "day"), _named("f", chosen("MIN_BY", "A.g", "A.amount")),
 )  # fmt: skip
 BY_KEY = Asked("slides", (("A.k", "k"),), ONE_ROW, WINDOW)
 BY_TEXT = replace(BY_KEY, name="wider", keys=(("B.g", "g"),), join=("A.g = B.g",), where=("B.v > 0",))
@@ -173,7 +188,11 @@ BY_BOTH = replace(
     BY_KEY,
     name="computed",
     keys=(("A.k", "k"), ("B.day", "d")),
-    measures=(("SUM(A.v) * 2", "s"), ("concat(MAX(B.g), '!')", "t", "MAX(B.g) || '!'")),
+    measures=(
+        ("SUM(A.v) * 2", "s"),
+        ("concat(MAX(B.g), '!')", "t", "MAX(B.g) || '!'"),
+        _named("v", chosen("MAX_BY", "A.v", "A.d")),
+    ),
     join=("A.k = B.k", "A.day = B.day"),
     having="COUNT(*) > 2",
 )
@@ -221,6 +240,9 @@ def test_types_and_values_are_those_of_sparks_own_aggregates(spark, streams, emi
         ("AVG(A.amount * B.amount)", "avg_product"), ("MAX(named_struct('a', A.v).a)", "field"),
         ("AVG(A.ts - B.ts)", "avg_interval"), ("SUM(A.ts - B.ts)", "sum_interval"), ("BOOL_OR(A.v > 2)", "any_of"),
         ("MAX(CAST(A.d AS FLOAT))", "max_float"), ("SUM(CAST(A.v AS TINYINT))", "sum_tiny"),
+        _named("last_text", _tied("MAX_BY", "A.g", "A.ts")), _named("by_int", _tied("MIN_BY", "B.amount", "B.v")),
+        _named("by_double", _tied("MAX_BY", "A.v + B.v", "A.d")),
+        _named("nested", (f"to_json({each})" for each in _tied("MAX_BY", "array(A.v)", "A.day"))),
     )  # fmt: skip
     asked = Asked("q", GROUP, measures, (2 * length,) * 2, length, emit=emit)  # from before the first row on
     with opened(spark, streams, {}, [asked]) as engine:
@@ -233,8 +255,10 @@ def test_types_and_values_are_those_of_sparks_own_aggregates(spark, streams, emi
             got = got.where("window_end = timestamp'2026-01-01 11:00:00Z'").drop("window_end")
         for feed in streams.feeds:
             spark.read.parquet(str(feed.folder)).createOrReplaceTempView(feed.name)
-        chosen = ", ".join(f"{text} AS {name}" for text, name in (*GROUP, *measures))
-        right = spark.sql(f"SELECT {chosen} FROM A JOIN B ON A.k = B.k GROUP BY A.g")
+        texts = ", ".join(
+            f"{text[-1] if text else said} AS {name}" for said, name, *text in (*GROUP, *measures)
+        )
+        right = spark.sql(f"SELECT {texts} FROM A JOIN B ON A.k = B.k GROUP BY A.g")
         assert [(f.name, f.dataType) for f in got.schema] == [(f.name, f.dataType) for f in right.schema]
         same(bag(map(_row, got.collect())), bag(map(_row, right.collect())), emit)
 
@@ -326,6 +350,7 @@ def test_groups_that_could_never_be_complete_are_refused_while_the_input_goes_on
         ("map('a', A.v) AS m, COUNT(*)", "map"),
         ("array(A.v) AS m, COUNT(*)", "array<int>, which cannot be grouped by"),
         ("MAX(array(A.v)) AS s", "array<int>, which cannot be put in order"),
+        ("MAX_BY(A.v, array(A.v)) AS s", "array<int>, which cannot be put in order"),
         ("COUNT(DISTINCT array(A.v)) AS s", "array<int>, which cannot be grouped by or told apart"),
         ("COUNT(*), A.v", "(?i)group"),
         ("SUM(A.day) AS s", "(?i)sum"),

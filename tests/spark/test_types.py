@@ -192,6 +192,32 @@ def test_every_type_comes_out_of_every_sink_as_spark_gives_it(spark, tmp_path, s
     assert pq.read_table(tmp_path / "sorted").schema.field("gap").type == pa.duration("us")
 
 
+def test_values_of_every_type_are_chosen_as_spark_chooses_them(spark, tmp_path, streams):
+    """MAX_BY over the rows of one stream, and MIN_BY over pairs; a third query lets Spark compute what is taken."""
+    names, join = list(columns(WITHOUT_VARIANT)), "FROM a, b WHERE a.k = b.k"
+    later = ", ".join(f"MAX_BY(a.{name}, a.ts) AS {name}" for name in names)
+    across = ", ".join(f"MIN_BY(a.{name}, b.ts) AS {name}" for name in names)
+    made = ", ".join(f"MAX_BY(IF(b.k > 1, a.{name}, NULL), b.ts) AS {name}" for name in names)
+    with Engine(tmp_path / "state", spark) as engine:
+        streams(engine)
+        engine.query("rows", f"SELECT a.k, {later} {join} GROUP BY a.k WINDOW 1 min EVERY 1 s")
+        for name, chosen in (("pairs", across), ("computed", made)):
+            sink = penstock.parquet(tmp_path / name)
+            engine.query(
+                name, f"SELECT a.k, {chosen} {join} GROUP BY a.k WINDOW 1 min", sink=sink, emit="changes"
+            )
+        variant = f"SELECT MAX_BY(a.variant_alone, a.ts) AS v, MAX_BY(a.k, NULL) AS n {join} WINDOW 1 min"
+        engine.query("counted", variant, sink=penstock.noop(), emit="changes")
+        assert engine.explain().count("of the rows of either side") == 1
+        engine.start(once=True)
+        engine.wait()
+        last = engine.results("rows").where("window_end = timestamp_seconds(1700000020)")
+        judge(last.drop("window_end"), spark.sql(f"SELECT a.k, {later} {join} GROUP BY a.k"), "rows")
+        for name, chosen in (("pairs", across), ("computed", made)):
+            judge(engine.results(name), spark.sql(f"SELECT a.k, {chosen} {join} GROUP BY a.k"), name)
+        assert {each.name: each.results for each in engine.status().queries}["counted"] > 0
+
+
 def test_late_rows_keep_values_of_every_type(spark, tmp_path, streams):
     with Engine(tmp_path / "state", spark) as engine:
         streams(engine, lateness="1 second")

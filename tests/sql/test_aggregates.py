@@ -100,12 +100,15 @@ def test_a_remainder_of_whole_numbers_by_a_constant_is_taken_without_spark_sql(w
         ("BOOL_OR(A.flag)", "max", ["l.flag"], False),
         ("any(A.flag)", "max", ["l.flag"], False),
         ("SOME(A.flag)", "max", ["l.flag"], False),
+        ("MAX_BY(A.v, B.w)", "max_by", ["l.v", "r.w"], False),
+        ("max_by(DISTINCT A.v, A.v)", "max_by", ["l.v", "l.v"], False),
+        ("MIN_BY(A.tags, A.v + 1) FILTER (WHERE A.flag)", "min_by", ["CASE WHEN l.flag THEN l.tags END", "CASE WHEN l.flag THEN l.v + 1 END"], False),
         ("MAX(A.v) FILTER (WHERE B.w > 1)", "max", ["CASE WHEN r.w > 1 THEN l.v END"], False),
         ("COUNT(*) FILTER (WHERE B.w > 1)", "count", ["CASE WHEN r.w > 1 THEN 1 END"], False),
         ("COUNT(DISTINCT A.v, A.n) FILTER (WHERE A.flag)", "count", ["CASE WHEN l.flag THEN l.v END", "CASE WHEN l.flag THEN l.n END"], True),
     ],
 )  # fmt: skip
-def test_every_way_to_write_an_aggregate_is_one_of_nine_functions(written, function, arguments, distinct):
+def test_every_way_to_write_an_aggregate_is_one_of_eleven_functions(written, function, arguments, distinct):
     query = grouped(f"{written} AS x", "")
     (measure,) = query.aggregation.measures
     assert (measure.function, measure.distinct) == (function, distinct)
@@ -467,6 +470,9 @@ WRONG = [
     (f"SELECT >>sum(A.v, A.n) {JOIN} WINDOW 1 s", "SUM takes one argument, and here are 2"),
     (f"SELECT >>COUNT() {JOIN} WINDOW 1 s", "COUNT counts nothing: write COUNT(*)"),
     (f"SELECT every(>>A.v) {JOIN} WINDOW 1 s", "EVERY is for conditions, and this is double"),
+    (f"SELECT >>max_by(A.v) {JOIN} WINDOW 1 s", "MAX_BY takes two arguments, and this call has 1: write MAX_BY(x, y) for the x of the pair with the greatest y"),
+    (f"SELECT >>min_by(A.v, A.n, 2) {JOIN} WINDOW 1 s", "MIN_BY takes two arguments, and this call has 3"),
+    (f"SELECT max_by(A.v, >>A.attrs) {JOIN} WINDOW 1 s", "MAX_BY compares values of map<string,int>"),
     (f"SELECT >>stddev(DISTINCT A.v) {JOIN} WINDOW 1 s", "STDDEV takes no DISTINCT"),
     (f"SELECT >>collect_list(A.v) {JOIN} WINDOW 1 s", "the aggregate COLLECT_LIST is not supported: choose from COUNT, SUM, AVG"),
     (f"SELECT >>lower(A.name) FILTER (WHERE TRUE) {JOIN} WINDOW 1 s", "FILTER (WHERE ...) is for aggregates"),

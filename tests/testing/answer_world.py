@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.testing.input_rows import timely
-from tests.answers import EPOCH, SECOND, Asked, micros, plain
+from tests.answers import EPOCH, SECOND, Asked, chosen, micros, plain
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,6 +42,9 @@ MEASURES = (
     ("COUNT(DISTINCT B.g) FILTER (WHERE A.v > 0)",),
     ("MAX(A.v) - MIN(A.v)",), ("SUM(A.v) * 2 + COUNT(*)",), ("COALESCE(SUM(A.v), 0)",),
     ("CASE WHEN COUNT(*) > 2 THEN MAX(B.g) ELSE 'few' END",),
+    chosen("MAX_BY", "A.v", "A.d"), chosen("MIN_BY", "B.g", "B.x"), chosen("MAX_BY", "B.x", "B.day"),
+    chosen("MIN_BY", "A.g", "B.v"), chosen("MAX_BY", "A.v + B.v", "A.ts"),
+    ("MAX_BY(A.m, B.g) FILTER (WHERE A.v > 0)", f"{chosen('MAX_BY', 'A.m', 'B.g')[1][:-1]} AND A.v > 0)"),
 )  # fmt: skip
 OF_ONE_ROW = tuple(
     each for each in MEASURES if each[0].count("A.") * each[0].count("B.") == 0 and "FILTER" not in each[0]

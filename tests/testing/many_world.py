@@ -24,7 +24,7 @@ import duckdb
 import pyarrow as pa
 
 from penstock.testing.input_rows import timely
-from tests.answers import SECOND, bag, micros
+from tests.answers import SECOND, bag, chosen, micros
 from tests.testing.answer_world import START, at_time
 
 if TYPE_CHECKING:
@@ -92,14 +92,17 @@ def _shift(length: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A query over inputs ``a0 a1 …``, each a stream by its name.  An aggregate has keys and measures for outputs."""
+    """A query over inputs ``a0 a1 …``, each a stream by its name.  An aggregate has keys and measures for outputs.
+
+    An output is ``(expression, name)``, and how DuckDB says it, if otherwise.
+    """
 
     name: str
     streams: tuple[str, ...]
     equal: tuple[str, ...]
     windows: Windows
     where: tuple[str, ...] = ()
-    outputs: tuple[tuple[str, str], ...] = ()
+    outputs: tuple[tuple[str, str] | tuple[str, str, str], ...] = ()
     keys: int = 0
     emit: str = ""
     every: int = 0
@@ -111,12 +114,12 @@ class Many:
         options = [f"emit = '{self.emit}'"] if self.emit in {"final", "changes"} else []
         options += [f"order = '{self.order}'"] if self.order != "none" else []
         given = f" WITH ({', '.join(options)})" if options else ""
-        chosen = ", ".join(f"{text} AS {name}" for text, name in self.outputs)
+        chosen = ", ".join(f"{each[0]} AS {each[1]}" for each in self.outputs)
         inputs = [f"{stream} a{n}{self.windows.bracket(n)}" for n, stream in enumerate(self.streams)]
         conditions = " AND ".join(
             [*self.equal, *self.windows.conditions(), *(f"({each})" for each in self.where)]
         )
-        group = f" GROUP BY {', '.join(text for text, _ in self.outputs[: self.keys])}" if self.keys else ""
+        group = f" GROUP BY {', '.join(each[0] for each in self.outputs[: self.keys])}" if self.keys else ""
         window = "" if self.windows.length is None else f" WINDOW {self.windows.length} microseconds"
         every = f" EVERY {self.every} microseconds" if self.every else ""
         source = " CROSS JOIN ".join(inputs) if self.joined else ", ".join(inputs)
@@ -128,8 +131,8 @@ class Many:
         inputs = [f"{stream} a{n}" for n, stream in enumerate(self.streams)]
         conditions = [*self.equal, *(f"({each})" for each in self.where)]
         conditions += [] if since is None else [f"a{n}.t >= {since}" for n in range(len(inputs))]
-        chosen = [f"{text} AS {name}" for text, name in self.outputs]
-        grouped = [text for text, _ in self.outputs[: self.keys]]
+        chosen = [f"{each[2] if len(each) > 2 else each[0]} AS {each[1]}" for each in self.outputs]
+        grouped = [each[0] for each in self.outputs[: self.keys]]
         if self.every:
             first, last = START // self.every - 20 * SECOND // self.every, until // self.every
             inputs = [f"(SELECT i * {self.every} AS e FROM generate_series({first}, {last}) s(i)) s", *inputs]
@@ -296,9 +299,11 @@ def random_many(random: Random, name: str, like: Many | None = None, most: int =
     )
 
 
+CHOSEN = {"l": chosen("MAX_BY", "a1.g", "a2.v"), "f": chosen("MIN_BY", "a0.v", "a0.m")}
 MEASURES = (
     ("COUNT(*)", "n"), ("SUM(a1.v)", "s"), ("MAX(a0.v)", "x"), ("MIN(a2.g)", "y"), ("COUNT(DISTINCT a1.id)", "d"),
     ("SUM(a0.v + a2.v)", "b"), ("AVG(a2.v)", "a"), ("MAX(a1.m)", "z"),
+    *((text, name, sql) for name, (text, sql) in CHOSEN.items()),
 )  # fmt: skip
 
 

@@ -27,6 +27,9 @@ QUERIES = {
     "HAVING COUNT(T.Cost) > 1 AND x <> 'b' WINDOW 12 s EVERY 4 s",
     "skewed": "SELECT COUNT(*) FILTER (WHERE T.Value > 50) AS n FROM T [RANGE 20 s], H [RANGE 7 s] "
     "WHERE T.Room = H.Room EVERY 3 s",
+    "chosen": "SELECT T.Room, MAX_BY(H.Name, T.Value) AS x, concat(MIN_BY(T.Name, H.Value), '!') AS y, "
+    f"MAX_BY(T.Cost, H.Cost) FILTER (WHERE T.Value > 9) AS z {PAIRS} GROUP BY T.Room "
+    "HAVING MAX_BY(T.Value, H.Value) > 20 WINDOW 10 s EVERY 2 s",
     "default_every": f"SELECT AVG(T.Value) AS v {PAIRS} AND T.ts <= H.ts WINDOW 1 min",
     "final": f"SELECT T.Room, date_trunc('minute', H.ts) AS m, MIN(T.Name) AS first {PAIRS} GROUP BY 1, 2 WINDOW 9 s",
     "at_the_end": f"SELECT H.Name, COUNT(*) AS n {PAIRS} GROUP BY ALL HAVING n > 3 WINDOW 9 s",

@@ -163,13 +163,14 @@ def test_answers_are_counted_and_pairs_found_for_others_are_not():
         {"keys": (("A.d", "kd"),)},
         {"measures": (("COUNT(DISTINCT A.v)", "n"),)},
         {"measures": (("SUM(A.v + B.v)", "n"),)},
+        {"measures": (("MAX_BY(A.v, B.v)", "n"),)},
         {"where": ("A.v > B.v",)},
         {"where": ("B.ts >= A.ts",)},
         {"windows": (65 * SECOND, 65 * SECOND)},
     ],
 )
 def test_pairs_are_folded_where_rows_would_not_do(change):
-    """By columns of both sides or floats, with DISTINCT, with both rows in an expression, or seen at many instants."""
+    """By columns of both sides or floats, with DISTINCT, with both rows in an aggregate, or seen at many instants."""
     plain = Asked("q", keys=(("A.k", "ka"),))
     for asked, by_rows in ((plain, True), (replace(plain, **change), False)):
         with testing.Session(STREAMS + asked.penstock()) as session:

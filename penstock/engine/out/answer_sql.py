@@ -18,6 +18,7 @@ from penstock.engine.out.answers import OPERATION, SEQUENCE, WINDOW_END
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.lexer import tokenize
+from penstock.sql.query import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,14 +49,9 @@ def refuse_without_equality(pairs: DataFrame, query: Query) -> None:
     inputs = pairs.select(*(F.expr(each.expression).alias(each.name) for each in query.outputs))
     compared = {*range(aggregation.groups)}
     compared |= {each for one in aggregation.measures if one.distinct for each in one.arguments}
-    ordered = {
-        each for one in aggregation.measures if one.function in {"min", "max"} for each in one.arguments
-    }
+    ordered = {one.arguments[-1] for one in aggregation.measures if one.function in ENDS}
     summed = {
-        each
-        for one in aggregation.measures
-        if one.function not in {"min", "max", "count"}
-        for each in one.arguments
+        each for one in aggregation.measures if one.function not in ENDS | {"count"} for each in one.arguments
     }
     for number in sorted(compared | ordered | summed):
         kind, expression = type_text(inputs.schema.fields[number].dataType), query.outputs[number].expression

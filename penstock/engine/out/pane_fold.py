@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.running_fold import RunningFold
+from penstock.join.chosen_by import taken_together
 from penstock.join.fold import codes_of, number_groups, remainders
 from penstock.join.measures import Folded
 from penstock.join.sets import members
@@ -41,7 +42,7 @@ from penstock.log.panes import (
 )
 from penstock.plan.panes import PaneSet, aggregation_of
 from penstock.plan.row_panes import key_places
-from penstock.sql.query import FOREVER, SIDES
+from penstock.sql.query import CHOSEN_BY, FOREVER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ class FoldSpec:
         return len(SIDES) if self.panes.by_rows else 1 + len(self.distinct)
 
     def of_side(self, table: int) -> list[Measure]:
-        """List the measures that take a column of one side's rows, where rows are folded."""
+        """List the measures that take columns of one side's rows, where rows are folded."""
         takes = ((each, self.columns[each.arguments[0]]) for each in self.measures if each.arguments)
         return [each for each, column in takes if column is not None and column.side == SIDES[table]]
 
@@ -167,7 +168,8 @@ class PairFold:
         self._entries, self._most_entries = 0, MOST_ENTRIES
         self._apart = False
         """Whether pairs have hardly an entry in common, so that entries are not looked at again."""
-        is_plain = spec.panes.emit == "sliding" and not spec.distinct
+        adds_in_place = not any(each.distinct or each.function in CHOSEN_BY for each in spec.measures)
+        is_plain = spec.panes.emit == "sliding" and adds_in_place
         self._running: RunningFold | None = RunningFold(spec) if is_plain else None
 
     def take(self, pairs: PairBatch) -> None:
@@ -241,7 +243,8 @@ class PairFold:
         kinds: list[pa.DataType | None] = []
         plain = [each for each in spec.measures if each.arguments and not each.distinct]
         for number, measure in enumerate(plain):
-            folded = Folded.values(measure.function, values[measure.arguments[0]], ids, firsts.size)
+            folded_values = taken_together([values[each] for each in measure.arguments])
+            folded = Folded.values(measure.function, folded_values, ids, firsts.size)
             kinds.append(folded.kind)
             columns |= {f"m{number}.{name}": each for name, each in folded.stored().items()}
         functions = tuple(each.function for each in plain)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.join.chosen_by import taken_together
 from penstock.join.fold import codes_of, from_whole_numbers, number_runs
 from penstock.join.key_hash import unmixed
 from penstock.join.measures import Folded
@@ -26,6 +27,7 @@ from penstock.join.sets import members
 from penstock.log.files import open_files
 from penstock.log.pane_columns import same_in, saying, together
 from penstock.log.panes import CLASS, ORDER, PANE, ROWS, Shape, keys_in, write_panes
+from penstock.sql.query import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -166,7 +168,7 @@ class RowFold:
 
     def _arguments(self, side: int) -> list[int]:
         """List the outputs that measures of one side take, each once."""
-        return sorted({each.arguments[0] for each in self.spec.of_side(side)})
+        return sorted({number for each in self.spec.of_side(side) for number in each.arguments})
 
     def _fold(self, side: int) -> None:
         """Fold the rows of a side that wait, part by part."""
@@ -195,7 +197,7 @@ class RowFold:
             columns[ROWS] = pa.array(Folded.rows(ids, firsts.size).parts["n"])
         measures, kinds = self.spec.of_side(side), list[pa.DataType | None]()
         for number, measure in enumerate(measures):
-            values = rows.column(f"a{measure.arguments[0]}").chunk(0)
+            values = taken_together([rows.column(f"a{each}").chunk(0) for each in measure.arguments])
             stored, kind = _stored(measure.function, values, None if alone else ids, firsts.size)
             kinds.append(kind)
             columns |= {f"m{number}.{name}": each for name, each in stored.items()}
@@ -227,7 +229,7 @@ def _stored(
     if ids is not None:
         folded = Folded.values(function, values, ids, size)
         return folded.stored(), folded.kind
-    if function in {"min", "max"}:
+    if function in ENDS:
         return {"v": values}, values.type
     each = Folded.each(function, values)
     assert each is not None  # noqa: S101 - only the least and greatest may have none

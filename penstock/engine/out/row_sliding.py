@@ -193,7 +193,7 @@ def _addable(measure: Folded) -> Folded:
     if "t" in parts:
         parts |= in_two_limbs(parts.pop("t"))
     if "bits" in parts and measure.ordered is not None:
-        flip, sign = measure.ordered.turns(greatest=measure.function == "max")
+        flip, sign = measure.ordered.turns(greatest=measure.is_greatest)
         bits = parts.pop("bits")
         parts["v"] = bits ^ ((bits >> 63) & sign) ^ flip
     return replace(measure, parts=parts)

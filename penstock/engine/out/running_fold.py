@@ -1,8 +1,8 @@
 """A fold whose entries stay: partial aggregates that take in one batch of pairs after another.
 
 What was seen before is never looked at again: an entry is found by its place and group (`penstock.join.entries`), and
-what a pair adds to it is added in place.  Sliding answers without DISTINCT are folded so, as long as their keys fit
-one code and their values can be added in place; else table by table (`penstock.engine.out.pane_fold`).
+what a pair adds to it is added in place.  Sliding answers without DISTINCT, MIN_BY and MAX_BY are folded so, as long as
+their keys fit one code and their values can be added in place; others table by table (`penstock.engine.out.pane_fold`).
 
 In:  pairs, their readers, and their values.  Out: a table of groups.
 """

@@ -60,7 +60,7 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
     fields = [_arrow_field(each, rows.sparkSession) for each in rows.schema.fields]
     plain = [each for each in fields if each is not None]
     if len(plain) < len(fields) or rows.sparkSession.conf.get(_LARGE, "false") != "false":
-        schema: pa.Schema = rows.toArrow().schema
+        schema: pa.Schema = rows.limit(0).toArrow().schema  # without keys, an aggregate of no rows is a row
         return schema
     return pa.schema(plain)
 
