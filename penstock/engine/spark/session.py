@@ -9,7 +9,6 @@ In:  nothing, or a session the user made.  Out: a session whose Python workers r
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shlex
@@ -30,12 +29,13 @@ from pyspark.sql import SparkSession
 from penstock.engine.spark.class_archive import archive_options, spark_home
 from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
+from penstock.reporting import Logger
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 MASTER = "local[*, 4]"
 """All cores, and four attempts for a task: a Python worker that dies costs a retry, not the run."""
