@@ -22,7 +22,7 @@ from penstock.app.auction_data import Auctions, make_auctions
 from penstock.app.auction_report import Moment, closing, moment_table, promise_table, sample_table, timed
 from penstock.app.demo import demo_folder
 from penstock.app.look import State
-from penstock.app.progress import screen
+from penstock.app.progress import Display
 from penstock.app.run import Signals
 from penstock.app.show import console
 from penstock.engine.engine import Engine
@@ -98,13 +98,13 @@ def _play(engine: Engine, signals: Signals, folder: Path) -> list[Moment]:
     engine.start()
     signals.arm()
     state, moments = State.open(str(folder / "state")), list[Moment]()
-    with screen(engine.plan) as show:
+    with Display() as display:
         for file in sorted(each.name for each in (folder / "to_come" / "data" / "bid").iterdir()):
             if not signals.asked.is_set():
                 _arrive(folder, file)
                 engine.process_available()
                 moments.append(Moment(engine.status(), _new_answers(state, moments)))
-                show(moments[-1].status)
+                display.show(engine, moments[-1].status)
     return moments
 
 

@@ -21,6 +21,7 @@ from rich.table import Table
 from penstock.app.demo_data import QUERIES, Readings, make_readings, script_text
 from penstock.app.draw import chain_drawing
 from penstock.app.look import State
+from penstock.app.progress import Display
 from penstock.app.run import Signals, watch
 from penstock.app.show import console, held_rows, slice_table, stream_table, times
 from penstock.engine.engine import Engine
@@ -57,8 +58,9 @@ def run_demo(keep: Path | None = None, *, wanted: Readings | None = None) -> Non
             engine.start(once=True)
             signals.arm()
             ready = time.monotonic()
-            status = watch(engine, signals, once=True)
+            watch(engine, signals, Display(), once=True)
             took = time.monotonic() - ready
+            status = engine.status()
             if signals.asked.is_set():
                 out.print("stopped")
                 return

@@ -41,10 +41,10 @@ class State:
 
     @classmethod
     def open(cls, url: str) -> State:
-        """Read what a state serves; refuse a directory that is not a state."""
+        """Read what a state serves; refuse what is not a state."""
         if not open_files(url).list("journal"):
             raise InputError(
-                f"{url} is not a state directory: give the one of a run (penstock run --state DIR)"
+                f"{url} is not a state directory: give the one of a run (penstock run SCRIPT --state DIR)"
             )
         ledger = peek(url)
         if not ledger.plan:
@@ -59,7 +59,7 @@ class State:
             return
         if "://" not in self.url:  # elsewhere there is no lock to tell by
             raise InputError(
-                f"no engine runs on {self.url}: start one with penstock run --state {self.url}, or edit its script"
+                f"no engine runs on {self.url}: start one with `penstock run SCRIPT --state {self.url}`"
             )
 
     def ledger(self) -> Ledger:

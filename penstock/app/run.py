@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.app.load import check_sources, load
-from penstock.app.progress import Pace, screen
-from penstock.app.show import console, status_view
+from penstock.app.progress import Display, Pace
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.spark.early_start import start_early
 from penstock.engine.spark.session import QUICK_START, spark_options
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.app.load import Loaded
-    from penstock.engine.costs.status import Status
     from penstock.engine.engine import Engine
 
 LOOK_SECONDS = 0.1
@@ -46,10 +44,11 @@ def run_script(
     started = time.monotonic()
     loaded = load(script)
     check_sources(loaded.plan)
+    display = Display()
     for notice in loaded.notices:
-        say(f"note: {notice}")
+        display.say(f"note: {notice}")
     count = len(loaded.plan.queries)
-    say(f"starting {count} {'query' if count == 1 else 'queries'}, state in {state}")
+    display.say(f"starting {count} {'query' if count == 1 else 'queries'}, state in {state}")
     with (
         Signals() as signals,
         quiet_spark(debug=debug),
@@ -59,19 +58,22 @@ def run_script(
         done = engine.script(loaded.text)
         engine.start(once=once, accept_loss=accept_loss)
         if engine.spark.sparkContext.uiWebUrl:
-            say(f"Spark UI: {engine.spark.sparkContext.uiWebUrl}")
+            display.say(f"Spark UI: {engine.spark.sparkContext.uiWebUrl}")
         signals.arm()
-        for answer in engine.answers(done):
-            say(answer.rstrip("\n"))
-        status = watch(engine, signals, once=once)
-        console().print(status_view(engine.plan, status))
+        with display.tolerant:
+            for answer in engine.answers(done):
+                display.say(answer.rstrip("\n"))
+        watch(engine, signals, display, once=once)
+        display.sum_up(engine)
         failures = engine.failures
     if failures:
         raise RunError(
             f"{len(failures)} of {count} queries failed ({', '.join(failures)}) and the others went on: "
             "mend what failed and run again"
         )
-    say(f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds")
+    display.say(
+        f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds"
+    )
 
 
 def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
@@ -81,11 +83,6 @@ def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
     from penstock.engine.engine import Engine  # noqa: PLC0415 - see above
 
     return Engine(state, settings=settings)
-
-
-def say(line: str) -> None:
-    """Print one line as it is."""
-    console().print(line, soft_wrap=True, markup=False)
 
 
 class Signals:
@@ -108,7 +105,8 @@ class Signals:
         if self.asked.is_set():
             os._exit(128 + number)
         self.asked.set()
-        os.write(2, b"stopping after the unit at hand; again to leave at once\n")
+        with suppress(OSError):  # standard error may be gone
+            os.write(2, b"stopping after the unit at hand; again to leave at once\n")
 
     def __enter__(self) -> Self:
         """Take the signals."""
@@ -125,8 +123,8 @@ class Signals:
         return kind is KeyboardInterrupt
 
 
-def watch(engine: Engine, signals: Signals, *, once: bool) -> Status:
-    """Show progress until the end; stop the engine and give its last status."""
+def watch(engine: Engine, signals: Signals, display: Display, *, once: bool) -> None:
+    """Show progress until the end, and stop the engine."""
     ended = threading.Event()
     failures: list[BaseException] = []
 
@@ -141,20 +139,17 @@ def watch(engine: Engine, signals: Signals, *, once: bool) -> Status:
     waiter = threading.Thread(target=wait, name="penstock-wait", daemon=True)
     if once:
         waiter.start()
-    with screen(engine.plan) as show:
+    with display:
         pace = Pace()
         while not ended.is_set() and not signals.asked.is_set():
             engine.check_running()
             if pace.is_due():
                 with pace:
-                    show(engine.status())
+                    display.show(engine)
             ended.wait(LOOK_SECONDS)
         if failures:
             raise failures[0]
         engine.stop()
-        last = engine.status()
-        show(last)
-    return last
 
 
 @contextmanager

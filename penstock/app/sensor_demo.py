@@ -24,7 +24,7 @@ from rich import box
 from rich.table import Table
 
 from penstock.app.demo import demo_folder
-from penstock.app.progress import screen
+from penstock.app.progress import Display
 from penstock.app.run import Signals
 from penstock.app.show import console, show_accuracy
 from penstock.engine.engine import Engine
@@ -134,14 +134,14 @@ def _play(engine: Engine, signals: Signals, folder: Path, wanted: Steps) -> list
     engine.start()
     signals.arm()
     moments = list[Moment]()
-    with screen(engine.plan) as show:
+    with Display() as display:
         for step in range(wanted.steps):
             if not signals.asked.is_set():
                 for number, (name, epochs) in enumerate(parts.items()):
                     _arrive(folder / "data" / name, step, epochs[step], number)
                 engine.process_available()
                 moments.append(Moment(step, engine.status()))
-                show(moments[-1].status)
+                display.show(engine, moments[-1].status)
     return moments
 
 

@@ -185,9 +185,10 @@ def query_table(plan: Plan, status: Status) -> Table:
         table.add_column(title, justify="left" if title == "order" else "right")
     if late:
         table.add_column("complete from")
+    planned = {query.name for query in plan.queries}  # a plan may be replaced between the two looks
     for query in status.queries:
-        window = "stopped"
-        if query.failed is None:
+        window = "stopped" if query.failed is not None else ""
+        if query.failed is None and query.name in planned:
             group, _, _ = plan.find(query.name)
             window = show_window(group, query.name).removeprefix("WINDOW ")
         counts = [f"{query.results:,}", *([show_accuracy(query.accuracy)] if estimated else [])]

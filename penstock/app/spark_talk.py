@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,7 +109,8 @@ def _without_chatter() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stderr.flush()
+        with suppress(OSError):  # standard error may be gone
+            sys.stderr.flush()
         os.dup2(ours, 2)
         os.close(ours)
         # Without a JVM the pipe is closed by now and the filter ends; a JVM that lives on keeps it open.
@@ -117,11 +118,12 @@ def _without_chatter() -> Iterator[None]:
 
 
 def _filter(source: int, target: int) -> None:
-    """Pass on every line that is not known chatter, until the last writer is gone."""
+    """Pass on every line that is not known chatter, until the last writer is gone, also when nobody reads them."""
     with os.fdopen(source, "rb") as lines, os.fdopen(target, "wb", buffering=0) as out:
         for line in lines:
             if not is_chatter(line.decode("utf-8", "replace")):
-                out.write(line)
+                with suppress(OSError):
+                    out.write(line)
 
 
 def is_chatter(line: str) -> bool:

@@ -5,7 +5,8 @@
 
 It works wherever the state is and needs no port.  A request is for the engine that runs when it is put: one that was
 there before is answered with a refusal and never carried out.  The engine removes a request when it has read it, since
-it may hold secrets, and an answer that nobody came for when it starts.
+it may hold secrets, and an answer that nobody came for when it starts.  A request that it cannot read is answered with
+the reason.  An error of the listener itself is logged, and the listener starts again.
 
 In:  ``{"do": "add", "script": text}`` or ``{"do": "drop", "query": name}``.
 Out: ``{"ok": true, "say": sentence}``, or ``{"ok": false, "say": what is wrong, "input": whether the asker can mend
@@ -15,13 +16,16 @@ it}``.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, PenstockError, RunError
 from penstock.log.files import open_files
+from penstock.reporting import Logger, Tolerant, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +34,12 @@ if TYPE_CHECKING:
 
     Request = dict[str, Any]
 
+_log = Logger(__name__)
+
 _EVERY = 0.3
 """Seconds between two looks for requests, or for an answer."""
+
+_HOW = "Ask with penstock add or penstock drop"
 
 
 class Listener(threading.Thread):
@@ -42,11 +50,27 @@ class Listener(threading.Thread):
         super().__init__(name="penstock-listener", daemon=True)
         self._files, self._handle = files, handle
         self._stopping = threading.Event()
+        self._passed_over: set[str] = set()
+        """Requests that were answered; those that cannot be removed are answered once."""
 
     def run(self) -> None:
-        """Look for requests until told to stop."""
+        """Listen until told to stop; after an error, start again."""
+        before = ""
+        while not self._stopping.is_set():
+            try:
+                self._listen()
+            except BaseException as error:  # noqa: BLE001 - nobody else would answer requests
+                said = reason(error)
+                if said != before:
+                    _log.warning("cannot listen for requests (penstock add, drop), and tries again: %s", said)
+                before = said
+
+    def _listen(self) -> None:
+        """Look for requests."""
         while not self._stopping.wait(_EVERY):
-            for name in self._files.list("requests"):
+            names = set(self._files.list("requests"))
+            self._passed_over &= names
+            for name in sorted(names - self._passed_over):
                 self._answer(name)
 
     def finish(self) -> None:
@@ -57,50 +81,89 @@ class Listener(threading.Thread):
 
     def _answer(self, name: str) -> None:
         """Do what one request asks, and answer it; whatever goes wrong is the answer."""
+        self._passed_over.add(name)  # until it is gone: it may be there for good
         try:
-            asked = self._files.read(f"requests/{name}")
-        except FileNotFoundError:
-            return  # whoever asked has given up
-        self._files.delete(f"requests/{name}")
-        try:
-            answer = {"ok": True, "say": self._handle(json.loads(asked))}
+            request = self._taken(name)
+            if request is None:
+                return
+            answer = {"ok": True, "say": self._handle(request)}
         except PenstockError as error:
             answer = {"ok": False, "say": str(error), "input": isinstance(error, InputError)}
-        except Exception as error:  # noqa: BLE001 - the next request must be heard
+        except BaseException as error:  # noqa: BLE001 - the next request must be heard
             answer = {"ok": False, "say": f"the engine could not do it: {error!r}", "input": False}
         _reply(self._files, name, answer)
+
+    def _taken(self, name: str) -> Request | None:
+        """Read a request and remove it; None if whoever asked has taken it back."""
+        try:
+            asked = self._files.read(f"requests/{name}")
+        except OSError as error:
+            if name not in self._files.list("requests"):
+                return None
+            mend = f"Ask as the user that the engine runs as (uid {os.geteuid()})"
+            raise InputError(
+                f"request {self._files.path(f'requests/{name}')} cannot be read: {error.strerror or error}. "
+                f"{mend if isinstance(error, PermissionError) else _HOW}"
+            ) from error
+        finally:
+            _remove(self._files, f"requests/{name}")
+        try:
+            request = json.loads(asked)
+        except ValueError as error:
+            raise InputError(f"request {name} is not JSON: {error}. {_HOW}") from error
+        if not isinstance(request, dict):
+            raise InputError(f"request {name} is not a JSON object. {_HOW}")
+        return request
 
 
 def refuse_waiting(files: Files) -> None:
     """Refuse what was asked before this engine ran, and remove answers that nobody came for."""
     for name in files.list("answers"):
-        files.delete(f"answers/{name}")
+        _remove(files, f"answers/{name}")
     for name in files.list("requests"):
         said = "it was asked before this engine ran, and was not carried out: ask again"
         _reply(files, name, {"ok": False, "say": said, "input": False})
-        files.delete(f"requests/{name}")
+        _remove(files, f"requests/{name}")
 
 
 def _reply(files: Files, name: str, answer: Request) -> None:
-    """Answer a request."""
-    files.put(f"answers/{name}", json.dumps(answer).encode())
+    """Answer a request, if an answer can be written."""
+    with Tolerant(_log, f"answering request {name}"):
+        files.put(f"answers/{name}", json.dumps(answer).encode())
+
+
+def _remove(files: Files, name: str) -> None:
+    """Remove a request or an answer, if it is a file."""
+    with suppress(OSError):
+        files.delete(name)
 
 
 def ask(url: str, request: Request, *, patience: float = 120.0) -> str:
-    """Ask the engine that runs on a state, and give its answer; raise what it says is wrong."""
+    """Ask the engine that runs on a state, and return its answer; raise what it says is wrong."""
     files = open_files(url, private=True)
     name = f"{uuid.uuid4().hex}.json"
-    files.put_if_absent(f"requests/{name}", json.dumps(request).encode())
+    try:
+        files.put_if_absent(f"requests/{name}", json.dumps(request).encode())
+        answer = _awaited(files, name, patience)
+    except OSError as error:
+        raise InputError(
+            f"the engine on {files.root} cannot be asked: {error.strerror or error}. Ask as the user that it runs as"
+        ) from error
+    if answer["ok"]:
+        return str(answer["say"])
+    raise (InputError if answer["input"] else RunError)(answer["say"])
+
+
+def _awaited(files: Files, name: str, patience: float) -> Request:
+    """Wait for the answer to a request, and take it."""
     until = time.monotonic() + patience
     while not files.exists(f"answers/{name}"):
         if time.monotonic() > until:
             raise RunError(_no_answer(files, name, patience))
         time.sleep(_EVERY)
-    answer = json.loads(files.read(f"answers/{name}"))
+    answer: Request = json.loads(files.read(f"answers/{name}"))
     files.delete(f"answers/{name}")
-    if answer["ok"]:
-        return str(answer["say"])
-    raise (InputError if answer["input"] else RunError)(answer["say"])
+    return answer
 
 
 def _no_answer(files: Files, name: str, patience: float) -> str:

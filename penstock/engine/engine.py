@@ -12,7 +12,6 @@ these queries.  What is committed is true whatever happens next; starting again 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -83,6 +82,7 @@ from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.plan_text import plan_text, serving
 from penstock.plan.promises import indexes_about
 from penstock.plan.spark_settings import refuse_other
+from penstock.reporting import Logger, Tolerant
 from penstock.sql.options import scheduler_of
 from penstock.sql.promises import promises_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from penstock.sql.script import Script
 
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 
 class QueryHandle:
@@ -333,6 +333,7 @@ class Engine:
         self._workers.begin()
         arrow_types.cache_clear()
         sources, empty = self._check(transition.after)
+        self._workers.await_executor()
         sinks = file_sinks(transition.after.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         self._refuse_other_types(transition, empty)
@@ -348,9 +349,8 @@ class Engine:
         self._joiner = joiner
         for stream in plan.sources:
             self._start_ingest(plan, stream, sources[stream.name])
-        if not once:
-            self._listener = Listener(self._store.files, self._handle)
-            self._listener.start()
+        self._listener = Listener(self._store.files, self._handle)
+        self._listener.start()
 
     def _check_settings(self) -> None:
         """Refuse a session whose settings give the queries, or what the state holds, another meaning."""
@@ -379,6 +379,10 @@ class Engine:
 
     def _handle(self, request: dict[str, str]) -> str:
         """Do what somebody asks of the running engine (`penstock add`, `penstock drop`)."""
+        if self._once:
+            raise InputError(
+                "this engine reads what is there and ends (--once): edit its script and run it again"
+            )
         if request.get("do") == "add":
             script = self.script(request["script"])
             return "\n".join(self.answers(script, changes=True)) or "nothing to add"
@@ -791,8 +795,14 @@ class Engine:
         return self._backend.runner.counts
 
     def watch(self, watcher: Callable[[UnitDone], None]) -> None:
-        """Call a function after every unit, from the joiner's thread."""
-        self._watchers.append(watcher)
+        """Call a function after every unit, from the joiner's thread; its first error is logged and ends nothing."""
+        tolerant = Tolerant(_log, "a watcher of units")
+
+        def watching(done: UnitDone) -> None:
+            with tolerant:
+                watcher(done)
+
+        self._watchers.append(watching)
 
     def explain(self, query: str | None = None, *, compare: bool = False) -> str:
         """Print the shared plan, and what it and its rivals cost by what was measured so far.

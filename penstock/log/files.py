@@ -26,6 +26,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import threading
 import uuid
 from abc import ABC, abstractmethod
@@ -219,8 +220,8 @@ class LocalFiles(Files):
         self._sync(os.path.dirname(target))
 
     def read(self, name: str) -> bytes:
-        """Read the file."""
-        with open(self._at(name), "rb") as file:
+        """Read the file, if it is a regular one: to open a pipe is to wait for whoever writes to it."""
+        with open(self._at(name), "rb", opener=_open_regular) as file:
             return file.read()
 
     def local_copy(self, name: str) -> str:
@@ -251,6 +252,11 @@ class LocalFiles(Files):
             return sorted(each for each in os.listdir(self._at(name)) if not _is_temporary(each))
         except FileNotFoundError:
             return []
+        except (NotADirectoryError, PermissionError) as error:
+            message = (
+                f"{self.path(name)} cannot be read: {error.strerror}. Give a directory that you may read"
+            )
+            raise InputError(message) from error
 
     def make_dirs(self, name: str) -> None:
         """Make the directories."""
@@ -370,8 +376,11 @@ class LocalFiles(Files):
         """Make the directory and its parents, each entered durably in its own parent."""
         if not os.path.isdir(directory):
             self._make_dirs(os.path.dirname(directory))
-            with suppress(FileExistsError):
+            try:
                 os.mkdir(directory, 0o700 if self.private else 0o777)
+            except FileExistsError:  # made by another process just now, or a file
+                if not os.path.isdir(directory):
+                    raise InputError(f"{directory} is not a directory: give another path") from None
             self._sync(os.path.dirname(directory))
 
     def _sync(self, path: str) -> None:
@@ -643,6 +652,15 @@ def _owner(signature: bytes) -> str:
     here = (owner["pid"], owner["host"]) == (os.getpid(), socket.gethostname())
     who = f"this very process, {owner['pid']}," if here else f"process {owner['pid']}"
     return f"{who} on {owner['host']} since {owner['since']}"
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file; refuse all else without waiting."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a regular file", path)
+    return descriptor
 
 
 def _checked(name: str) -> str:

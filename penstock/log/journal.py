@@ -26,7 +26,6 @@ Out: the folded state, for the owner (`Journal.state`) and for anyone who looks 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import uuid
@@ -45,6 +44,7 @@ from penstock.log.envelope import (
     unwrap,
     wrap,
 )
+from penstock.reporting import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ S = TypeVar("S")
 _READ_ATTEMPTS = 10
 """How often files that vanish while they are read are tried again before that is called a gap."""
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 
 class Journal(Generic[S]):

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.app.cli import main
+from penstock.engine.store import Store
+from penstock.errors import InputError
 
 STREAMS = """
 CREATE STREAM Temperature (Room BIGINT, Value DOUBLE, ts TIMESTAMP)
@@ -100,6 +102,26 @@ def test_a_directory_without_a_state_is_refused(capfd):
     for state in ("elsewhere", "gone"):
         assert "is not a state directory" in refused(capfd, "status", "--state", state)
         assert "is not a state directory" in refused(capfd, "results", "q", "--state", state)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    "command", [["status"], ["drop", "q"], ["repair"], ["explain", "x.sql"], ["plan", "x.sql"]]
+)
+def test_a_state_that_is_a_file_is_refused(command, capfd):
+    Path("data").mkdir()
+    Path("x.sql").write_text(query(f"{JOIN} WINDOW 1 min"))
+    Path("file").touch()
+    assert "Not a directory. Give a directory that you may read" in refused(
+        capfd, *command, "--state", "file"
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_a_state_is_not_made_in_a_file(tmp_path):
+    Path("file").touch()
+    with pytest.raises(InputError, match="file is not a directory: give another path"):
+        Store(str(tmp_path / "file"))
 
 
 @pytest.mark.usefixtures("here")

@@ -177,7 +177,8 @@ def test_explain_on_a_state_shows_what_was_measured_beside_what_is_predicted(cap
 def test_there_must_be_an_engine_to_add_to_or_drop_from(capfd):
     for command in (["add", "monitor.sql"], ["drop", "ice"]):
         assert main([*command, "--state", STATE]) == 2
-        assert "no engine runs on" in capfd.readouterr().err
+        said = f"no engine runs on {STATE}: start one with `penstock run SCRIPT --state {STATE}`"
+        assert said in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("here")

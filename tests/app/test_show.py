@@ -1,9 +1,13 @@
 """What people see of a plan and a status."""
 
 import io
+import logging
+import subprocess
+import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +28,9 @@ from penstock.engine.costs.status import (
     Status,
     StreamStatus,
 )
+from penstock.errors import RunError
 from penstock.log.commits import OrderSwitched
+from penstock.reporting import Logger
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -145,11 +151,97 @@ def test_looking_is_put_off_by_what_it_costs(monkeypatch):
 def test_a_line_is_printed_only_when_something_changed(monkeypatch, capfd):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with progress.screen(None) as show:
+    with progress.Display() as display:
         for status in (STATUS, STATUS, replace(STATUS, queries=())):
             now[0] += 10
-            show(status)
+            display.show(SimpleNamespace(plan=None), status)
     assert len(capfd.readouterr().out.splitlines()) == 2
+
+
+def test_a_stream_that_a_query_starts_to_read_has_no_rate_at_first(monkeypatch):
+    """`penstock add` of the first query over a declared stream once ended the engine."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    rates, seen = progress.Rates(), []
+    for rows in (None, 500, 600, 700):
+        more = () if rows is None else (StreamStatus("Shipments", rows, 0, None, 0, 0, 0, 0),)
+        seen.append(rates.take(replace(STATUS, streams=(*STATUS.streams, *more))).get("Shipments"))
+        now[0] += 4
+    assert seen == [None, 0, 0, 25], "as soon as all looks of the last seconds have it"
+
+
+def test_a_status_of_another_plan_than_the_one_at_hand_is_shown(plan):
+    later = replace(STATUS, queries=(*STATUS.queries, QueryStatus("added", "g", "table", 5, 7)))
+    assert ["added", "5", "7"] in [line[-3:] for line in shown(status_view(plan, later))]
+
+
+class Broken:
+    """An engine that cannot say how it is."""
+
+    @property
+    def plan(self):
+        raise KeyError("Shipments")
+
+    def status(self):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_error_of_the_display_is_logged_once_and_raised_never(terminal, monkeypatch, caplog):
+    made = Console(file=io.StringIO(), force_terminal=terminal)
+    monkeypatch.setattr(progress, "console", lambda: made)
+    with progress.Display() as display:
+        for _ in range(3):
+            display.show(Broken())
+    display.sum_up(Broken())
+    assert [each.message for each in caplog.records] == [
+        "the display failed, and the run goes on: KeyError: 'Shipments'"
+    ]
+    with pytest.raises(RunError), display:  # of others
+        raise RunError("the join failed")
+
+
+def test_a_closed_standard_output_is_an_error_of_the_display():
+    """Rich raises SystemExit for it."""
+    script = """
+import sys
+from penstock.app.progress import Display
+
+display = Display()
+sys.stdin.read()  # until nobody reads our output
+for _ in range(3):
+    display.say("a line")
+sys.exit(7)
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        run.stdout.close()
+        run.stdin.close()
+        assert run.stderr.read() == b"the display failed, and the run goes on: standard output was closed\n"
+    assert run.returncode == 7
+
+
+def test_a_log_handler_that_fails_is_named_once_and_ends_nothing(capsys, caplog):
+    class Failing(logging.Handler):
+        def emit(self, _record):
+            raise ValueError("the log server is gone")
+
+    log, handler = Logger("penstock.test"), Failing()
+    logging.getLogger().addHandler(handler)
+    try:
+        log.warning("one %s", 1)
+        log.warning("two")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    said = "a log handler failed, and the run goes on: ValueError: the log server is gone\n"
+    assert capsys.readouterr().err == said
+    log.warning("three")
+    assert [(each.message, each.funcName) for each in caplog.records][-1] == (
+        "three",
+        "test_a_log_handler_that_fails_is_named_once_and_ends_nothing",
+    )
 
 
 def test_the_readings_of_the_demo_are_the_same_every_time(tmp_path):

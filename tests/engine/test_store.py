@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -194,3 +197,101 @@ def test_a_request_that_was_taken_and_not_answered_is_not_called_undone(
     monkeypatch.setattr(LocalFiles, "put_if_absent", lambda *_: None)
     with pytest.raises(RunError, match="it may still carry it out"):
         ask(str(tmp_path), {"do": "add"}, patience=0.05)
+
+
+def unreadable(path: Path, kind: str) -> None:
+    """Put something that is not a request where requests are."""
+    match kind:
+        case "directory":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "broken link":
+            path.symlink_to(path.with_name("nowhere"))
+        case "of another user":
+            path.write_bytes(b"{}")
+        case content:
+            path.write_bytes({"not JSON": b"{", "not UTF-8": b"\xff\xfe{", "a list": b"[]"}[content])
+
+
+UNREADABLE = {
+    "directory": "cannot be read: Not a regular file. Ask with penstock add or penstock drop",
+    "pipe": "cannot be read: Not a regular file. Ask with penstock add or penstock drop",
+    "broken link": "cannot be read: No such file or directory. Ask with penstock add or penstock drop",
+    "of another user": "cannot be read: Permission denied. Ask as the user that the engine runs as (uid ",
+    "not JSON": "is not JSON: ",
+    "not UTF-8": "is not JSON: ",
+    "a list": "is not a JSON object. Ask with penstock add or penstock drop",
+}
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_request_that_cannot_be_read_is_answered_and_the_next_one_is_heard(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "of another user":  # tests may run as root, who may read everything
+        read = LocalFiles.read
+
+        def refusing(self: LocalFiles, name: str) -> bytes:
+            if name == "requests/x.json":
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return read(self, name)
+
+        monkeypatch.setattr(LocalFiles, "read", refusing)
+    unreadable(tmp_path / "requests" / "x.json", kind)
+    files = open_files(str(tmp_path))
+    until = time.monotonic() + 20
+    while not files.exists("answers/x.json"):
+        assert time.monotonic() < until, "nobody listens"
+        time.sleep(0.01)
+    answer = json.loads(files.read("answers/x.json"))
+    assert (answer["ok"], answer["input"]) == (False, True)
+    assert UNREADABLE[kind] in answer["say"]
+
+    if kind == "directory":  # which stays, and is answered once
+        files.delete("answers/x.json")
+        with pytest.raises(RunError, match="what was read is gone"):
+            ask(str(tmp_path), {"do": "add"})
+        assert files.list("answers") == ["r.json"]
+        (tmp_path / "requests" / "x.json").rmdir()
+    assert ask(str(tmp_path), {"do": "add"}) == "done"
+
+
+def test_a_start_gets_over_a_request_and_an_answer_that_are_no_files(tmp_path: Path) -> None:
+    for folder in ("requests/x.json", "answers/x.json"):
+        (tmp_path / folder).mkdir(parents=True)
+    Store(str(tmp_path)).close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_listener_that_fails_starts_again_and_says_why_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed, failing = LocalFiles.list, [SystemExit(1)] * 3
+
+    def list_(self: LocalFiles, name: str) -> list[str]:
+        if name == "requests" and failing:
+            raise failing.pop()
+        return listed(self, name)
+
+    monkeypatch.setattr(LocalFiles, "list", list_)
+    listener = Listener(open_files(str(tmp_path)), lambda _: "done")
+    listener.start()
+    assert ask(str(tmp_path), {"do": "add"}, patience=10) == "done"
+    listener.finish()
+    assert [each.message for each in caplog.records] == [
+        "cannot listen for requests (penstock add, drop), and tries again: standard output was closed"
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_may_not_ask_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(LocalFiles, "put_if_absent", refuse)
+    with pytest.raises(
+        InputError, match=r"cannot be asked: Permission denied\. Ask as the user that it runs as"
+    ):
+        ask(str(tmp_path), {"do": "add"})

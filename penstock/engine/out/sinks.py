@@ -21,7 +21,6 @@ a view over them.  Results that are settled when they are found (`penstock.sql.c
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,6 +30,7 @@ from penstock.log.files import open_files
 from penstock.log.folder_names import safe_name
 from penstock.log.locations import absolute
 from penstock.log.values import Move, Publication
+from penstock.reporting import Logger
 from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import check_value
 from penstock.sql.query import Sink
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[DataFrame, str], object]
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 SPOOLED = frozenset({"console", "callback"})
 """Sinks that get their results as a DataFrame after the commit."""

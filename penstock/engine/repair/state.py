@@ -141,7 +141,9 @@ def examine(url: str) -> Repair:
     """Look at a state from end to end; whoever calls owns it."""
     files = open_files(url, private=True)
     if not files.list(DIRECTORY):
-        raise InputError(f"{url} is not a state directory: give the one of a run (penstock run --state DIR)")
+        raise InputError(
+            f"{url} is not a state directory: give the one of a run (penstock run SCRIPT --state DIR)"
+        )
     surveyed = survey(files, fold_json, Ledger(), load)
     begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
     now = surveyed.states.get(surveyed.end)

@@ -5,7 +5,6 @@ In:  what stages share (`penstock.engine.units.joining`).  Out: ``backfill`` and
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from penstock.engine.units.unit_task import FoldTask, JoinTask
 from penstock.log.commits import Backfilled, Output, UnitJoined
 from penstock.log.values import Cursor
 from penstock.plan.group import subgroup
+from penstock.reporting import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.plan.group import Group
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 
 def join(joining: Joining) -> None:

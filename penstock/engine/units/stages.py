@@ -6,7 +6,6 @@ Out: ``seal``, ``order``, ``release``, ``answer``, ``propagate``, ``published`` 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.answers import answer_commit, blame_for_answers, choose_answers, run_answers
@@ -19,11 +18,12 @@ from penstock.engine.runners.runner import Job, counted
 from penstock.engine.units.sealing import choose_sealings, seal_commit
 from penstock.log.commits import Published
 from penstock.log.table_merge import CONFLICT, MergeTask
+from penstock.reporting import Logger
 
 if TYPE_CHECKING:
     from penstock.engine.units.joining import Joining
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 
 def seal(joining: Joining) -> None:

@@ -10,7 +10,6 @@ In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ from penstock.engine.readings.reach import views
 from penstock.join.accuracy_sketch import SampledRows
 from penstock.log.commits import Watched
 from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
+from penstock.reporting import Logger
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
 
-_log = logging.getLogger(__name__)
+_log = Logger(__name__)
 
 
 def watch(joining: Joining) -> None:
