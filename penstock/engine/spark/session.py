@@ -102,6 +102,11 @@ def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     return spark
 
 
+def quick_session(settings: SparkSettings) -> SparkSession:
+    """Return the running session, or start one for a command that ends soon, with the settings of a state."""
+    return embedded_session({**QUICK_START, **settings.as_options()})
+
+
 def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:
     """Log where the UI is; mark a session whose JVM was launched here, and keep its defaults."""
     if spark.sparkContext.uiWebUrl:
