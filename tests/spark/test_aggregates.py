@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -412,3 +413,17 @@ def test_the_examples_of_the_surface_run_to_their_end(tmp_path, monkeypatch, cap
     )
     assert shown[0] == '"LocationId","n"'
     assert sorted(shown[1:]) == sorted(",".join(map(str, row)) for row in counts)
+    groups = sum(1 for _ in counts)
+    assert json.loads(_printed(capsys, "status", "--format", "json"))["queries"][3]["results"] > groups, (
+        "changes"
+    )
+    assert _printed(capsys, "results", "latest", "--count") == f"{groups}\n"
+    for limit, end in ((1, f"1 of {groups} results"), (groups, f"{groups} results")):
+        table = _printed(capsys, "results", "latest", "--limit", str(limit))
+        assert table.splitlines()[-1] == end
+
+
+def _printed(capsys, *arguments):
+    capsys.readouterr()
+    assert main([*arguments, "--state", "state"]) == 0
+    return capsys.readouterr().out
