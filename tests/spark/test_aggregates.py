@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +12,7 @@ from random import Random
 import pytest
 
 from penstock.app.cli import main
+from penstock.app.look import State
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
 from penstock.engine.units.describe import passes_spark
@@ -162,6 +162,11 @@ def test_every_way_to_answer_through_every_sink_over_a_restart_and_with_pairs(sp
     same(sum((bag(each) for each in called.values()), Counter()), judged(CALLED, tables), "the callback")
     assert counts["counted"] == judged(COUNTED, tables).total()
     assert counts["moves"] == len(moved)
+    groups, look = state.total(), State.open(str(streams.state))
+    assert 0 < look.count("MOVES") == groups < len(moved), "rows of the latest state, and not changes"
+    for limit, shown in ((0, 0), (groups, groups), (None, groups)):
+        found = look.results("moves", limit)
+        assert (found.rows.num_rows, found.total) == (shown, groups)
 
 
 ONE_ROW = (
@@ -413,17 +418,3 @@ def test_the_examples_of_the_surface_run_to_their_end(tmp_path, monkeypatch, cap
     )
     assert shown[0] == '"LocationId","n"'
     assert sorted(shown[1:]) == sorted(",".join(map(str, row)) for row in counts)
-    groups = sum(1 for _ in counts)
-    assert json.loads(_printed(capsys, "status", "--format", "json"))["queries"][3]["results"] > groups, (
-        "changes"
-    )
-    assert _printed(capsys, "results", "latest", "--count") == f"{groups}\n"
-    for limit, end in ((1, f"1 of {groups} results"), (groups, f"{groups} results")):
-        table = _printed(capsys, "results", "latest", "--limit", str(limit))
-        assert table.splitlines()[-1] == end
-
-
-def _printed(capsys, *arguments):
-    capsys.readouterr()
-    assert main([*arguments, "--state", "state"]) == 0
-    return capsys.readouterr().out
