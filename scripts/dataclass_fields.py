@@ -29,8 +29,14 @@ def fields(node: ast.ClassDef) -> list[Field]:
     for place, each in enumerate(node.body):
         if isinstance(each, ast.AnnAssign) and not ast.unparse(each.annotation).startswith("ClassVar"):
             after = node.body[place + 1] if place + 1 < len(node.body) else None
-            said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            found.append(Field(each.target.id, each.annotation, " ".join(said.split()), each.value is not None))
+            said = (
+                after.value.value
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                else ""
+            )
+            found.append(
+                Field(each.target.id, each.annotation, " ".join(said.split()), each.value is not None)
+            )
     return found
 
 
