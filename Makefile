@@ -44,7 +44,7 @@ lint: $(READY) ## what holds without running anything: format, lint, types, impo
 	@echo "lint: code";    $(PY) -m ruff check --quiet .
 	@echo "lint: types";   $(PY) -m mypy --strict
 	@echo "lint: imports"; $(VENV)/bin/lint-imports
-	@echo "lint: docs";    $(PY) scripts/check-docs; $(PY) scripts/journal-docs --check; $(PY) scripts/error-docs --check
+	@echo "lint: docs";    $(PY) scripts/check-docs; $(PY) scripts/journal-docs --check; $(PY) scripts/status-docs --check; $(PY) scripts/error-docs --check
 
 fmt: $(READY) ## format the code and mend what ruff can mend
 	@$(PY) -m ruff format --quiet .
@@ -63,8 +63,9 @@ golden: $(READY) ## rewrite the golden files from what the code says now; read t
 bench: $(READY) ## measure, side by side with other engines (ARGS="--help" for the choices)
 	@$(WITH_JAVA) $(VENV)/bin/penstock bench $(ARGS)
 
-docs: $(READY) ## write docs/journal.md and docs/errors.md, and check that every link and path the documents name exists
+docs: $(READY) ## write docs/journal.md, docs/status.md and docs/errors.md, and check that every link and path the documents name exists
 	@$(PY) scripts/journal-docs
+	@$(PY) scripts/status-docs
 	@$(PY) scripts/error-docs
 	@$(PY) scripts/check-docs
 

@@ -17,7 +17,7 @@ The tour, in five calls::
     damp.results().show()
     engine.stop()
 
-`Engine` and the sinks are imported when first used, so that ``import penstock`` does not wait for pyspark.
+All but the errors is imported when first used, so that ``import penstock`` does not wait for pyspark.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, PenstockError, RunError, SqlError
 
 if TYPE_CHECKING:
-    from penstock.engine.engine import Engine
+    from penstock.engine.costs.status import Status
+    from penstock.engine.engine import Engine, QueryHandle
     from penstock.engine.out.sinks import callback, console, noop, parquet, table
+    from penstock.sql.query import Sink
 
 __version__ = "0.1.0"
 
@@ -37,8 +39,11 @@ __all__ = [
     "Engine",
     "InputError",
     "PenstockError",
+    "QueryHandle",
     "RunError",
+    "Sink",
     "SqlError",
+    "Status",
     "__version__",
     "callback",
     "console",
@@ -47,9 +52,13 @@ __all__ = [
     "table",
 ]
 
-_HOMES = {"Engine": "penstock.engine.engine"} | dict.fromkeys(
-    ("callback", "console", "noop", "parquet", "table"), "penstock.engine.out.sinks"
-)
+_HOMES = {
+    "Engine": "penstock.engine.engine",
+    "QueryHandle": "penstock.engine.engine",
+    "Sink": "penstock.sql.query",
+    "Status": "penstock.engine.costs.status",
+    **dict.fromkeys(("callback", "console", "noop", "parquet", "table"), "penstock.engine.out.sinks"),
+}
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no name that is not there
 

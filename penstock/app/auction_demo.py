@@ -116,7 +116,7 @@ def _arrive(folder: Path, file: str) -> None:
 
 def _new_answers(state: State, moments: list[Moment]) -> pa.Table:
     """Read the answers that were not there at the moments before."""
-    answers = state.results("bids", None)
+    answers = state.results("bids", None).rows
     for each in moments:
         answers = answers.filter(pc.invert(pc.is_in(answers["item_id"], each.answers["item_id"])))
     return answers

@@ -301,9 +301,17 @@ def status(
 
 @app.command()
 def results(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY", help="The query's name; with --late that of a stream.", show_default=False
+        ),
+    ],
     state: State,
     *,
+    late: Annotated[
+        bool, typer.Option("--late", help="Print a stream's rows that were set aside, with the reasons.")
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -313,16 +321,20 @@ def results(
     form: Annotated[RowFormat, typer.Option("--format", help="How to write rows.")] = RowFormat.table,
     count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
 ) -> None:
-    """Print a query's committed results, in order if it asks for that; also while it runs."""
+    """Print a query's committed results, in order if it asks for that; also while it runs.
+
+    With --late, print the rows of a stream that were set aside: too late, without an event time, or breaking a promise.
+    """
     from penstock.app.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.app.rows import write_rows  # noqa: PLC0415
 
     view = StateView.open(state)
     if count:
-        typer.echo(view.count(query))
+        typer.echo(view.count_late(name) if late else view.count(name, debug=is_debug()))
         return
     most = 20 if limit is None and form is RowFormat.table else limit
-    write_rows(view.results(query, most, debug=is_debug()), form, view.total(query))
+    found = (view.late if late else view.results)(name, most, debug=is_debug())
+    write_rows(found.rows, form, found.total, "late rows" if late else "results")
 
 
 @app.command()

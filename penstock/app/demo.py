@@ -128,7 +128,7 @@ def _samples(state: State, asked: Asked) -> str:
     """Give a couple of a query's results, a line each, if they can be had without Spark."""
     if asked.sink == "noop":
         return "(counted only)"
-    return "(see below)" if asked.sink == "table" else _lines(state.results(asked.name, SAMPLE_ROWS))
+    return "(see below)" if asked.sink == "table" else _lines(state.results(asked.name, SAMPLE_ROWS).rows)
 
 
 def _lines(rows: pa.Table) -> str:

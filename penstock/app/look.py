@@ -1,16 +1,16 @@
 """Look into a state from outside, also while an engine runs on it: status and committed results.
 
 Nothing is locked and nothing is written.  Status and the results of a `parquet` sink need no Spark; a `table` is
-a view in Spark SQL, and reading it starts one.
+a view in Spark SQL, and reading it starts one, as reading late rows does.
 
 In:  the url of a state directory.
-Out: a `Status`, a count, or an Arrow table.
+Out: a `Status`, a count, or rows as an Arrow table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
+
+
+class Found(NamedTuple):
+    """Rows that were read, and how many there are in all."""
+
+    rows: pa.Table
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,40 +81,62 @@ class State:
         """Find a query, whatever the case of its name."""
         return self.plan.query(name)
 
-    def count(self, name: str) -> int:
-        """Count a query's committed results."""
-        return self.ledger().query(self.query(name).name).results
+    def count(self, name: str, *, debug: bool = False) -> int:
+        """Count the rows that `results` reads; Spark counts them where a query shows the latest of its changes."""
+        query = self.query(name)
+        if has_latest(query):
+            return self.results(name, 0, debug=debug).total
+        return self.ledger().query(query.name).results
 
-    def total(self, name: str) -> int | None:
-        """Count what a query shows, where that is all its results; None if it shows the latest of its changes."""
-        return None if has_latest(self.query(name)) else self.count(name)
+    def count_late(self, stream: str) -> int:
+        """Count the rows of a stream that were set aside."""
+        state = self.ledger().stream(self.plan.stream(stream).name)
+        return state.late + state.no_time + state.broken
 
-    def results(self, name: str, limit: int | None, *, debug: bool = False) -> pa.Table:
+    def results(self, name: str, limit: int | None, *, debug: bool = False) -> Found:
         """Read a query's committed results, in order if it asks for that, at most `limit` of them."""
         query = self.query(name)
         if query.sink.kind == "parquet" and not has_latest(query):
-            return _read_files(query.sink.option("path"), limit)
-        if query.sink.kind not in {"table", "parquet"}:
+            return Found(_read_files(query.sink.option("path"), limit), self.count(name))
+        if query.sink.kind not in _KEPT:
             raise InputError(
                 f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read; "
                 "--count says how many there were"
             )
-        return self._read_table(query.name, limit, debug=debug)
-
-    def _read_table(self, name: str, limit: int | None, *, debug: bool) -> pa.Table:
-        """Let Spark read the query's view over its group's pairs, or the latest of its changes."""
         from penstock.engine.out.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
-        from penstock.engine.spark.session import QUICK_START, embedded_session  # noqa: PLC0415
+        from penstock.engine.spark.session import quick_session  # noqa: PLC0415
 
         with quiet_spark(debug=debug):
-            spark = embedded_session({**QUICK_START, **self.plan.spark_settings.as_options()})
-            rows = read_results(spark, open_files(self.url), self.plan, self.ledger, name)
-            return to_show(rows if limit is None else rows.limit(limit)).toArrow()
+            spark = quick_session(self.plan.spark_settings)
+            view = read_results(spark, open_files(self.url), self.plan, self.ledger, query.name)
+            rows = to_show(view, limit).toArrow()
+            if not has_latest(query):
+                return Found(rows, self.count(name))
+            return Found(rows, view.count() if rows.num_rows == limit else rows.num_rows)
+
+    def late(self, stream: str, limit: int | None, *, debug: bool = False) -> Found:
+        """Read rows of a stream that were set aside, each with the reason, at most `limit` of them."""
+        from penstock.engine.out.results import read_late, to_show  # noqa: PLC0415 - imports pyspark
+        from penstock.engine.spark.session import quick_session  # noqa: PLC0415
+
+        declared = self.plan.stream(stream)
+        with quiet_spark(debug=debug):
+            spark, batches = (
+                quick_session(self.plan.spark_settings),
+                self.ledger().stream(declared.name).batches,
+            )
+            late = read_late(spark, open_files(self.url), declared, batches)
+            return Found(to_show(late, limit).toArrow(), self.count_late(stream))
 
 
 def has_latest(query: Query) -> bool:
-    """Say whether what a query shows is the latest state of its groups, and not all it has delivered."""
-    return query.aggregation is not None and query.aggregation.emit == "changes"
+    """Check whether what a query shows is the latest state of its groups, and not all it has delivered."""
+    changes = query.aggregation is not None and query.aggregation.emit == "changes"
+    return changes and query.sink.kind in _KEPT
+
+
+_KEPT = frozenset({"table", "parquet"})
+"""Sinks whose results can be read again."""
 
 
 def _read_files(path: str, limit: int | None) -> pa.Table:

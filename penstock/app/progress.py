@@ -129,13 +129,19 @@ def _live() -> Iterator[Show]:
 
 
 def _lines() -> Show:
-    """Print a line when something changed, and not too often."""
-    out, rates = console(), Rates()
+    """Print a line when something changed, and not too often; warn of each late stream once."""
+    out, rates, warned = console(), Rates(), set[str]()
     last: tuple[float, tuple[int, ...]] = (0.0, ())
 
     def show(_plan: Plan, status: Status) -> None:
         nonlocal last
         speed = rates.take(status)
+        for each in status.streams:
+            if each.warning and each.name not in warned:
+                warned.add(each.name)
+                out.print(
+                    f"{time.strftime('%H:%M:%S')}  warning: {each.warning}", soft_wrap=True, markup=False
+                )
         state = (*(each.rows for each in status.streams), *(each.results for each in status.queries))
         if state != last[1] and time.monotonic() - last[0] >= SECONDS_BETWEEN_LINES:
             last = time.monotonic(), state

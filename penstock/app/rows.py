@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def write_rows(rows: pa.Table, form: str, total: int | None) -> None:
+def write_rows(rows: pa.Table, form: str, total: int, noun: str = "results") -> None:
     """Write rows as ``table``, ``csv`` or ``json``; a table ends with how many there are in all."""
     if form == "csv":
         sys.stdout.flush()
@@ -35,10 +35,10 @@ def write_rows(rows: pa.Table, form: str, total: int | None) -> None:
         for batch in rows.to_batches():
             sys.stdout.writelines(f"{json.dumps(row, default=as_json)}\n" for row in batch.to_pylist())
     else:
-        print_table(rows, total, console())
+        print_table(rows, total, noun, console())
 
 
-def print_table(rows: pa.Table, total: int | None, out: Console) -> None:
+def print_table(rows: pa.Table, total: int, noun: str, out: Console) -> None:
     """Print rows as a table; numbers to the right."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for field in rows.schema:
@@ -51,10 +51,8 @@ def print_table(rows: pa.Table, total: int | None, out: Console) -> None:
     for row in rows.to_pylist():
         table.add_row(*(Text(as_text(value)) for value in row.values()))
     out.print(table)
-    shown = f"{rows.num_rows:,} results"
-    if total is not None and rows.num_rows < total:
-        shown = f"{rows.num_rows:,} of {total:,} results"
-    out.print(shown)
+    shown = f"{rows.num_rows:,} of {total:,}" if rows.num_rows < total else f"{rows.num_rows:,}"
+    out.print(f"{shown} {noun}")
 
 
 def as_text(value: Any) -> str:

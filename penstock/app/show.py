@@ -65,6 +65,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
         *map(Text, memory_lines(status)),
         *_changes(status),
         *_missed(status),
+        *(Text(f"warning: {each.warning}") for each in status.streams if each.warning),
         *_failures(status),
     )
 
@@ -85,20 +86,22 @@ def buffer_table(status: Status) -> Table | None:
 
 
 def _missed(status: Status) -> list[Text]:
-    """Say of which queries results were missed, when, and whose rows came later than was known."""
+    """Show the share of its results that a query has found, if it missed some; and when, because of which streams."""
     lines = []
     for query in status.queries:
+        if query.accuracy is None or (query.accuracy >= 1 and not query.misses):
+            continue
+        line = (
+            f"query {query.name} has found {show_accuracy(query.accuracy)} of its results "
+            f"and missed about {query.missed:,.0f}"
+        )
         for miss in query.misses[-1:]:
             whose = ", ".join(
                 f"{name} is out of order by {rows:,} rows"
                 for name, rows in zip(miss.streams, miss.scrambling, strict=True)
             )
-            lines.append(
-                Text(
-                    f"query {query.name} has missed about {query.missed:,.0f} results, last {miss.results:,.0f} at "
-                    f"{miss.at}{': ' if whose else ''}{whose}"
-                )
-            )
+            line += f", last {miss.results:,.0f} at {miss.at}{': ' if whose else ''}{whose}"
+        lines.append(Text(line))
     return lines
 
 

@@ -79,10 +79,10 @@ class Backend(Protocol[Batch]):
         """Write the segments of a batch."""
 
     def keep_late(self, batch: Batch, stream: Stream, watermark: int | None, folder: str) -> None:
-        """Write the rows of a batch that are late or have no time, whole, to the dead letters."""
+        """Write the rows of a batch that are late or have no time, whole, with the reason for each."""
 
-    def keep_late_with_reasons(self, batch: Batch, stream: Stream, task: BatchTask, folder: str) -> None:
-        """Write the same, and the rows that break a promise, with the reason for each."""
+    def keep_late_and_broken(self, batch: Batch, stream: Stream, task: BatchTask, folder: str) -> None:
+        """Write the same, and the rows that break a promise."""
 
     def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> Batch:
         """Return the results of a query, which units have written to files, as a batch of the stream that they are."""

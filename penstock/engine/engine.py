@@ -76,15 +76,13 @@ from penstock.engine.units.joiner import Joiner
 from penstock.engine.units.joining import Joining
 from penstock.engine.units.stages import publish
 from penstock.engine.workload import Workload, find_name
-from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError, did_you_mean
+from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError
 from penstock.log.files import LocalFiles
 from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.plan_text import plan_text, serving
-from penstock.plan.promises import indexes_about
 from penstock.plan.spark_settings import refuse_other
 from penstock.reporting import Logger, Tolerant
 from penstock.sql.options import scheduler_of
-from penstock.sql.promises import promises_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 from penstock.sql.source_options import scrubbed
 
@@ -194,6 +192,7 @@ class Engine:
         *,
         time: str | None = None,
         lateness: str = "0 seconds",
+        retain: str | None = None,
         trigger: str | None = None,
         scrambling: int | None = None,
         multiplicity: int | None = None,
@@ -205,6 +204,8 @@ class Engine:
     ) -> None:
         """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it.
 
+        `lateness` is how far behind the newest row of its stream a row may come; later ones are set aside (`late`).
+        `retain` keeps rows at least this long, for queries still to come; by default as long as a query needs them.
         `trigger` is how often Spark asks the source for new rows, by default every 100 ms.
 
         It needs no `time` where all queries that read it have no window.  For those, `scrambling` says how many rows of
@@ -218,6 +219,7 @@ class Engine:
         `promises` of them are remembered.
         """
         given = {
+            "retain": retain,
             "trigger": trigger,
             "scrambling": scrambling,
             "multiplicity": multiplicity,
@@ -777,13 +779,13 @@ class Engine:
         return read_finished(self.spark, self._store.files, self.plan, query, task)
 
     def late(self, stream: str) -> DataFrame:
-        """Give the rows of a stream that came too late, had no event time, or broke a promise of their stream."""
-        names = [each.name for each in self.plan.streams]
-        declared = find_name(stream, names)
-        if declared is None:
-            raise InputError(f"stream {stream} does not exist: {did_you_mean(stream, names)}")
-        reasons = bool(indexes_about(self.plan, declared) or promises_of(self.plan.stream(declared)))
-        return read_late(self.spark, self._store.files, self.plan.stream(declared), reasons=reasons)
+        """Return the rows of a stream that were set aside, each with the reason in `_reason`.
+
+        They came too late, had no event time, or broke a promise of their stream.
+        """
+        declared = self.plan.stream(stream)
+        committed = self._store.ledger.stream(declared.name).batches
+        return read_late(self.spark, self._store.files, declared, committed)
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is."""

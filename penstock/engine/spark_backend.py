@@ -14,7 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from penstock.engine.change.upgrade import ROW, new_predicates
 from penstock.engine.ingest.batch_culprits import blame_for_batch
-from penstock.engine.ingest.batch_task import IngestTask, ingest_job, reason_name, set_aside
+from penstock.engine.ingest.batch_task import (
+    LATE,
+    NO_EVENT_TIME,
+    IngestTask,
+    ingest_job,
+    reason_name,
+    set_aside,
+)
 from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
 from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.ingest.sources import (
@@ -147,7 +154,7 @@ class SparkBackend:
         return _numbered_columns(whole, len(columns))
 
     def keep_late(self, batch: DataFrame, stream: Stream, watermark: int | None, folder: str) -> None:
-        """Write the late rows of a batch, whole, to the dead letters; writing again replaces them."""
+        """Write the late rows of a batch, whole, with the reason for each; writing again replaces them."""
         rows = with_ingest_columns(batch, stream, ())
         row_time = F.col(always_quoted(ROW_TIME))
         late = row_time.isNull()
@@ -156,10 +163,12 @@ class SparkBackend:
         columns = [F.col(always_quoted(column.name)) for column in stream.columns]
         if CORRUPT in batch.columns:
             columns.append(F.substring(F.col(always_quoted(CORRUPT)), 1, MOST_TEXT).alias(SHOWN))
+        reason = F.when(row_time.isNull(), NO_EVENT_TIME).otherwise(LATE)
+        columns.append(reason.alias(reason_name(each.name for each in stream.columns)))
         self._write_late(rows.where(late).select(*columns), stream, folder)
 
-    def keep_late_with_reasons(self, batch: DataFrame, stream: Stream, task: BatchTask, folder: str) -> None:
-        """Write the same, and the rows that break a promise, with the reason for each."""
+    def keep_late_and_broken(self, batch: DataFrame, stream: Stream, task: BatchTask, folder: str) -> None:
+        """Write the same, and the rows that break a promise."""
         own = [each.name for each in stream.columns] + [each for each in (CORRUPT,) if each in batch.columns]
         names = [*own, *(each for each in task.columns() if each not in own)]
         rows = ingest_columns_of(batch, stream, task.computed_for, names)

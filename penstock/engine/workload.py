@@ -20,7 +20,7 @@ from penstock.sql.arrival import check_arrival
 from penstock.sql.bind import bind_query
 from penstock.sql.oblivious import WAYS_OUT, why_other_kind, why_this_one
 from penstock.sql.options import budget_of, check_duration
-from penstock.sql.promises import PROMISE_OPTIONS, carriers_of, settled_promises
+from penstock.sql.promises import carriers_of, settled_promises
 from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.result_streams import readers_of, why_not_changed, with_results
 from penstock.sql.script import (
@@ -34,7 +34,7 @@ from penstock.sql.script import (
     parse_script,
 )
 from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
-from penstock.sql.streams import DEFAULT_TRIGGER
+from penstock.sql.streams import TIMED_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -91,11 +91,12 @@ class Workload:
                     "the rows are made, or leave the column out"
                 )
         given, late = options or {}, check_duration("lateness", lateness)
-        check_duration("trigger", given.get("trigger", DEFAULT_TRIGGER))
+        for option in {"retain", "trigger"} & set(given):
+            check_duration(option, given[option])
         check_arrival(given.items())
-        if time is None and (late or set(given) & PROMISE_OPTIONS):
+        if time is None and (late or TIMED_OPTIONS & set(given)):
             raise InputError(
-                f"stream {name} has no event time, by which lateness and promises go: name its time column"
+                f"stream {name} has no event time, by which lateness, retain and promises go: name its time column"
             )
         time_column = "" if time is None else _time_column(name, time, columns)
         stream = Stream(name, columns, time_column, late, options=tuple(given.items()))

@@ -275,9 +275,13 @@ class OrderSwitched:
     BY: ClassVar = "join, where order is adaptive"
 
     groups: tuple[str, ...]
+    """The ids of the groups."""
     mode: str
+    """What waits from here on: the input (`sync-filter`) or the results (`filter-order`)."""
     reason: str
+    """Why: the measured load, against the `alpha` of the query that asks for the least."""
     at: str
+    """When, in ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)

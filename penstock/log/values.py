@@ -77,6 +77,8 @@ class StreamState:
     """Rows that were let go before their window ended, because of a promise that came after them."""
     arrivals: int = 0
     """Positions that were given to its rows in the order of arrival, where joins have no window."""
+    behind: int = 0
+    """How far the latest of its late rows was behind the newest row of the batches before, in microseconds."""
 
     @property
     def timely(self) -> int:
@@ -201,8 +203,11 @@ class PlanChange:
     """A change of plan, in short."""
 
     version: int
+    """The version of the plan that it began; the first plan has 1."""
     reason: str
+    """What changed, in words."""
     at: str = ""
+    """When, in ISO 8601."""
 
 
 F = TypeVar("F")

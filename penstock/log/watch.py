@@ -130,10 +130,13 @@ class Miss:
     """An occasion on which results were missed: when, about how many, and whose rows came later than was known."""
 
     at: str
+    """When, in ISO 8601."""
     results: float
+    """About how many results."""
     streams: tuple[str, ...] = ()
+    """The streams whose rows came later than was known."""
     scrambling: tuple[int, ...] = ()
-    """What it turned out to be, stream by stream."""
+    """The scrambling that was measured of each of them then, in rows."""
     dropped: int = 0
     """Rows that had been let go by then because there was no room for them, all together."""
 

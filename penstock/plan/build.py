@@ -110,8 +110,12 @@ class Plan:
         return {group.id: group.chain.cuts for group in self.groups}
 
     def stream(self, name: str) -> Stream:
-        """Find a stream by name."""
-        return next(each for each in self.streams if each.name == name)
+        """Find a stream by its name, whatever the case."""
+        for stream in self.streams:
+            if stream.name.lower() == name.lower():
+                return stream
+        known = [each.name for each in self.streams]
+        raise InputError(f"stream {name} does not exist: {did_you_mean(name, known)}")
 
     @property
     def sources(self) -> tuple[Stream, ...]:

@@ -34,7 +34,7 @@ FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"
 _OWN_OPTIONS = ("format", "time", "lateness")
 KEPT_OPTIONS = frozenset({"retain", "trigger", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
 """Options that are ours and kept among those of the source, which does not see them."""
-_TIMED_OPTIONS = frozenset({"lateness", "retain", *PROMISE_OPTIONS})
+TIMED_OPTIONS = frozenset({"lateness", "retain", *PROMISE_OPTIONS})
 """Options that go by event time."""
 _EASILY_MISSPELT = ("lateness", *sorted(KEPT_OPTIONS))
 DEFAULT_TRIGGER = "100 ms"
@@ -78,7 +78,7 @@ def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
 def _refuse_timed_options(reader: Reader, name: str, options: list[Option]) -> None:
     """Refuse options that go by event time where there is none."""
     for each in options:
-        if each.key.lower() in _TIMED_OPTIONS:
+        if each.key.lower() in TIMED_OPTIONS:
             message = (
                 f"option {each.key} goes by event time, and stream {name} has none: WITH (time = '<column>')"
             )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.engine.change.upgrade import Upgrade, new_predicates
-from penstock.engine.ingest.batch_task import IngestTask, set_aside
+from penstock.engine.ingest.batch_task import LATE, NO_EVENT_TIME, IngestTask, reason_name, set_aside
 from penstock.engine.ingest.promise_columns import with_elements
 from penstock.engine.out.answer_task import NOTE
 from penstock.engine.out.answers import AnswerJob
@@ -147,15 +147,18 @@ class InlineBackend:
         return row_columns(rows, with_elements(stream), task.computed_for, self.settings)
 
     def keep_late(self, batch: pa.Table, stream: Stream, watermark: int | None, folder: str) -> None:
-        """Write the rows of a batch that are late or have no time, whole."""
+        """Write the rows of a batch that are late or have no time, whole, with the reason for each."""
         times = row_times(batch, stream)
-        late = pc.is_null(times)
+        timeless = pc.is_null(times)
+        late = timeless
         if watermark is not None:
             late = pc.or_(late, pc.fill_null(pc.less(times, watermark), fill_value=False))
-        self._put_late(batch.filter(late), folder)
+        reasons = pc.if_else(timeless, NO_EVENT_TIME, LATE)
+        named = batch.append_column(reason_name(batch.column_names), reasons)
+        self._put_late(named.filter(late), folder)
 
-    def keep_late_with_reasons(self, batch: pa.Table, stream: Stream, task: BatchTask, folder: str) -> None:
-        """Write the same, and the rows that break a promise, with the reason for each."""
+    def keep_late_and_broken(self, batch: pa.Table, stream: Stream, task: BatchTask, folder: str) -> None:
+        """Write the same, and the rows that break a promise."""
         whole = self.with_ingest_columns(batch, stream, task)
         names = [each.name for each in stream.columns]
         self._put_late(set_aside(self.files, task, whole.combine_chunks(), names), folder)

@@ -34,6 +34,12 @@ def test_everything_the_package_promises_is_there():
         _ = penstock.Motor
 
 
+def test_the_types_of_the_surface_are_exported():
+    exported = penstock.QueryHandle, penstock.Status
+    assert {each.__name__ for each in exported} <= set(penstock.__all__)
+    assert isinstance(penstock.noop(), penstock.Sink)
+
+
 def test_version_and_help_end_well(capfd):
     assert main(["--version"]) == 0
     assert capfd.readouterr().out == f"penstock {penstock.__version__}\n"

@@ -75,6 +75,10 @@ def test_the_page_on_the_journal_is_what_the_classes_say():
     subprocess.run([sys.executable, ROOT / "scripts" / "journal-docs", "--check"], check=True)
 
 
+def test_the_page_on_the_status_is_what_the_classes_say():
+    subprocess.run([sys.executable, ROOT / "scripts" / "status-docs", "--check"], check=True)
+
+
 def test_the_page_on_errors_is_what_the_source_says():
     subprocess.run([sys.executable, ROOT / "scripts" / "error-docs", "--check"], check=True)
 

@@ -46,6 +46,12 @@ def test_csv_has_text_for_what_it_has_no_form_for(capfd):
     assert set(second.values()) == {""}
 
 
+@pytest.mark.parametrize(("total", "end"), [(2, "2 late rows"), (50, "2 of 50 late rows")])
+def test_a_table_ends_with_how_many_rows_there_are(capfd, total, end):
+    write_rows(ROWS, "table", total, "late rows")
+    assert capfd.readouterr().out.splitlines()[-1] == end
+
+
 @pytest.mark.parametrize(
     "text", [GAP, "[INTERVAL '0 00:00:05' DAY TO SECOND]", "{1, 2024-05-01 00:00:00}", "{k -> NULL}"]
 )

@@ -30,6 +30,7 @@ from penstock.engine.costs.status import (
 )
 from penstock.errors import RunError
 from penstock.log.commits import OrderSwitched
+from penstock.log.watch import Miss
 from penstock.reporting import Logger
 
 SECOND = 1_000_000
@@ -242,6 +243,37 @@ def test_a_log_handler_that_fails_is_named_once_and_ends_nothing(capsys, caplog)
         "three",
         "test_a_log_handler_that_fails_is_named_once_and_ends_nothing",
     )
+
+
+def late_status():
+    left, right = STATUS.streams
+    return replace(STATUS, streams=(replace(left, warning="79 % of L late: raise `lateness`"), right))
+
+
+def test_a_stream_with_many_late_rows_is_warned_of(plan):
+    lines = [" ".join(line) for line in shown(status_view(plan, late_status()))]
+    assert lines.count("warning: 79 % of L late: raise `lateness`") == 1
+    assert not any("warning" in word for line in shown(status_view(plan, STATUS)) for word in line)
+
+
+def test_without_a_terminal_a_warning_is_printed_once(capfd):
+    show = progress._lines()
+    for _ in range(3):
+        show(None, late_status())
+    assert capfd.readouterr().out.count("warning: 79 % of L late") == 1
+
+
+def test_the_share_of_results_is_shown_where_a_query_misses_some(plan):
+    near, far = STATUS.queries
+    miss = Miss("today", 7.0, ("L",), (40,))
+    some = replace(far, accuracy=0.9876, missed=12.4, misses=(miss,))
+    status = replace(STATUS, queries=(replace(near, accuracy=1.0), some))
+    lines = [" ".join(line) for line in shown(status_view(plan, status))]
+    assert [line for line in lines if line.startswith("query")][1:] == [
+        "query far has found 98.76 % of its results and missed about 12, last 7 at today: L is out of order by 40 rows"
+    ]
+    unknown = replace(STATUS, queries=(near, replace(some, misses=())))
+    assert shown(status_view(plan, unknown))[-1][-4:] == ["and", "missed", "about", "12"]
 
 
 def test_the_readings_of_the_demo_are_the_same_every_time(tmp_path):

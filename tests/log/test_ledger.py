@@ -94,6 +94,14 @@ def test_a_batch_adds_its_segments_and_replaces_its_streams_counts():
     assert ledger.stream("B") == StreamState()
 
 
+def test_a_batch_of_a_version_that_did_not_know_how_late_rows_were_is_read():
+    written = encode(batch("one", late=2, behind=9))
+    assert fold(Ledger(), decode(written)).stream("A").behind == 9
+    del written["state"]["behind"]
+    state = fold(Ledger(), decode(written)).stream("A")
+    assert (state.late, state.behind) == (2, 0)
+
+
 def test_a_unit_advances_cursors_adds_results_and_leaves_output_to_publish():
     one = Publication("u1", OUTPUT)
     two = Publication("u2", (), "q")

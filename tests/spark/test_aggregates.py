@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from penstock.app.cli import main
+from penstock.app.look import State
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
 from penstock.engine.units.describe import passes_spark
@@ -176,6 +177,11 @@ def test_every_way_to_answer_through_every_sink_over_a_restart_and_with_pairs(sp
     same(sum((bag(each) for each in called.values()), Counter()), judged(CALLED, tables), "the callback")
     assert counts["counted"] == judged(COUNTED, tables).total()
     assert counts["moves"] == len(moved)
+    groups, look = state.total(), State.open(str(streams.state))
+    assert 0 < look.count("MOVES") == groups < len(moved), "rows of the latest state, and not changes"
+    for limit, shown in ((0, 0), (groups, groups), (None, groups)):
+        found = look.results("moves", limit)
+        assert (found.rows.num_rows, found.total) == (shown, groups)
 
 
 ONE_ROW = (

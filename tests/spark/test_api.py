@@ -68,11 +68,33 @@ def test_a_source_that_never_ends_is_joined_until_it_is_stopped(spark, tmp_path)
     assert all(x == y and count == 1 for (x, y), count in found.items())
 
 
+def test_a_data_frame_may_be_retained_for_queries_to_come(spark, tmp_path):
+    feeds = [Feed(name, tmp_path / name, COLUMNS, 0) for name in "ab"]
+    wide = Spec("wide", *feeds, ("a.k = b.k",), Window("both", 60 * SECOND))
+    with penstock.Engine(tmp_path / "state", spark=spark) as engine:
+        for feed in feeds:
+            feed.append({"k": 1, "v": n, "ts": at(START + 2 * n * SECOND)} for n in range(20))
+            source = spark.readStream.schema("k bigint, v int, ts timestamp").parquet(str(feed.folder))
+            engine.stream(feed.name, source, time="ts", retain="1 hour")
+        engine.query("narrow", "SELECT a.k FROM a, b WHERE a.k = b.k WINDOW 1 s")
+        engine.start()
+        engine.process_available()
+        handle = engine.query("wide", wide.penstock())
+        engine.process_available()
+        same_bag(bag(handle.results().toArrow()), answer(wide), "all of the past is held")
+        assert isinstance(handle, penstock.QueryHandle)
+        assert isinstance(engine.status(), penstock.Status)
+
+
 def test_what_is_no_stream_is_refused(spark, tmp_path):
     stream = spark.readStream.format("rate").load()
     with penstock.Engine(tmp_path / "state", spark=spark) as engine:
         with pytest.raises(InputError, match="readStream"):
             engine.stream("x", spark.range(3), time="id")
+        with pytest.raises(InputError, match="retain 'long' is not a length of time"):
+            engine.stream("x", stream, time="timestamp", retain="long")
+        with pytest.raises(InputError, match="by which lateness, retain and promises go"):
+            engine.stream("x", stream, retain="1 hour")
         with pytest.raises(InputError, match="did you mean timestamp"):
             engine.stream("x", stream, time="timestmp")
         engine.stream("x", stream, time="timestamp")

@@ -92,8 +92,9 @@ def test_a_line_that_cannot_be_read_is_set_aside_with_its_text(spark, tmp_path):
 
             late = engine.late(name)
             whole = batch(spark, folder, kind, f"{COLUMNS}, _corrupt_record STRING").cache()
-            assert rows(late) == rows(whole.where("ts IS NULL")), kind
-            assert late.columns == whole.columns
+            assert rows(late.drop("_reason")) == rows(whole.where("ts IS NULL")), kind
+            assert late.columns == [*whole.columns, "_reason"]
+            assert {row["_reason"] for row in late.collect()} == {"no event time"}
             texts = {row["_corrupt_record"] for row in late.collect()}
             document = {"\n".join(lines)} if kind == "xml" else set()
             assert texts <= {*lines} | document
@@ -118,8 +119,8 @@ def test_a_column_for_the_text_that_a_stream_declares_is_the_streams_own(spark, 
         assert rows(engine.results("q")) == rows(spark.sql(sql))
         assert engine.results("q").where(f"`{column}` LIKE '%no number'").count() > 0
         late = engine.late("a")
-        assert late.columns == whole.columns
-        assert rows(late) == rows(whole.cache().where("ts IS NULL"))
+        assert late.columns == [*whole.columns, "_reason"]
+        assert rows(late.drop("_reason")) == rows(whole.cache().where("ts IS NULL"))
 
 
 def test_of_a_long_text_the_beginning_is_kept(spark, tmp_path):
@@ -151,7 +152,7 @@ def test_lines_are_dropped_where_a_stream_says_so(spark, tmp_path):
         run(engine)
         right = batch(spark, tmp_path / "in", "csv", mode="DROPMALFORMED")
         assert rows(engine.results("q")) == rows(right)
-        assert (engine.late("a").count(), engine.late("a").columns) == (0, right.columns)
+        assert (engine.late("a").count(), engine.late("a").columns) == (0, [*right.columns, "_reason"])
 
 
 def test_a_run_fails_on_a_line_where_a_stream_says_so(spark, tmp_path):
@@ -171,10 +172,12 @@ def test_rows_that_an_earlier_version_set_aside_are_read_beside_those_of_today(s
         run(engine)
         before = engine.late("a").collect()
         old = spark.createDataFrame([(5, None, 6, "old")], COLUMNS)
-        old.write.parquet(str(tmp_path / "state" / "late" / "a" / "0000000009"))
+        old.write.mode("append").parquet(str(tmp_path / "state" / "late" / "a" / "0000000000"))
         after = engine.late("a").collect()
         assert len(after) == len(before) + 1
-        assert {row["_corrupt_record"] for row in after if row["s"] == "old"} == {None}
+        assert {(row["_corrupt_record"], row["_reason"]) for row in after if row["s"] == "old"} == {
+            (None, None)
+        }
 
 
 def test_a_stream_without_late_rows_has_the_column_too(spark, tmp_path):
@@ -183,5 +186,5 @@ def test_a_stream_without_late_rows_has_the_column_too(spark, tmp_path):
         engine.script(declare("a", tmp_path / "in", "csv"))
         engine.query("q", JOIN.format("a", NEAR))
         run(engine)
-        assert engine.late("a").columns == ["k", "ts", "v", "s", "_corrupt_record"]
+        assert engine.late("a").columns == ["k", "ts", "v", "s", "_corrupt_record", "_reason"]
         assert engine.late("a").count() == 0

@@ -74,7 +74,7 @@ def test_a_column_with_any_name_works_from_the_declaration_to_the_results(spark,
             assert found[name].column_names == right.column_names
             same_bag(bag(found[name]), bag(right), name)
         late = engine.late("a")
-        assert late.columns == [*NAMES, "t s"]
+        assert late.columns == [*NAMES, "t s", "_reason"]
         assert late.count() == 8
         assert sorted(row["batch"] for row in late.collect()) == [0, 0, 1, 1, 2, 2, 3, 3]
 

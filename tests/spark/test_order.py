@@ -123,7 +123,7 @@ def test_every_sink_gets_the_sorted_result_as_far_as_nothing_is_to_come_and_all_
         assert not [each for each in engine.status().queries if each.held]
     state = State.open(str(tmp_path / "state"))
     for name, spec in (("table", here.plain), ("files", here.computed)):
-        assert rows(state.results(name, 7)) == in_order(spec, everything=True)[:7]
+        assert rows(state.results(name, 7).rows) == in_order(spec, everything=True)[:7]
     assert not list((tmp_path / "state" / "hold").rglob("*.arrow"))
     assert not list(tmp_path.rglob("_staging"))
 

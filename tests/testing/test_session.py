@@ -126,6 +126,64 @@ def test_a_damaged_file_is_an_error_and_no_other_row(read):
             read(session)
 
 
+def late_run(lateness, batches):
+    """Send batches of event times (seconds) to T, one after the other, and give the status and T's late rows."""
+    asked = script("plain").replace("lateness = '5 seconds'", f"lateness = '{lateness}'")
+    with testing.Session(asked) as session:
+        for times in batches:
+            rows = [None if each is None else START + dt.timedelta(seconds=each) for each in times]
+            session.send("T", [{"Room": 1, "ts": each} for each in rows])
+            session.turn()
+        return session.status(), session.late("T")
+
+
+def test_a_status_warns_of_a_stream_with_many_late_rows_and_names_the_lateness_it_lacks():
+    status, late = late_run("5 seconds", [[60, 61], [20.5, 30, None], [62, 56]])
+    stream = next(each for each in status.to_json()["streams"] if each["name"] == "T")
+    assert (stream["rows"], stream["late"], stream["no_time"]) == (7, 2, 1)
+    assert (stream["lateness"], stream["behind"]) == (5_000_000, 40_500_000)
+    assert stream["late_share"] == 2 / 7
+    assert (
+        stream["warning"] == "29 % of T late: raise `lateness`, now 5 s; the latest row was 41 s behind"
+    )  # to the next second
+    assert stream["watermark"] == int((START.timestamp() + 57) * 1e6)
+    assert stream["watermark_iso"] == "2026-01-01T10:00:57.000000Z"
+    assert [(row["ts"] is None, row["_reason"].split(":")[0]) for row in late] == [
+        (False, "late"),
+        (False, "late"),
+        (True, "no event time"),
+    ]
+
+
+def test_a_status_warns_of_a_tenth_of_the_rows_and_not_of_less():
+    shares = {9: True, 10: False}
+    for timely, warns in shares.items():
+        status, _ = late_run("0 seconds", [range(timely), [-1]])
+        assert (status.streams[0].warning is not None) == warns, timely
+
+
+def test_with_the_lateness_that_is_named_no_row_is_late():
+    seed = 11
+    source = Random(seed)
+    batches = [[source.uniform(0, 100) for _ in range(5)] for _ in range(8)]
+    status, late = late_run("1 second", batches)
+    stream = status.streams[0]
+    assert 0 < stream.late == len(late), f"seed {seed}"
+    again, _ = late_run(f"{stream.behind} microseconds", batches)
+    assert (again.streams[0].late, again.streams[0].behind) == (0, 0), f"seed {seed}"
+    less, _ = late_run(f"{stream.behind - 1} microseconds", batches)
+    assert less.streams[0].late == 1, f"seed {seed}"
+
+
+def test_times_without_a_zone_are_written_as_the_clock_shows_them():
+    asked = script("plain").replace("ts TIMESTAMP", "ts TIMESTAMP_NTZ")
+    with testing.Session(asked) as session:
+        session.send("T", [{"Room": 1, "ts": START.replace(tzinfo=None)}])
+        session.turn()
+        first, second = session.status().streams
+    assert (first.watermark_iso, second.watermark_iso) == ("2026-01-01T09:59:55.000000", None)
+
+
 def test_a_wrong_answer_is_shown_row_by_row():
     row = {"Room": 1, "Value": 1.0, "ts": START}
     run = testing.run(script("plain"), {"T": [row], "H": [row]})

@@ -1,16 +1,18 @@
 """What the engine is doing, as one value: streams, slices, queries.
 
 In:  the plan and the ledger.  Out: a `Status`, printed by the command line, read by programs, tested as a value.
-Times are event times in microseconds; `lag_rows` counts rows that are ingested and not joined yet.
+``docs/status.md`` is made from the classes here and those that they hold (`scripts/status-docs`).
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from penstock.engine.costs.iso_times import iso_time
+from penstock.engine.costs.late_rows import late_share, late_warning
 from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
 from penstock.engine.readings.memory import MemoryFigures, memory_figures
 from penstock.engine.readings.needs import claim, in_time
@@ -44,118 +46,158 @@ class StreamStatus:
     """How far a stream is."""
 
     name: str
+    """Its name, as it is declared."""
     rows: int
+    """Rows read so far, with those set aside; punctuations are not among them."""
     batches: int
+    """Micro-batches committed so far."""
     watermark: int | None
+    """Its newest event time less its lateness, in microseconds; null before its first row."""
+    watermark_iso: str | None = field(default=None, kw_only=True)
+    """The watermark in ISO 8601; null where it has no event time."""
     late: int
+    """Rows set aside because they were behind the watermark."""
     no_time: int
+    """Rows set aside because they had no event time."""
     no_key: int
+    """Rows with a null in their join key: they match nothing and are not stored."""
     unwanted: int
+    """Rows that satisfy the predicates of no query: they are not stored."""
     overtaken: int = 0
+    """Rows in time for the stream, but too late for windows that count rows."""
     punctuations: int = 0
-    """Promises that its rows have made; they are not among `rows`."""
+    """Punctuations read so far."""
     broken: int = 0
-    """Rows that came after a promise of their stream that there would be none: set aside."""
+    """Rows set aside because they broke a promise of their stream."""
     purged: int = 0
-    """Rows that promises of partners made useless after they were stored."""
+    """Rows that were stored and let go early, because of promises of their partners."""
     discarded: int = 0
-    """Rows that were joined when they came and not kept: their partners had promised that no more would come."""
+    """Rows that were joined on arrival and not stored, because their partners had promised no more rows for them."""
     dropped: int = 0
-    """Rows that were never stored: promises left them nobody to meet."""
+    """Rows that were neither joined nor stored, because promises had left them no partner."""
     promises: int = 0
-    """Promises about it that are remembered."""
+    """Promises about it that are remembered now."""
     forgotten: int = 0
-    """Promises about it that are not any more, because there were too many."""
+    """Promises about it that were forgotten, because there were too many."""
     timeless: bool = False
-    """Whether it has no event time: then its watermark is the position of its newest row."""
+    """Whether it has no event time: then `watermark` is the position of its newest row."""
+    lateness: int = 0
+    """Its declared lateness, in microseconds."""
+    late_share: float = 0.0
+    """The share of `late` in `rows`, from 0 to 1."""
+    behind: int = 0
+    """How far the latest of its late rows was behind its newest row, in microseconds; 0 if none was late."""
+    warning: str | None = None
+    """What to change, in words: set where `late_share` is 0.1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceStatus:
-    """One slice: whose older rows it is of, their ages, who reads it, and how many rows it holds.
-
-    Ages are in microseconds, or in rows where the stream's windows count them (`counted`).
-    """
+    """One slice: the older rows of one stream whose age is in a range, and the queries that read them."""
 
     stream: str
+    """The stream of its rows."""
     side: Side
+    """The input of the group that they are of: `l`, `r`, or `i0` and so on of more than two."""
     slice: int
-    """Its number in the chain, by difference."""
+    """Its number in the chain, by difference of event times."""
     youngest: int
+    """The age at which rows enter it, in microseconds; in rows where `counted`."""
     oldest: int
+    """The age at which rows leave it, in microseconds; in rows where `counted`."""
     readers: tuple[str, ...]
+    """The queries that read it."""
     state_rows: int
+    """Rows that it holds now."""
     counted: bool = False
+    """Whether the stream's windows count rows: then ages are numbers of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Seconds from the arrival of a result's second row, when Spark handed its batch over, to the result's release.
+    """Response time: from the arrival of a result's second row, in a batch from Spark, to the result's release.
 
-    The last fifty units or so count; `longest` is the most there ever was.
+    It is of about the last fifty units.
     """
 
     average: float
+    """The mean, in seconds."""
     p50: float
+    """Half of the results took at most so many seconds."""
     p99: float
+    """99 % of the results took at most so many seconds."""
     longest: float
+    """The longest since the state began, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One query: its (first) group, its results so far, and what waits on the way to them.
-
-    `lag_rows` are ingested rows that it has not seen yet (waiting input), `held` are results that wait for their turn,
-    because it wants them in order, and `output` are results that are committed and have not reached their sink.
-    """
+    """One query: its results so far, and what waits on the way to them."""
 
     name: str
+    """Its name, as it was written."""
     group: str
+    """The id of its group, the first where it has several; empty if it was stopped."""
     sink: str
+    """Where its results go: `table`, `parquet`, `callback`, `console` or `noop`."""
     results: int
+    """Results committed so far; with `emit = 'changes'`, changes."""
     lag_rows: int
+    """Rows that are ingested and not joined yet."""
     complete_from: int | None = None
+    """Every result of rows from this event time on is delivered, in microseconds; null: from the beginning.
+
+    Without a window it is the position of a row in each stream."""
+    complete_from_iso: str | None = field(default=None, kw_only=True)
+    """`complete_from` in ISO 8601; null from the beginning, and without a window."""
     held: int = 0
+    """Results that wait for their turn, because it wants them in order."""
     response: Response | None = None
-    """How long its results took lately; None before the first."""
+    """How long its results took lately; null before the first."""
     output: int = 0
+    """Results that are committed and have not reached their sink."""
     order: str = "none"
-    """Its order policy; behind a colon what waits now, where that is another thing than the policy says."""
+    """Its order policy; after a colon what waits now, where the policy alone does not say it."""
     disordered: int = 0
     """Results that came out of order, of rows of a stream that had been left out as idle."""
     failed: str | None = None
-    """Why it was stopped, if it could not be evaluated; None if it runs."""
+    """Why and when it was stopped, if it could not be evaluated; null if it runs."""
     emit: str = ""
-    """When it answers, if it is an aggregate: sliding, final or changes."""
+    """When it answers, if it is an aggregate: `sliding`, `final` or `changes`; else empty."""
     groups_held: int = 0
-    """Entries of groups and panes that are kept for its answers, and for those that share them."""
+    """Entries of groups and panes that are kept for its answers, and for those of queries that share them."""
     answers_waiting: int = 0
-    """Of those, entries that nobody has been answered for yet."""
+    """Of those, entries that are in no answer yet."""
     accuracy: float | None = None
-    """Where it has no window: the share of results that it has found, of those that there are, as it is estimated."""
+    """Where it has no window: the estimated share of its results that it has found, from 0 to 1; else null."""
     missed: float = 0.0
-    """Where it has no window: about how many results it has missed; they may be off by `missed_error`."""
+    """Where it has no window: about how many results it has missed."""
     missed_error: float = 0.0
+    """By how many results `missed` may be off."""
     misses: tuple[Miss, ...] = ()
-    """When results were missed, and whose rows came later than was known."""
+    """Where it has no window: the last occasions on which results were missed."""
     buffers: tuple[BufferFigures, ...] = ()
     """Where it has no window: what its streams are like, and how many rows of each are kept."""
     memory: MemoryFigures | None = None
-    """Where it has no window: how it saves memory, what it takes, and what waits for that."""
+    """Where it has no window: its memory strategy, what it takes, and what waits for that; else null."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """One step on the way of a new row: to the rows of a stream, by a key, of which so many are found for each."""
+    """One step of a probe order: from rows joined so far to the rows of a stream, by a key."""
 
     stream: str
+    """The stream whose rows are looked up."""
     side: Side
+    """Its input of the group: `i0`, `i1` and so on."""
     key: str
+    """The key by which they are looked up; empty if by time alone."""
     fanout: float | None
-    """None before any was counted."""
+    """How many rows were found for each row lately, on average; null before any was counted."""
     most: int = 0
-    """The most that one row found, at the last look."""
+    """The most rows that one row found, at the last look."""
     most_key: str = ""
+    """The key of that row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,26 +205,37 @@ class ProbeOrder:
     """In which order the new rows of a stream look for their partners."""
 
     stream: str
+    """The stream of the new rows."""
     side: Side
+    """Its input of the group: `i0`, `i1` and so on."""
     steps: tuple[ProbeStep, ...]
+    """The other inputs, in the order in which they are probed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One chain: its slices, its pairs, and what the same queries would hold if each ran alone."""
+    """One group of queries over the same streams and join condition, with their shared state."""
 
     id: str
+    """Its id, by which queries name it."""
     slices: tuple[SliceStatus, ...]
+    """The slices of its chain."""
     units: int
+    """Units of work committed since the group began."""
     pairs: int
+    """Pairs of rows joined since the group began."""
     state_rows: int
+    """Rows that its join holds for partners to come."""
     stored_rows: int
+    """Rows in the files of its streams' logs, with those that wait to be removed."""
     segments: int
+    """Files of its streams' logs."""
     unshared_rows: int
+    """Rows that its queries would hold if each ran alone."""
     window_rows: int = 0
-    """Rows that its windows alone would hold: about as many more as promises have let go early."""
+    """Rows that its windows alone would hold, about: `state_rows` and the rows that promises have let go early."""
     orders: tuple[ProbeOrder, ...] = ()
-    """Of more than two streams: how the new rows of each look for partners."""
+    """Where it joins more than two streams: how the new rows of each look for partners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +243,17 @@ class Status:
     """Everything at one moment."""
 
     streams: tuple[StreamStatus, ...]
+    """The streams that are read, and the results of queries that other queries read."""
     groups: tuple[GroupStatus, ...]
+    """The groups of queries."""
     queries: tuple[QueryStatus, ...]
+    """The queries, also those that were stopped."""
     strategy: str = "mem-opt"
+    """How queries share: the value of `SET strategy`."""
     changes: tuple[PlanChange, ...] = ()
-    """The last changes of plan, the latest at the end."""
+    """The last changes of plan, the latest at the end; at most 32."""
     switches: tuple[OrderSwitched, ...] = ()
-    """The last times that adaptive queries changed what waits: groups, mode, reason, and when."""
+    """The last times that adaptive queries changed what waits, the latest at the end; at most 32."""
     state_rows: int = 0
     """Rows that all joins hold."""
     window_rows: int = 0
@@ -215,7 +272,7 @@ def take_status(plan: Plan, ledger: Ledger) -> Status:
         groups=groups,
         queries=(
             *(_query(plan, ledger, query) for query in plan.queries),
-            *(_stopped(ledger, each) for each in plan.stopped),
+            *(_stopped(plan, ledger, each) for each in plan.stopped),
         ),
         strategy=plan.strategy,
         changes=ledger.changes,
@@ -240,6 +297,7 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),
         order=_order(plan, ledger, query),
         disordered=hold.disordered,
+        complete_from_iso=_complete_from_iso(plan, query, state.complete_from),
         **_panes(ledger, query),
         **_accuracy(plan, ledger, query),
     )
@@ -274,7 +332,13 @@ def _panes(ledger: Ledger, query: Query) -> dict[str, Any]:
     }
 
 
-def _stopped(ledger: Ledger, stopped: Stopped) -> QueryStatus:
+def _complete_from_iso(plan: Plan, query: Query, micros: int | None) -> str | None:
+    """Write from when on a query is complete; without a window that is a position, and no time."""
+    types = {each.time_type for each in plan.streams if each.name in query.streams}
+    return None if query.oblivious else iso_time(micros, zoned=not types & {"timestamp_ntz", "date"})
+
+
+def _stopped(plan: Plan, ledger: Ledger, stopped: Stopped) -> QueryStatus:
     """Look at a query that has failed."""
     query, state = stopped.query, ledger.query(stopped.query.name)
     return QueryStatus(
@@ -284,6 +348,7 @@ def _stopped(ledger: Ledger, stopped: Stopped) -> QueryStatus:
         results=state.results,
         lag_rows=0,
         complete_from=state.complete_from,
+        complete_from_iso=_complete_from_iso(plan, query, state.complete_from),
         response=_response(state.delays),
         order=query.order,
         failed=f"{stopped.reason} ({stopped.at})",
@@ -315,7 +380,8 @@ def look_at(ledger: Ledger) -> Status:
 
 def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
     """Look at one stream."""
-    state = ledger.stream(name)
+    state, stream = ledger.stream(name), plan.stream(name)
+    zoned = stream.time_type == "timestamp"
     kept = [ledger.promises[each.id] for each in indexes_about(plan, name) if each.id in ledger.promises]
     return StreamStatus(
         name=name,
@@ -334,7 +400,12 @@ def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
         dropped=state.dropped,
         promises=max((each.rows for each in kept), default=0),
         forgotten=max((each.forgotten for each in kept), default=0),
-        timeless=plan.stream(name).timeless,
+        timeless=stream.timeless,
+        watermark_iso=None if stream.timeless else iso_time(state.watermark, zoned=zoned),
+        lateness=stream.lateness,
+        late_share=late_share(state),
+        behind=state.behind,
+        warning=late_warning(stream, state),
     )
 
 

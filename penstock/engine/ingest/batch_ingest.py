@@ -119,7 +119,7 @@ class BatchIngest(Generic[Batch]):
             return
         folder = f"{folder_of(self.store.files, 'late', self.stream.name)}/{before.batches:010d}"
         if task.promises:
-            self.backend.keep_late_with_reasons(rows, self.stream, task, folder)
+            self.backend.keep_late_and_broken(rows, self.stream, task, folder)
         else:
             self.backend.keep_late(rows, self.stream, before.watermark, folder)
 
@@ -250,7 +250,15 @@ def _advanced(before: StreamState, batch_id: int, parts: Sequence[BatchPart], la
         dropped=total("dropped"),
         discarded=total("discarded"),
         arrivals=total("arrivals"),
+        behind=max([before.behind, *_behind(before, parts)]),
     )
+
+
+def _behind(before: StreamState, parts: Sequence[BatchPart]) -> Iterable[int]:
+    """Yield how far the late rows of each part were behind the newest row of the batches before."""
+    for part in parts:
+        if part.oldest_late is not None and before.newest is not None:
+            yield before.newest - part.oldest_late
 
 
 def _together(made: Iterable[Mapping[str, PromiseFiles]]) -> dict[str, PromiseFiles]:

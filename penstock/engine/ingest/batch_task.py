@@ -116,6 +116,8 @@ class BatchPart:
     """Rows that are stored to be joined once, because all their partners are there."""
     newest: int | None = None
     oldest: int | None = None
+    oldest_late: int | None = None
+    """The oldest event time of its late rows."""
     nulls: bool = False
     """Whether some column had nulls: a file that lacks the column reads like that."""
     segments: dict[str, list[Segment]] = field(default_factory=dict)
@@ -215,6 +217,7 @@ class _SortedOut:
             broken=int(self.broken.sum()),
             punctuations=int(self.is_promise.sum()),
             newest=int(timed.max()) if timed.size else None,
+            oldest_late=int(self.t[self.late].min()) if self.late.any() else None,
             nulls=any(column.null_count for column in self.table.columns),
         )
 
@@ -237,7 +240,7 @@ def _sorted_out(files: Files, task: BatchTask, table: pa.Table) -> _SortedOut:
 
 
 REASON = "_reason"
-"""Why a row is set aside: a column beside those of its stream, where streams make promises."""
+"""Why a row is set aside: a column beside those of its stream."""
 
 
 def reason_name(columns: Iterable[str]) -> str:
@@ -252,6 +255,8 @@ def reason_name(columns: Iterable[str]) -> str:
     return name
 
 
+LATE = "late: behind the watermark of its stream"
+NO_EVENT_TIME = "no event time"
 BROKEN = "broken promise"
 """How the reason of a row begins that breaks a promise."""
 
@@ -260,8 +265,8 @@ def set_aside(files: Files, task: BatchTask, table: pa.Table, columns: Sequence[
     """Give the rows of a part that do not count, whole, each with the reason."""
     found = _sorted_out(files, task, table)
     reasons = np.full(found.t.size, None, object)
-    reasons[found.late] = "late: behind the watermark of its stream"
-    reasons[found.t == NO_TIME] = "no event time"
+    reasons[found.late] = LATE
+    reasons[found.t == NO_TIME] = NO_EVENT_TIME
     reasons[found.broken] = f"{BROKEN}: its stream had finished with its value"
     kept = pa.array([each is not None for each in reasons])
     why = pa.array(reasons, pa.string())

@@ -152,8 +152,9 @@ def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
     return empty_result(spark, group, number, streams)
 
 
-def to_show(rows: DataFrame) -> DataFrame:
-    """Write VARIANT columns as JSON: Spark hands over no nulls among them as Arrow."""
+def to_show(rows: DataFrame, limit: int | None = None) -> DataFrame:
+    """Take at most `limit` rows, with VARIANT columns as JSON: Spark hands over no nulls among them as Arrow."""
+    rows = rows if limit is None else rows.limit(limit)
     kinds = {field.name: parse_type(type_text(field.dataType)) for field in rows.schema.fields}
     if not any(kind.holds("variant") for kind in kinds.values()):
         return rows
@@ -191,12 +192,15 @@ def _finished_values(
         yield from told_values(files, task)[0].to_batches()
 
 
-def read_late(spark: SparkSession, files: Files, stream: Stream, *, reasons: bool = False) -> DataFrame:
-    """Read the rows of a stream that do not count, with the text of lines that are none and maybe the reasons."""
+def read_late(spark: SparkSession, files: Files, stream: Stream, committed: int) -> DataFrame:
+    """Read the rows of the committed batches that were set aside, with the text of unreadable lines and the reasons.
+
+    An earlier version wrote no reason for late rows of a stream without promises: it is null there.
+    """
     folder = folder_of(files, "late", stream.name)
-    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder)]
+    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder) if int(each) < committed]
     schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
-    schema += f", {reason_name(each.name for each in stream.columns)} string" * reasons
+    schema += f", {reason_name(each.name for each in stream.columns)} string"
     if not batches:
         return spark.createDataFrame([], schema)
     # batch by batch: below a directory they share, Spark would make a column of names such as batch=1

@@ -132,13 +132,17 @@ class BufferFigures:
     """One stream of a join without a window: its rows that are kept, and what it is like."""
 
     stream: str
+    """The stream."""
     rows: int
     """Rows that were joined and are kept for partners to come."""
     needed: int
     """Rows that the model asks for, with rates as measured and the lags that there may be."""
     scrambling: int
+    """The maximum number of positions a row may be out of order: as declared, or as measured where that is more."""
     multiplicity: int
+    """The maximum number of rows with one value: as declared, or as measured where that is more."""
     rate: float
+    """Rows per second, as measured lately."""
     lag: int
     """The most rows that it is ahead of a partner."""
     is_known: bool

@@ -238,7 +238,7 @@ class MemoryFigures:
     strategy: str
     """How it saves memory: plain, dbf, msf or hybrid."""
     budget: int | None
-    """Bytes that it may take; None: as many as it likes."""
+    """Bytes that it may take; null without a budget."""
     mapped: int
     """Bytes of the segments that its last unit mapped: no task has more of them in memory."""
     most_mapped: int

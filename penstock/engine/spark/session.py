@@ -179,6 +179,11 @@ def start_timeout(spark: SparkSession) -> float:
     return check_duration(_START_TIMEOUT, value) / SECOND
 
 
+def quick_session(settings: SparkSettings) -> SparkSession:
+    """Return the running session, or start one for a command that ends soon, with the settings of a state."""
+    return embedded_session({**QUICK_START, **settings.as_options()})
+
+
 def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:
     """Log where the UI is; mark a session whose JVM was launched here, and keep its defaults."""
     if spark.sparkContext.uiWebUrl:

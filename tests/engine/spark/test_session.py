@@ -34,7 +34,7 @@ def a_launcher(monkeypatch, tmp_path):
 
     def launch(settings=None):
         given = {}
-        conf = SimpleNamespace(contains=lambda _: False, get=lambda _: None)
+        conf = SimpleNamespace(contains=lambda _: False, get=lambda _, default=None: default)
         started = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl=None, getConf=lambda: conf))
 
         def launch_jvm(_):
