@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 Kind = Literal["word", "quoted", "string", "number", "symbol"]
 
 _BLANK = re.compile(r"[\s\ufeff]+")
-_LINE_COMMENT = re.compile(r"--(?:\\\n|[^\r\n])*")
-_STRING = re.compile(r"""'(?:[^'\\]|\\.|'')*'|[rR]'[^']*'|[rR]"[^"]*"|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
-_QUOTED = re.compile(r"`(?:[^`]|``)*`")
+_LINE_COMMENT = re.compile(r"--(?:[^\r\n\\]++|\\\n?+)*+")
+_STRING = re.compile(
+    r"""'(?:[^'\\]++|\\.|'')*+'|[rR]'[^']*'|[rR]"[^"]*"|"(?:[^"\\]++|\\.|"")*+\"""", re.DOTALL
+)
+_QUOTED = re.compile(r"`(?:[^`]++|``)*+`")
+"""Repeats are possessive (``++``, ``*+``): otherwise a long literal takes 150 bytes of memory a character."""
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(
     r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?(?:bd|d|f)?(?![a-z0-9_])"

@@ -109,7 +109,8 @@ class Stream:
 
     def column(self, name: str) -> Column | None:
         """Find a column by name, whatever its case."""
-        return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+        wanted = name.lower()
+        return next((each for each in self.columns if each.name.lower() == wanted), None)
 
     @property
     def timeless(self) -> bool:

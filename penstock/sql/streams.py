@@ -97,14 +97,14 @@ def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], opti
 
 def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
     """Read ``(name TYPE, …)``."""
-    columns: list[Column] = []
+    columns: dict[str, Column] = {}
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
     while not reader.accept(")"):
         span = reader.span
         column = _read_column(reader)
-        if any(each.name.lower() == column.name.lower() for each in columns):
+        if column.name.lower() in columns:
             raise reader.error(f"column {column.name} of stream {stream} is declared twice", span)
-        columns.append(column)
+        columns[column.name.lower()] = column
         if not reader.accept(",") and reader.word() != ")":
             raise reader.error(f"{reader.next_text()}: columns are separated by commas and end with )")
     if not columns:
@@ -112,7 +112,7 @@ def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
             f"stream {stream} has no columns",
             (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end),
         )
-    return tuple(columns)
+    return tuple(columns.values())
 
 
 def _read_column(reader: Reader) -> Column:

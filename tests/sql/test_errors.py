@@ -5,6 +5,10 @@ Each case is a text with ``>>`` before the place the caret must stand at.
 
 # ruff: noqa: E501 - one case a line
 
+import sys
+import tracemalloc
+from collections import Counter
+
 import pytest
 
 from penstock.errors import InputError, Place, SqlError
@@ -206,3 +210,64 @@ def test_the_caret_stands_under_the_name_in_the_script():
 def test_an_unknown_option_from_python_is_refused():
     with pytest.raises(InputError, match="unknown query option ordr: did you mean order"):
         bind_query("q", OK, STREAMS, options={"ordr": "none"})
+
+
+# Large scripts
+
+WIDE = "CREATE STREAM W (%s, ts DATE) WITH (format = 'x.Source', time = 'ts', %s)"
+
+
+def calls_to_parse(columns):
+    """Count the calls of Python functions for a stream with so many columns and options."""
+    text = WIDE % (
+        ", ".join(f"c{i} INT" for i in range(columns)),
+        ", ".join(f"o{i} = 1" for i in range(columns)),
+    )
+    calls = Counter()
+    sys.setprofile(lambda _frame, event, _argument: calls.update([event]))
+    try:
+        parse_script(text)
+    finally:
+        sys.setprofile(None)
+    return calls["call"]
+
+
+def test_work_is_linear_in_columns_and_options():
+    calls_to_parse(10)  # what is cached is cached
+    assert calls_to_parse(800) < 4.5 * calls_to_parse(200)
+
+
+LITERALS = {"'{}'": "x", '"{}"': "x", "r'{}'": "x", "'{}' ": r"\n", "'{}''{}'": "''", '"{}\\""': '""'}
+
+
+@pytest.mark.parametrize("form", LITERALS)
+def test_a_long_literal_takes_a_few_times_its_size(form):
+    text = form.replace("{}", LITERALS[form] * 300_000)
+    tracemalloc.start()
+    try:
+        bind(f"SELECT A.v FROM A, B WHERE A.k = B.k AND A.name = {text} WINDOW 1 s")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * len(text)
+
+
+@pytest.mark.parametrize("literal", ["'{}'", "/* {} */ 1", "-- {}\n1"])
+def test_an_error_about_a_long_line_shows_what_is_around_the_caret(literal):
+    long = literal.format("x" * 1_000_000)
+    with pytest.raises(SqlError) as caught:
+        bind(f"SELECT {long} AS a, A.zz, {long} AS b FROM A, B WHERE A.k = B.k WINDOW 1 s")
+    message, line, carets = str(caught.value).splitlines()
+    assert "stream A has no column zz" in message
+    assert len(line) < 170
+    at = carets.index("^")
+    assert line[at : at + carets.count("^")] == "zz"
+    assert line.strip(" ")[0] == ("…" if "\n" not in literal else "1")
+    assert line.endswith("…")
+
+
+def test_an_error_about_a_long_name_does_not_repeat_it():
+    with pytest.raises(SqlError) as caught:
+        bind(f"SELECT A.`{'x' * 1_000_000}` FROM A, B WHERE A.k = B.k WINDOW 1 s")
+    assert len(str(caught.value)) < 2_500
+    assert "choose one of: k, n, v" in str(caught.value)
