@@ -21,6 +21,7 @@ from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.punctuates import PromiseError
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
+from penstock.sql.refusals import refused_column
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.tokens import joined, span_of_tokens
 
@@ -100,6 +101,8 @@ def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
     columns: dict[str, Column] = {}
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
     while not reader.accept(")"):
+        if error := refused_column(reader):
+            raise error
         span = reader.span
         column = _read_column(reader)
         if column.name.lower() in columns:

@@ -71,6 +71,32 @@ def test_every_query_is_duckdbs_answer_however_the_rows_come(seed, batch, restar
     testing.expect(run)
 
 
+EXCLUDED = "FROM T JOIN H ON T.Room = H.Room AND H.ts BETWEEN T.ts + INTERVAL 10 SECONDS AND T.ts + INTERVAL 5 SECONDS"
+EMPTY = {
+    "pairs": ("", f"SELECT T.Room {EXCLUDED}"),
+    "windowed": ("", f"SELECT T.Room {EXCLUDED} WINDOW 20 s"),
+    "counted": ("", f"SELECT T.Room {EXCLUDED} WINDOW 5 ROWS"),
+    "ordered": ("WITH (order = 'filter-order')", f"SELECT T.Room {EXCLUDED}"),
+    "sliding": ("", f"SELECT COUNT(*) AS n {EXCLUDED} WINDOW 20 s EVERY 1 s"),
+    "final": (
+        "WITH (emit = 'final')",
+        f"SELECT COUNT(*) AS n {EXCLUDED} GROUP BY date_trunc('minute', H.ts) WINDOW 9 s",
+    ),
+    "changes": ("WITH (emit = 'changes')", f"SELECT T.Room, COUNT(*) AS n {EXCLUDED} GROUP BY T.Room"),
+    "many": ("", f"SELECT T.Room {EXCLUDED} JOIN H H2 ON H2.Room = H.Room AND H2.ts > H.ts"),
+}
+
+
+def test_queries_whose_conditions_exclude_each_other_are_empty_and_leave_the_others_alone():
+    source = Random(7)
+    streams = {"T": rows(source, 40), "H": rows(source, 40)}
+    empty = "".join(f"CREATE QUERY {name} {options} AS {text};\n" for name, (options, text) in EMPTY.items())
+    run = testing.run(script("plain") + empty, streams)
+    assert [run[name] for name in EMPTY] == [[]] * len(EMPTY)
+    assert run["plain"] == testing.run(script("plain"), streams)["plain"]
+    assert run["plain"]
+
+
 def test_results_are_rows_and_the_state_is_what_partners_to_come_may_meet():
     t = [{"Room": 1, "Value": 20.0 + each, "ts": START + dt.timedelta(minutes=each)} for each in range(2)]
     h = [{"room": 1, "value": 80.0, "ts": "2026-01-01 10:00:10"}]
