@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.arrival import ARRIVAL_OPTIONS, ArrivalError, check_arrival
+from penstock.sql.known_options import why_unknown
 from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.punctuates import PromiseError
@@ -71,6 +72,7 @@ def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
         format=_format(reader, name, options, name_span),
         options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OWN_OPTIONS),
     )
+    _refuse_unknown(reader, stream, options)
     if stream.timeless:
         _refuse_timed_options(reader, name, options)
     return _settled(reader, stream, streams, options)
@@ -162,6 +164,14 @@ def _refuse_near_miss(reader: Reader, option: Option) -> None:
     near = get_close_matches(key, _EASILY_MISSPELT, n=1, cutoff=_SLIP_RATIO)
     if near and near[0] != key:
         raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
+
+
+def _refuse_unknown(reader: Reader, stream: Stream, options: list[Option]) -> None:
+    """Refuse options that neither Penstock nor the source knows."""
+    ours = (*_OWN_OPTIONS, *sorted(KEPT_OPTIONS))
+    for each in options:
+        if why := why_unknown(stream.format, each.key, ours):
+            raise reader.error(why, each.key_span)
 
 
 def _duration(reader: Reader, option: Option) -> int:
