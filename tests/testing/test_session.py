@@ -232,6 +232,40 @@ def test_what_duckdb_computes_otherwise_is_not_compared():
         testing.expect(run)
 
 
+SECONDS = [
+    "CAST({} AS LONG)",
+    "{}::INT",
+    "CAST({} AS DOUBLE)",
+    "unix_seconds({})",
+    "CAST(CAST({} AS LONG) AS STRING)",
+]
+
+
+def test_times_as_numbers_are_duckdbs_before_and_after_1970():
+    at = dt.datetime(1969, 12, 31, 23, 59, 50, 400_000, tzinfo=dt.UTC)
+    times = [at + dt.timedelta(seconds=number * 1.25) for number in range(20)]
+    some = [{"Room": 1, "Name": "a", "Value": 1.0, "ts": time} for time in times]
+    outputs = ", ".join(f"{each.format('T.ts')} AS c{number}" for number, each in enumerate(SECONDS))
+    asked = f"CREATE QUERY q AS SELECT {outputs} FROM T, H WHERE T.Room = H.Room WINDOW 2 s;"
+    run = testing.run(STREAMS + asked, {"T": some, "H": some})
+    testing.expect(run)
+    assert {row["c0"] for row in run["q"]} >= {-10, -1, 0, 14}
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("CAST(T.ts AS STRING)", "DuckDB writes the time zone"),
+        ("CAST(T.Room AS TIMESTAMP)", "DuckDB does not take numbers for seconds"),
+    ],
+)
+def test_casts_of_times_that_duckdb_computes_otherwise_are_not_compared(output, why):
+    asked = f"CREATE QUERY q AS SELECT {output} AS x FROM T, H WHERE T.Room = H.Room WINDOW 9 s;"
+    run = testing.run(STREAMS + asked, {"T": rows(Random(3), 9), "H": rows(Random(4), 9)})
+    with pytest.raises(InputError, match=why):
+        testing.expect(run)
+
+
 def test_what_depends_on_another_clock_is_refused_before_any_row():
     asked = "SET spark.sql.session.timeZone = 'Europe/Berlin';" + STREAMS
     asked += "CREATE QUERY q AS SELECT hour(T.ts) AS h FROM T, H WHERE T.Room = H.Room WINDOW 1 s;"
