@@ -65,6 +65,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
         *map(Text, memory_lines(status)),
         *_changes(status),
         *_missed(status),
+        *_lacking(status),
         *_failures(status),
     )
 
@@ -82,6 +83,15 @@ def buffer_table(status: Status) -> Table | None:
         counts = (each.rows, each.needed, each.scrambling, each.multiplicity, round(each.rate), each.lag)
         table.add_row(name, each.stream, *(f"{count:,}" for count in counts))
     return table
+
+
+def _lacking(status: Status) -> list[Text]:
+    """Say of which queries rows were held that they are not complete for, and why."""
+    return [
+        Text(f"{query.name} is complete from {_show_since(query)}, because {query.lacking}")
+        for query in status.queries
+        if query.lacking
+    ]
 
 
 def _missed(status: Status) -> list[Text]:

@@ -131,6 +131,34 @@ def test_step_by_step_queries_come_change_and_go():
         assert [each["ts"] for each in session.late("T")] == [START - dt.timedelta(minutes=5)]
 
 
+@pytest.mark.parametrize(
+    ("late", "why"),
+    [
+        ("SELECT T.Room FROM T, H WHERE T.Room = H.Room WINDOW 9 s", ""),
+        (
+            "SELECT T.Name FROM T, H WHERE T.Room = H.Room WINDOW 9 s",
+            "column Name of T was not stored before",
+        ),
+        (
+            "SELECT T.Name, T.ts, H.Name FROM T, H WHERE T.Room = H.Room WINDOW 9 s",
+            "column Name of H was not stored before; columns Name, ts of T were not stored before",
+        ),
+        (
+            "SELECT T.Name FROM T, H WHERE T.Value = H.Value WINDOW 9 s",
+            "rows of H that it accepts were not all kept before; rows of T that it accepts were not all kept before",
+        ),
+    ],
+)
+def test_a_query_that_comes_late_says_why_rows_that_were_held_are_not_its_past(late, why):
+    row = {"Room": 1, "Name": "x", "Value": 60.0, "ts": START}
+    with testing.Session(script("plain")) as session:
+        session.send("T", [row])
+        session.send("H", [row])
+        session.turn()
+        session.script(f"CREATE QUERY late AS {late};")
+        assert [each.lacking for each in session.status().queries] == ["", why]
+
+
 def test_a_wrong_answer_is_shown_row_by_row():
     row = {"Room": 1, "Value": 1.0, "ts": START}
     run = testing.run(script("plain"), {"T": [row], "H": [row]})
