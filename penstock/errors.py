@@ -1,6 +1,6 @@
-"""What can go wrong, said to the person who can mend it.
+"""The errors that Penstock raises.
 
-Every error names the value, the rule it breaks and the way out.  Two families, because
+Every error names the value, the rule it breaks and the fix.  Two families, because
 a command line has two exit codes for failure:
 
 * `InputError`: what the user wrote is wrong (exit 2).  `SqlError` adds where in the text.
@@ -50,6 +50,13 @@ class Place:
     length: int = 1
 
 
+_LINE_CHARACTERS, _LEAD_CHARACTERS = 160, 60
+"""How much of a line of SQL is shown, and how much of that before the caret."""
+_MESSAGE_CHARACTERS = 2_000
+_CHOICES = 40
+"""How many names `did_you_mean` lists."""
+
+
 class SqlError(InputError):
     r"""Something in the SQL text is wrong, and this is where.
 
@@ -61,20 +68,34 @@ class SqlError(InputError):
 
     def __init__(self, message: str, text: str = "", place: Place | None = None) -> None:
         """Keep the bare `message` and `place` too, for tools that show errors their own way."""
-        self.message = message
+        self.message = shortened(message)
         self.place = place
-        super().__init__(_with_caret(message, text, place) if place else message)
+        super().__init__(_with_caret(self.message, text, place) if place else self.message)
+
+
+def shortened(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
+    """Cut the middle out of a text that is too long to read, such as a message with a literal of 5 MB.
+
+    >>> shortened("0123456789", 7)
+    '0123 … 789'
+    """
+    half = most // 2
+    return text if len(text) <= most else f"{text[: most - half]} … {text[-half:]}"
 
 
 def _with_caret(message: str, text: str, place: Place) -> str:
-    """Put the offending line and a row of carets under the message."""
+    """Put the offending line and a row of carets under the message; of a long line, what is around the caret."""
     lines = text.splitlines()
     line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
-    lead = line[: place.column - 1].replace("\t", " ")
-    room = max(1, min(place.length, len(line) - place.column + 1))
+    at = place.column - 1
+    start = max(0, min(at - _LEAD_CHARACTERS, len(line) - _LINE_CHARACTERS))
+    end = min(len(line), start + _LINE_CHARACTERS)
+    before, after = "…" * (start > 0), "…" * (end < len(line))
+    shown = line[start:end].replace("\t", " ")
+    gap, room = len(before) + at - start, max(1, min(place.length, end - at))
     return (
         f"{message} (line {place.line}, column {place.column})\n"
-        f"  {line.replace(chr(9), ' ')}\n  {' ' * len(lead)}{'^' * room}"
+        f"  {before}{shown}{after}\n  {' ' * gap}{'^' * room}"
     )
 
 
@@ -90,7 +111,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     folded = {each.lower(): each for each in names}
-    near = get_close_matches(name.lower(), folded, n=1)
+    near = get_close_matches(name.lower()[:_LINE_CHARACTERS], folded, n=1)
     if near:
         return f"did you mean {folded[near[0]]}?"
-    return f"choose one of: {', '.join(names)}" if names else "none is declared"
+    more = f" and {len(names) - _CHOICES:,} more" if len(names) > _CHOICES else ""
+    return f"choose one of: {', '.join(names[:_CHOICES])}{more}" if names else "none is declared"

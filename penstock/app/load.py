@@ -1,7 +1,7 @@
 """A script file to what will run, judged as far as that goes without Spark and without touching the disk.
 
 In:  the path of a script.
-Out: a `Loaded`: its text, the shared plan, and one notice for each setting that has no effect yet.
+Out: a `Loaded`: its text, the shared plan, and a notice for each query without results and each setting without effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loaded:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Say, one line each, which of its settings this version accepts and does not act on."""
+        """Return a line for each query that can have no results, and each setting that has no effect."""
         return tuple(_notices(self.script, self.plan))
 
 
@@ -117,7 +117,9 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
 
 
 def _query_notices(query: Query, *, together: bool) -> Iterator[str]:
-    """Go through one query's options; where all slices advance together, none can lag."""
+    """Go through one query's conditions and options; where all slices advance together, none can lag."""
+    if query.is_empty:
+        yield f"query {query.name} has no results: its conditions exclude every pair of rows"
     for name, value in query.options:
         if name == "max_lag" and together:
             yield f"max_lag = {value} of {query.name}: with scheduler = 'lwo' no query lags behind another"

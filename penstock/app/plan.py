@@ -112,12 +112,13 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
 
 def _since(then: Ledger, name: str) -> str:
     """Say from when on a query would be complete."""
-    since = then.query(name).complete_from
+    state = then.query(name)
+    since, why = state.complete_from, f", because {state.lacking}" if state.lacking else ""
     if since is None:
         return "the beginning"
     queries = then.plan.queries if then.plan else ()
     by_row = any(each.name == name and each.oblivious for each in queries)
-    return f"row {since:,}" if by_row else f"{show_time(since)} UTC"
+    return f"row {since:,}{why}" if by_row else f"{show_time(since)} UTC{why}"
 
 
 def _cut_lines(before: Plan | None, after: Plan) -> Iterator[str]:

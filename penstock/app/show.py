@@ -66,6 +66,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
         *_changes(status),
         *_missed(status),
         *(Text(f"warning: {each.warning}") for each in status.streams if each.warning),
+        *_lacking(status),
         *_failures(status),
     )
 
@@ -83,6 +84,15 @@ def buffer_table(status: Status) -> Table | None:
         counts = (each.rows, each.needed, each.scrambling, each.multiplicity, round(each.rate), each.lag)
         table.add_row(name, each.stream, *(f"{count:,}" for count in counts))
     return table
+
+
+def _lacking(status: Status) -> list[Text]:
+    """Say of which queries rows were held that they are not complete for, and why."""
+    return [
+        Text(f"{query.name} is complete from {_show_since(query)}, because {query.lacking}")
+        for query in status.queries
+        if query.lacking
+    ]
 
 
 def _missed(status: Status) -> list[Text]:

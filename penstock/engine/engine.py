@@ -417,14 +417,17 @@ class Engine:
     def _completeness(self, name: str) -> str:
         """Say in words from when on a query is complete."""
         query = self.plan.query(name)
-        row = self._store.ledger.query(query.name).complete_from
-        if query.oblivious and row is not None:
-            return f"complete from row {row:,} of each stream"
+        if query.is_empty:
+            return "no results, as its conditions exclude every pair of rows"
+        state = self._store.ledger.query(query.name)
+        why = f", because {state.lacking}" if state.lacking else ""
+        if query.oblivious and state.complete_from is not None:
+            return f"complete from row {state.complete_from:,} of each stream{why}"
         since = self.complete_from(name)
         return (
             "complete from the beginning"
             if since is None
-            else f"complete from {since:%Y-%m-%d %H:%M:%S.%f} UTC"
+            else f"complete from {since:%Y-%m-%d %H:%M:%S.%f} UTC{why}"
         )
 
     def _start_ingest(self, plan: Plan, stream: Stream, source: DataFrame) -> None:

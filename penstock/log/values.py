@@ -149,7 +149,7 @@ class QueryState:
     `complete_from` is the event time such that every pair of rows not older is delivered; None if all are.  `born` is
     the version of the plan that brought it: a query dropped and added again is another one.  `answered` is, of an
     aggregate, the last instant, end of a bucket or change that it has got; what comes after `counted_from` is by its
-    present definition.
+    present definition.  `lacking` is why rows that were held when it came are not among those it is complete for.
     """
 
     results: int = 0
@@ -160,6 +160,7 @@ class QueryState:
     delays: Delays = field(default_factory=Delays)
     answered: int | None = None
     counted_from: int = 0
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,10 +52,12 @@ class Member:
 
         A row stored before the query came may lack a column it reads, or the answer to one of its predicates.
         """
+        return self.reads(side) <= set(columns) and set(self.predicates(side)) <= set(predicates)
+
+    def reads(self, side: Side) -> frozenset[str]:
+        """Return the columns of one side that this query, or the link it is joined by, reads."""
         read = self.query.columns(side)
-        if self.links:
-            read |= self.links[self.query.sides.index(side)]
-        return read <= set(columns) and set(self.predicates(side)) <= set(predicates)
+        return read | self.links[self.query.sides.index(side)] if self.links else read
 
     def reach(self, side: Side) -> int:
         """Say how long this query's own window needs a row of one side."""

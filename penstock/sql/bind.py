@@ -26,7 +26,8 @@ from penstock.sql.limits import limits_of
 from penstock.sql.oblivious import WAYS_OUT, why_a_window
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
-from penstock.sql.query import FOREVER, Comparison, Query, Range, Sink
+from penstock.sql.query import FOREVER, NEVER, Comparison, Query, Range, Sink
+from penstock.sql.refusals import refuse_set_operators
 from penstock.sql.result_streams import ANOTHER_WAY, why_not_joined
 from penstock.sql.scopes import make_scope, refuse_two_clocks, resolved_conditions
 from penstock.sql.shape import read_select
@@ -37,7 +38,6 @@ from penstock.sql.windows import WindowSpec, take_windows, window_clauses, windo
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.errors import SqlError
     from penstock.sql.lexer import Token
     from penstock.sql.names import Scope
     from penstock.sql.query import Side, Stream
@@ -90,6 +90,7 @@ def bind_tokens(
     zone: str,
 ) -> Query:
     """Bind a SELECT that stands somewhere in a script."""
+    refuse_set_operators(source, tokens)
     clauses, rest = take_windows(source, tokens, name)
     if not rest:
         raise source.error(f"query {name} is empty: it needs a SELECT", span_of_tokens(tokens))
@@ -140,7 +141,7 @@ def bind_tokens(
         return _of_two(scope, query, inputs, specs, conditions)
     if stated is None and not oblivious:
         _refuse_unbounded(scope, conditions, name)
-    return _of_many(scope, query, inputs, specs, conditions)
+    return _of_many(query, inputs, specs, conditions)
 
 
 def _refuse_unbounded(scope: Scope, conditions: Conditions, query: str) -> None:
@@ -164,10 +165,12 @@ def _of_two(
 ) -> Query:
     """Complete a query of two streams."""
     left, right = inputs
+    window, possible = _window(specs, conditions)
     return replace(
         query,
         keys=conditions.sorted_keys(),
-        window=_window(scope, specs, conditions, query.name),
+        window=window,
+        residual=query.residual if possible else (NEVER, *query.residual),
         left_predicates=left.predicates,
         right_predicates=right.predicates,
         comparisons=_comparisons(scope, conditions),
@@ -177,18 +180,16 @@ def _of_two(
 
 
 def _of_many(
-    scope: Scope,
     query: Query,
     inputs: Sequence[JoinInput],
     specs: Sequence[WindowSpec],
     conditions: Conditions,
 ) -> Query:
     """Complete a query of more than two streams."""
-    limits = limits_of(specs, [bound for bound, _ in conditions.bounds])
-    if limits is None:
-        raise _empty(scope, conditions, query.name)
+    limits, possible = limits_of(specs, [bound for bound, _ in conditions.bounds])
     graph = JoinGraph(tuple(inputs), conditions.sorted_edges(), limits)
-    return replace(query, window=Range(0, graph.spread), graph=graph)
+    residual = query.residual if possible else (NEVER, *query.residual)
+    return replace(query, window=Range(0, graph.spread), graph=graph, residual=residual)
 
 
 def _inputs(scope: Scope, conditions: Conditions, trees: Sequence[Tree]) -> tuple[JoinInput, ...]:
@@ -299,25 +300,23 @@ def _refuse_timeless(scope: Scope, query: str) -> None:
             )
 
 
-def _window(scope: Scope, specs: Sequence[WindowSpec], conditions: Conditions, query: str) -> Range:
-    """Intersect the windows of two streams with the bounds stated as conditions."""
+def _window(specs: Sequence[WindowSpec], conditions: Conditions) -> tuple[Range, bool]:
+    """Intersect the windows of two streams with the bounds stated as conditions; also return if any pair is in it.
+
+    If none is, the window is the shortest there is.
+    """
     left, right = specs
     window, counted = window_range(left, right), "rows" in {left.kind, right.kind}
     on_time = _NO_LIMITS if counted else window
     lo = max([on_time.lo, *(bound.lo for bound, _ in conditions.bounds)])
     hi = min([on_time.hi, *(bound.hi for bound, _ in conditions.bounds)])
-    if lo >= hi:
-        raise _empty(scope, conditions, query)
-    return window if counted else Range(lo, hi)
+    if counted:
+        return window, lo < hi
+    return (Range(lo, hi), True) if lo < hi else (Range.window(1, 1), False)
 
 
 _UNBOUNDED = WindowSpec("range", FOREVER, "UNBOUNDED")
 _NO_LIMITS = Range.window(FOREVER, FOREVER)
-
-
-def _empty(scope: Scope, conditions: Conditions, query: str) -> SqlError:
-    message = f"window of {query} is empty: its conditions on time leave no pair of rows"
-    return scope.error(message, conditions.bounds[-1][1])
 
 
 def _comparisons(scope: Scope, conditions: Conditions) -> tuple[Comparison, ...]:

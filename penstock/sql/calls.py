@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.aggregates import aggregate_form
 from penstock.sql.literals import type_text
+from penstock.sql.refusals import EXPLODE, OVER, refused_function
 from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
 from penstock.sql.words import (
     AGGREGATES,
     ARGUMENT_WORDS,
     GENERATORS,
-    SUPPORTED,
     SUPPORTED_AGGREGATES,
     UNIT_FUNCTIONS,
     UNITS,
@@ -50,6 +50,8 @@ def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Fo
     """Read the rest of a call; `plain` says that the name is one word without backquotes."""
     reader, function = parser.reader, name.parts[-1].upper()
     _refuse(reader, name)
+    if plain and (refusal := refused_function(function)):
+        raise reader.error(refusal, name.span)
     if function in SUPPORTED_AGGREGATES and len(name.parts) == 1:
         aggregate: Form = yield _aggregate(parser, name)
         return aggregate
@@ -134,7 +136,7 @@ def _refuse(reader: Reader, name: Name) -> None:
     if function in AGGREGATES and (function.upper() not in SUPPORTED_AGGREGATES or len(name.parts) > 1):
         raise reader.error(f"the aggregate {function.upper()} is not supported: {_CHOICES}", name.span)
     if function in GENERATORS:
-        raise reader.error(f"{function.upper()}, which makes rows, is not supported: {SUPPORTED}", name.span)
+        raise reader.error(f"{function.upper()}, which makes rows, is not supported: {EXPLODE}", name.span)
     if function == "identifier":
         raise reader.error("IDENTIFIER(...) is not supported: write the name itself", name.span)
 
@@ -143,7 +145,7 @@ def _refuse_window(reader: Reader, span: Span) -> None:
     """Refuse what may stand behind the call of an aggregate or a window function."""
     word, after = reader.word(), reader.ahead(1)
     if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
-        raise reader.error(f"a window function (OVER) is not supported: {SUPPORTED}", span)
+        raise reader.error(f"a window function (OVER) is not supported: {OVER}")
     if after and (word, after.upper) in _AGGREGATE_CLAUSES:
         raise reader.error(
             f"{word} {after.text} cannot stand here: FILTER (WHERE ...) is for aggregates such as COUNT(*)",

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING
 from penstock.sql.aggregates import refuse_aggregates
 from penstock.sql.graph import MOST_INPUTS
 from penstock.sql.parse import parse_expression
+from penstock.sql.refusals import REFUSED_CLAUSES, refused_join, refused_table
 from penstock.sql.tokens import span_of_tokens
-from penstock.sql.words import CLAUSES, JOINS, REFUSED_CLAUSES, SUPPORTED
+from penstock.sql.words import CLAUSES, JOINS
 
 if TYPE_CHECKING:
     from penstock.sql.lexer import Token
     from penstock.sql.tokens import Reader, Span
     from penstock.sql.tree import Tree
-
-_NOT_A_STREAM = {"TABLESAMPLE", "PIVOT", "UNPIVOT", "TIMESTAMP", "VERSION", "FOR", "("}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +104,21 @@ def _read_words(reader: Reader) -> list[str]:
     if words not in (["JOIN"], ["INNER", "JOIN"], ["CROSS", "JOIN"]):
         if "JOIN" not in words:
             raise reader.misfit()
-        message = f"{' '.join(words)} is not supported: joins are inner, written FROM A, B WHERE ... or A JOIN B ON ..."
-        raise reader.error(message, span_of_tokens(reader.tokens[first : reader.at]))
+        raise reader.error(refused_join(words), span_of_tokens(reader.tokens[first : reader.at]))
     return words
 
 
 def _read_table(reader: Reader) -> Table:
     """Read a stream and its alias."""
-    first, start = reader.at, reader.span[0]
-    if reader.word() == "(":
-        reader.take()
-        raise reader.error(f"a subquery in FROM is not supported: {SUPPORTED}")
+    start = reader.span[0]
+    if error := refused_table(reader):
+        raise error
     name = _part(reader)
     while reader.accept("."):
         name += f".{_part(reader)}"
     token = reader.ahead()
-    if token and token.upper in _NOT_A_STREAM:
-        raise reader.error(
-            f"this is not a stream and an alias: {SUPPORTED}",
-            span_of_tokens(reader.tokens[first : reader.at]),
-        )
+    if error := refused_table(reader):
+        raise error
     span = (start, reader.behind)
     named = reader.accept("AS")
     if named or (token and (token.kind == "quoted" or _is_alias(token))):

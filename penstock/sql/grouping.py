@@ -23,7 +23,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.aggregates import has_aggregate, is_aggregate, read_aggregate, refuse_incomparable
+from penstock.sql.aggregates import (
+    Aggregate,
+    has_aggregate,
+    is_aggregate,
+    read_aggregate,
+    refuse_incomparable,
+)
+from penstock.sql.canonical import conjuncts
 from penstock.sql.deep import run
 from penstock.sql.identity import Identities
 from penstock.sql.outputs import list_entries, unique_names
@@ -77,8 +84,38 @@ def make_groups(scope: Scope, select: Select) -> Groups:
         groups.answers.append(_answer(name, reading.over_groups(entry.tree)))
         groups.spans.append(entry.span)
     if select.having is not None:
-        groups.having = show(reading.over_groups(_having(scope, groups, items).resolve(select.having)))
+        having = _having(scope, groups, items).resolve(select.having)
+        _refuse_no_pairs(scope, having)
+        groups.having = show(reading.over_groups(having))
     return groups
+
+
+def _refuse_no_pairs(scope: Scope, having: Tree) -> None:
+    """Refuse ``COUNT(*) = 0``, which holds for no group: each has a pair."""
+    for each in conjuncts(having):
+        if isinstance(each, Form) and each.head in {*_BELOW, *_ABOVE}:
+            left, right = map(unwrapped, each.trees)
+            if _is_less(scope, left, right, _BELOW.get(each.head, 0)) or _is_less(
+                scope, right, left, _ABOVE.get(each.head, 0)
+            ):
+                raise scope.error(
+                    "no group has COUNT(*) = 0, as rows without a partner are not in the result. Leave this condition "
+                    "out, and find such rows in Spark by joining the data of the stream with the results",
+                    each,
+                )
+
+
+_BELOW = {"=": 1, "==": 1, "<=>": 1, "<=": 1, "!>": 1, "<": 2}
+_ABOVE = {"=": 1, "==": 1, "<=>": 1, ">=": 1, "!<": 1, ">": 2}
+"""The least number that a group's pairs can be equal to, or below; and the least that can be above them, or equal."""
+
+
+def _is_less(scope: Scope, count: Tree, number: Tree, least: int) -> bool:
+    """Check whether the first tree is the number of pairs, and the second a whole number less than the least."""
+    if not (isinstance(count, Form) and is_aggregate(count) and isinstance(number, Constant)):
+        return False
+    is_whole = number.kind == "number" and number.text.removeprefix("-").isdecimal()
+    return is_whole and int(number.text[:999]) < least and read_aggregate(scope, count) == Aggregate("count")
 
 
 def _time_window(scope: Scope, select: Select) -> dict[str, Tree]:

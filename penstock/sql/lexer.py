@@ -9,8 +9,8 @@ This is the lexical grammar of Spark SQL (its ``SqlBaseLexer.g4``)::
     number    1  1.5  .5  1e-3  1L  1.5BD
     symbol    <=>  ::  ->  (            the longest that fits
 
-White space, comments and hints are between tokens and left out: a hint says how Spark should run one query, and
-nothing about a shared plan.
+White space and comments are between tokens and left out.  Hints are refused: a hint is about one query, and the plan is
+shared.
 
 In:  a text.  Out: `Token`s.
 True: tokens do not overlap and ascend; between two of them there is nothing that Spark would read.
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 Kind = Literal["word", "quoted", "string", "number", "symbol"]
 
 _BLANK = re.compile(r"[\s\ufeff]+")
-_LINE_COMMENT = re.compile(r"--(?:\\\n|[^\r\n])*")
-_STRING = re.compile(r"""'(?:[^'\\]|\\.|'')*'|[rR]'[^']*'|[rR]"[^"]*"|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
-_QUOTED = re.compile(r"`(?:[^`]|``)*`")
+_LINE_COMMENT = re.compile(r"--(?:[^\r\n\\]++|\\\n?+)*+")
+_STRING = re.compile(
+    r"""'(?:[^'\\]++|\\.|'')*+'|[rR]'[^']*'|[rR]"[^"]*"|"(?:[^"\\]++|\\.|"")*+\"""", re.DOTALL
+)
+_QUOTED = re.compile(r"`(?:[^`]++|``)*+`")
+"""Repeats are possessive (``++``, ``*+``): otherwise a long literal takes 150 bytes of memory a character."""
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(
     r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?(?:bd|d|f)?(?![a-z0-9_])"
@@ -93,11 +96,17 @@ def _after_blanks(text: str, at: int) -> int:
     while at < len(text):
         if blank := _BLANK.match(text, at) or _LINE_COMMENT.match(text, at):
             at = blank.end()
+        elif hint := _HINT.match(text, at):
+            raise LexError(_HINT_REFUSED.format(hint[1] or "..."), *hint.span())
         elif text.startswith("/*", at):
             at = _after_comment(text, at)
         else:
             break
     return at
+
+
+_HINT = re.compile(r"/\*\+\s*(\w*)")
+_HINT_REFUSED = "the hint {} is not supported: leave it out, as one plan serves all queries"
 
 
 def _after_comment(text: str, start: int) -> int:

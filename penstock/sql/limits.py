@@ -12,7 +12,7 @@ Of three streams A, B and C, the windows are rows of a table and the conditions 
 and the way round over a third stream may shorten an entry further (`penstock.sql.graph.closed`).
 
 In:  the window of each stream, and the bounds that conditions state.
-Out: the closed limits; None where they leave no result.  Where windows count rows, the limits as they are stated.
+Out: the closed limits, and whether they leave any result.  Where windows count rows, the limits as they are stated.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     Limits = tuple[tuple[int, ...], ...]
 
 
-def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[Bound]) -> Limits | None:
-    """Give the limits that windows and bounds leave; None if there can be no result.
+def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[Bound]) -> tuple[Limits, bool]:
+    """Return the limits that windows and bounds leave, and whether any result can be within them.
 
-    Bounds on time are no limits on a number of rows: where a window counts rows, they only have to be possible.
+    Where none can be, the limits are the shortest there are.  Bounds on time are no limits on a number of rows: where a
+    window counts rows, they only have to be possible.
     """
     counted = any(each.kind == "rows" for each in windows)
     lengths = [FOREVER if counted else each.length for each in windows]
     limits = closed(_bounded(_table(lengths), bounds), FOREVER)
-    if _is_empty(limits):
-        return None
-    stated = _table([each.length for each in windows])
-    return tuple(map(tuple, stated)) if counted else limits
+    possible = not _is_empty(limits)
+    if possible and not counted:
+        return limits, possible
+    stated = _table([each.length if counted else 1 for each in windows])
+    return tuple(map(tuple, stated)), possible
 
 
 def _table(lengths: Sequence[int]) -> list[list[int]]:

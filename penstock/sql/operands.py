@@ -22,7 +22,7 @@ from penstock.sql.literals import (
     typed,
 )
 from penstock.sql.tree import COMPARISON, LOOSEST, TIGHTEST, Constant, Form, Name, Tree, quoted
-from penstock.sql.words import CLAUSES, SUPPORTED
+from penstock.sql.words import CLAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -91,7 +91,7 @@ class Operands:
                 f"brackets are nested more than {DEEPEST_BRACKETS} deep: write it with fewer", span
             )
         if self.reader.word() in {"SELECT", "WITH"}:
-            raise self.reader.error(f"a subquery is not supported: {SUPPORTED}")
+            raise self.reader.error("a subquery is not supported: join its stream, as in A JOIN B ON ...")
 
     def close(self, bracket: str) -> None:
         """Read a bracket that closes."""
@@ -211,6 +211,11 @@ class Operands:
         self.open("(")
         parts: Parts = yield self.listed(self.aliased)
         self.close(")")
+        star = next((part for part in parts if isinstance(part, Form) and part.head == "STAR"), None)
+        if star:
+            raise reader.error(
+                "* stands for columns and cannot stand in brackets: leave the brackets out", star.span
+            )
         if reader.word() != "->":
             return Form("(" if len(parts) == 1 else "ROW", ("(", *parts, ")"), span=(start, reader.behind))
         variables = [part for part in parts if isinstance(part, Name) and len(part.parts) == 1]

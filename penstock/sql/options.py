@@ -64,16 +64,16 @@ class Option:
 
 def read_options(reader: Reader) -> list[Option]:
     """Read ``(k = 'v', …)``; the same key twice, in whatever case, is refused."""
-    options: list[Option] = []
+    options: dict[str, Option] = {}
     reader.expect("(", "options are written WITH (name = 'value', ...)")
     while not reader.accept(")"):
         option = _read_option(reader)
-        if any(each.key.lower() == option.key.lower() for each in options):
+        if option.key.lower() in options:
             raise reader.error(f"option {option.key} is given twice", option.key_span)
-        options.append(option)
+        options[option.key.lower()] = option
         if not reader.accept(",") and reader.word() != ")":
             raise reader.error(f"{reader.next_text()}: options are separated by commas and end with )")
-    return options
+    return list(options.values())
 
 
 def _read_option(reader: Reader) -> Option:

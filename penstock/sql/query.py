@@ -44,6 +44,9 @@ DAY = 86_400 * SECOND
 FOREVER = 1 << 60
 """A window of ``[UNBOUNDED]``: longer than any difference of two timestamps Spark can hold."""
 
+NEVER = "FALSE"
+"""The residual condition of a query whose conditions on time exclude each other."""
+
 Side = str
 """Which stream of a result: expressions write ``l.Value`` and ``r.Value``; of more than two ``i0.Value`` and so on."""
 
@@ -109,7 +112,8 @@ class Stream:
 
     def column(self, name: str) -> Column | None:
         """Find a column by name, whatever its case."""
-        return next((each for each in self.columns if each.name.lower() == name.lower()), None)
+        wanted = name.lower()
+        return next((each for each in self.columns if each.name.lower() == wanted), None)
 
     @property
     def timeless(self) -> bool:
@@ -352,6 +356,11 @@ class Query:
     oblivious: bool = False
     """Whether it has no window: all its streams are joined on one ordered attribute, which decides how long to
     remember."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its conditions exclude every pair of rows."""
+        return NEVER in self.residual
 
     @property
     def edges(self) -> tuple[Edge, ...]:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 from penstock.sql.aggregates import has_aggregate
 from penstock.sql.from_clause import read_condition, read_from, refuse_number
 from penstock.sql.parse import Parser, parse_expression
+from penstock.sql.refusals import refused_clause
 from penstock.sql.tokens import Reader, span_of_tokens
-from penstock.sql.words import REFUSED_CLAUSES, SUPPORTED
+from penstock.sql.tree import Form
+from penstock.sql.words import SUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +72,8 @@ class Select:
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     """Read a SELECT, or say why it is none that can be run."""
     reader = Reader(source, tokens)
-    if reader.word() in REFUSED_CLAUSES:
-        raise _refusal(reader)
+    if error := refused_clause(source, tokens[0]):
+        raise error
     if not reader.accept("SELECT"):
         raise reader.error(f"this is not a query: {SUPPORTED}", span_of_tokens(tokens))
     items = _read_items(reader)
@@ -120,7 +122,7 @@ def _read_items(reader: Reader) -> tuple[Item, ...]:
     """Read the SELECT list."""
     select = reader.tokens[0].start, reader.tokens[0].end
     if reader.word() == "DISTINCT" and reader.word(1) not in {"", ",", ".", "FROM"}:
-        raise reader.error("DISTINCT is not supported: write GROUP BY and the same columns instead")
+        raise _refusal(reader)
     if reader.word() == "ALL" and reader.word(1) not in {",", ".", "FROM"}:
         reader.take()
     items = []
@@ -143,10 +145,13 @@ def _read_item(reader: Reader) -> Item:
             "* is every column and takes no EXCEPT: list the columns you want", span_of_tokens(tokens)
         )
     alias = Parser(reader).alias()
+    if alias is not None and isinstance(tree, Form) and tree.head == "STAR":
+        raise reader.error(f"* is every column and cannot be called {alias}: leave the name out", tree.span)
     return Item(tree, alias, reader.source.slice(tokens), span_of_tokens(reader.tokens[first : reader.at]))
 
 
 def _refusal(reader: Reader) -> SqlError:
-    """Say what comes next where the query should have ended."""
-    clause = REFUSED_CLAUSES.get(reader.word())
-    return reader.error(f"{clause} is not supported: {SUPPORTED}") if clause else reader.misfit()
+    """Refuse what comes next where the query should have ended."""
+    if reader.word() == "WINDOW" and reader.word(2) != "AS":
+        return reader.error("this query has two WINDOW clauses: keep one, at its end")
+    return refused_clause(reader.source, reader.tokens[reader.at]) or reader.misfit()

@@ -140,7 +140,7 @@ def _cleaned(value: str) -> str:
 
 # --- in a script's text -----------------------------------------------------------------------------------------
 
-_STRING = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*" """.strip()
+_STRING = r"""'(?:[^'\\]++|\\.|'')*+'|"(?:[^"\\]++|\\.|"")*+" """.strip()
 _WELL_FORMED_VALUE = rf"(?:(?:{_STRING})(?=[\s,;)]|\Z)|[\w.+/-]+(?=[,;)]|\s*\Z|\s+AND\b))"
 _BROKEN_VALUE = r""".*?(?=,\s*[\w.`"-]+\s*=|\)\s*;|;\s*\n|\Z)"""
 _NAME = re.compile(r"""[\w.`"'-]+""")
@@ -163,13 +163,16 @@ def secrets_in(text: str) -> list[tuple[int, int]]:
     return values + [each.span() for each in _LOGIN.finditer(text)]
 
 
+_STARRED = re.compile("[^\n\r'\"]")
+
+
 def hidden(text: str, message: str = "") -> tuple[str, str]:
-    """Give a script with its secrets starred out, all else where it was, and a message about it likewise."""
-    signs = list(text)
-    for start, end in secrets_in(text):
+    """Replace the secrets of a script by stars, all else left where it is, and those in a message about it."""
+    pieces, at = [], 0
+    for start, end in sorted(secrets_in(text)):
         secret = text[start:end].strip("'\"")
         for form in (text[start:end], secret if len(secret) >= _SHORTEST_SECRET_CHARACTERS else ""):
             message = message.replace(form, "***") if form else message
-        for at in range(start, end):
-            signs[at] = signs[at] if signs[at] in "\n\r'\"" else "*"
-    return "".join(signs), message
+        pieces += [text[at:start], _STARRED.sub("*", text[max(at, start) : end])]
+        at = max(at, end)
+    return "".join([*pieces, text[at:]]), message

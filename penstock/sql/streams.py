@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.arrival import ARRIVAL_OPTIONS, ArrivalError, check_arrival
+from penstock.sql.known_options import why_unknown
 from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.punctuates import PromiseError
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
+from penstock.sql.refusals import refused_column
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.tokens import joined, span_of_tokens
 
@@ -70,6 +72,7 @@ def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
         format=_format(reader, name, options, name_span),
         options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OWN_OPTIONS),
     )
+    _refuse_unknown(reader, stream, options)
     if stream.timeless:
         _refuse_timed_options(reader, name, options)
     return _settled(reader, stream, streams, options)
@@ -97,14 +100,16 @@ def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], opti
 
 def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
     """Read ``(name TYPE, …)``."""
-    columns: list[Column] = []
+    columns: dict[str, Column] = {}
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
     while not reader.accept(")"):
+        if error := refused_column(reader):
+            raise error
         span = reader.span
         column = _read_column(reader)
-        if any(each.name.lower() == column.name.lower() for each in columns):
+        if column.name.lower() in columns:
             raise reader.error(f"column {column.name} of stream {stream} is declared twice", span)
-        columns.append(column)
+        columns[column.name.lower()] = column
         if not reader.accept(",") and reader.word() != ")":
             raise reader.error(f"{reader.next_text()}: columns are separated by commas and end with )")
     if not columns:
@@ -112,7 +117,7 @@ def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
             f"stream {stream} has no columns",
             (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end),
         )
-    return tuple(columns)
+    return tuple(columns.values())
 
 
 def _read_column(reader: Reader) -> Column:
@@ -159,6 +164,14 @@ def _refuse_near_miss(reader: Reader, option: Option) -> None:
     near = get_close_matches(key, _EASILY_MISSPELT, n=1, cutoff=_SLIP_RATIO)
     if near and near[0] != key:
         raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
+
+
+def _refuse_unknown(reader: Reader, stream: Stream, options: list[Option]) -> None:
+    """Refuse options that neither Penstock nor the source knows."""
+    ours = (*_OWN_OPTIONS, *sorted(KEPT_OPTIONS))
+    for each in options:
+        if why := why_unknown(stream.format, each.key, ours):
+            raise reader.error(why, each.key_span)
 
 
 def _duration(reader: Reader, option: Option) -> int:

@@ -40,7 +40,7 @@ class Source:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        """All tokens of the text; comments and hints are left out."""
+        """All tokens of the text; comments are left out."""
         half = _HALF_CHARACTER.search(self.text)
         if half:
             raise self.error("this is half a character: the text is not Unicode", half.span())

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.sql.interval import DurationError, parse_duration, show_duration
 from penstock.sql.query import FOREVER, Range
+from penstock.sql.refusals import OVER, refuse_behind_window
 from penstock.sql.tokens import Source, Span, depths, joined, span_of_tokens
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec
     span = span_of_tokens(tokens)
     text = joined(tokens[1:])
     if any(token.upper == "AS" for token in tokens[1:3]):
-        raise source.error("named windows are for window functions, which are not supported", span)
+        raise source.error(f"named windows are for window functions, which are not supported: {OVER}", span)
+    refuse_behind_window(source, tokens)
     if not text:
         raise source.error(f"window of {query} has no length: {_FORMS}", span)
     spec = _read_length(source, text, query, span, "WINDOW")
@@ -139,6 +141,7 @@ def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec
 
 def _read_every(source: Source, tokens: Sequence[Token], query: str) -> Every:
     """Read ``EVERY <n> <unit>``."""
+    refuse_behind_window(source, tokens)
     span, text = span_of_tokens(tokens), joined(tokens[1:])
     if not text:
         raise source.error(

@@ -210,19 +210,45 @@ class _Translator:
             tree: Any = sqlglot.parse_one(expression, read="spark")
         except sqlglot.ParseError:
             raise _incomparable(expression, "it cannot be translated") from None
-        for cast in tree.find_all(exp.Cast):
-            if cast.to.this in exp.DataType.INTEGER_TYPES and self._is_fractional(cast.this):
+        casts = [(cast, cast.to.this, self._type(cast.this)) for cast in tree.find_all(exp.Cast)]
+        for cast, target, kind in reversed(casts):  # inner ones first
+            whole = target in exp.DataType.INTEGER_TYPES
+            if whole and kind.startswith(("float", "double", "decimal")):
                 raise _incomparable(expression, "DuckDB rounds where Spark cuts")
+            if kind == "timestamp" and target in exp.DataType.NUMERIC_TYPES:
+                cast.set("this", _epoch(cast.this, whole=whole))
+            elif kind == "timestamp" and target in exp.DataType.TEXT_TYPES:
+                raise _incomparable(expression, "DuckDB writes the time zone behind a TIMESTAMP")
+            elif target in exp.DataType.TEMPORAL_TYPES and kind in _WHOLE_TYPES:
+                raise _incomparable(expression, "DuckDB does not take numbers for seconds since 1970")
+        for call in tree.find_all(exp.UnixSeconds):
+            call.set("this", _seconds(call.this))
         for division in tree.find_all(exp.Div):
             if self._type(division).startswith("decimal"):
                 raise _incomparable(expression, "DuckDB divides decimals as doubles")
         return str(tree.sql(dialect="duckdb"))
 
-    def _is_fractional(self, tree: Any) -> bool:
-        return self._type(tree).startswith(("float", "double", "decimal"))
-
     def _type(self, tree: Any) -> str:
         return type_of(tree.sql(dialect="spark"), self.types, ansi=self.ansi)
+
+
+_WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
+
+
+def _seconds(time: Any) -> Any:
+    """Cut a time to whole seconds, since DuckDB rounds where Spark cuts."""
+    return _duckdb(f"date_trunc('second', {time.sql(dialect='duckdb')})")
+
+
+def _epoch(time: Any, *, whole: bool) -> Any:
+    """Count the seconds since 1970, as Spark does when it casts a TIMESTAMP to a number."""
+    return _duckdb(f"epoch({(_seconds(time) if whole else time).sql(dialect='duckdb')})")
+
+
+def _duckdb(text: str) -> Any:
+    import sqlglot  # noqa: PLC0415 - see `penstock.testing.expect`
+
+    return sqlglot.parse_one(text, read="duckdb")
 
 
 def _incomparable(expression: str, why: str) -> InputError:

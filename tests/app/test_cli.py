@@ -159,6 +159,16 @@ def test_a_notice_shows_no_secret(tmp_path, name):
     assert loaded.script.settings[f"penstock.{name}"] == "hush-4711"
 
 
+def test_a_query_whose_conditions_exclude_each_other_is_noticed(tmp_path):
+    text = Path(EXAMPLE).read_text(encoding="utf-8")
+    script = tmp_path / "job.sql"
+    script.write_text(
+        f"{text};\nCREATE QUERY never AS SELECT X.ts FROM Temperature X, Temperature Y "
+        "WHERE X.Room = Y.Room AND X.ts < Y.ts AND Y.ts < X.ts;"
+    )
+    assert load(script).notices == ("query never has no results: its conditions exclude every pair of rows",)
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(RunError("disk full"), 1), (InputError("no such thing"), 2), (ValueError("first\nsecond"), 1)],

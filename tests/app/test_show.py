@@ -69,6 +69,14 @@ def plan(tmp_path):
     return load(tmp_path / "job.sql").plan
 
 
+def test_a_query_says_why_rows_that_were_held_are_not_its_past(plan):
+    late = replace(STATUS.queries[0], complete_from=0, lacking="column paid of P was not stored before")
+    text = shown(status_view(plan, replace(STATUS, queries=(late, STATUS.queries[1]))))
+    (line,) = [words for words in text if "because" in words]
+    assert line[:4] == ["near", "is", "complete", "from"]
+    assert line[-9:] == ["because", "column", "paid", "of", "P", "was", "not", "stored", "before"]
+
+
 def shown(what):
     out = Console(file=io.StringIO(), width=130)
     out.print(what)

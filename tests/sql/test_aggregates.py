@@ -441,6 +441,21 @@ def test_the_pairs_of_an_aggregate_query_are_graded_and_not_its_answers():
 # what is wrong
 
 
+NEVER = [
+    ">>COUNT(*) = 0", ">>COUNT(*) < 1", ">>COUNT(*) <= 0", ">>0 = COUNT(*)", ">>1 > COUNT(*)", ">>0 >= COUNT(*)", ">>n = 0",
+    "MAX(A.v) > 1 AND (>>COUNT(*) == 0)", ">>COUNT(1) <=> 0", ">>COUNT(*) !> 0", ">>(COUNT(*)) = -5",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "having",
+    ["COUNT(*) = 1", "COUNT(*) < 2", "COUNT(*) <= 1", "1 >= COUNT(*)", "COUNT(*) >= 0", "0 < COUNT(*)", "COUNT(A.v) = 0",
+     "COUNT(*) FILTER (WHERE A.v > 1) = 0", "COUNT(*) = 0 OR MAX(A.v) > 1", "SUM(A.n) = 0", "COUNT(*) <> 0", "0 = 0"],
+)  # fmt: skip
+def test_a_condition_on_the_number_of_pairs_that_may_hold_is_accepted(having):
+    assert grouped("COUNT(*)", f"HAVING {having}").aggregation.having
+
+
 WRONG = [
     (f"SELECT A.k, >>A.v, COUNT(*) {JOIN} GROUP BY A.k WINDOW 1 s", "A.v is neither grouped nor in an aggregate, so a group has no one value of it: add it to GROUP BY, or wrap it, as in MAX(A.v)"),
     (f"SELECT >>A.v, COUNT(*) {JOIN} WINDOW 1 s", "add GROUP BY A.v, or wrap it"),
@@ -449,6 +464,7 @@ WRONG = [
     (f"SELECT >>*, COUNT(*) {JOIN} GROUP BY A.k WINDOW 1 s", "A.n is neither grouped"),
     (f"SELECT A.k {JOIN} GROUP BY A.k HAVING >>B.w > 1 WINDOW 1 s", "B.w is neither grouped"),
     (f"SELECT >>A.k {JOIN} HAVING COUNT(*) > 1 WINDOW 1 s", "A.k is neither grouped"),
+    *((f"SELECT COUNT(*) AS n {JOIN} HAVING {never} WINDOW 1 s", "no group has COUNT(*) = 0, as rows without a partner") for never in NEVER),
     (f"SELECT COUNT(*) {JOIN} AND >>sum(A.v) > 1 WINDOW 1 s", "an aggregate cannot stand in WHERE: put it in HAVING"),
     ("SELECT COUNT(*) FROM A JOIN B ON A.k = B.k AND >>sum(A.v) > 1 WINDOW 1 s", "an aggregate cannot stand in ON: put it in HAVING"),
     (f"SELECT sum(>>COUNT(*)) {JOIN} WINDOW 1 s", "an aggregate cannot stand in an aggregate"),
@@ -476,7 +492,7 @@ WRONG = [
     (f"SELECT >>stddev(DISTINCT A.v) {JOIN} WINDOW 1 s", "STDDEV takes no DISTINCT"),
     (f"SELECT >>collect_list(A.v) {JOIN} WINDOW 1 s", "the aggregate COLLECT_LIST is not supported: choose from COUNT, SUM, AVG"),
     (f"SELECT >>lower(A.name) FILTER (WHERE TRUE) {JOIN} WINDOW 1 s", "FILTER (WHERE ...) is for aggregates"),
-    (f"SELECT >>COUNT(*) OVER (PARTITION BY A.k) {JOIN} WINDOW 1 s", "a window function (OVER) is not supported"),
+    (f"SELECT COUNT(*) >>OVER (PARTITION BY A.k) {JOIN} WINDOW 1 s", "a window function (OVER) is not supported"),
     (f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 2 min", "EVERY of q3 is 2 min and its window 1 min"),
     (f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 1.5 microseconds", "EVERY of q3 is 1.5 microseconds, which is not a whole number of microseconds"),
     (f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 0 s", "EVERY of q3 is 0 s: it must be positive"),

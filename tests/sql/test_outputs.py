@@ -28,7 +28,7 @@ def names(select, join="FROM Temperature A, Humidity B WHERE A.LocationId = B.Lo
         ("A.Value + 1, A.Value+1 AS `x y`", ["A.Value + 1", "x y"]),
         ("A.Value\n  +\t1", ["A.Value + 1"]),
         ("ALL A.Value + 1", ["A.Value + 1"]),
-        ("/*+ BROADCAST(B) */ A.Value + 1, 2", ["A.Value + 1", "2"]),
+        ("/* BROADCAST(B) */ A.Value + 1, 2", ["A.Value + 1", "2"]),
         ("coalesce(A.Value, 0), A.ts", ["coalesce(A.Value, 0)", "ts"]),
     ],
 )

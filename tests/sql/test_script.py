@@ -158,7 +158,7 @@ def test_any_spark_type_may_be_declared(declared, kind):
 def test_options_of_the_source_keep_their_case_and_may_have_dots():
     text = """CREATE STREAM S (k INT, ts TIMESTAMP) WITH (FORMAT = 'kafka', Time = 'ts',
       'kafka.bootstrap.servers' = 'h:1', startingOffsets = "earliest", kafka.group.id = 'g',
-      maxOffsetsPerTrigger = 10, RETAIN = '7 days', Trigger = '1 s', n = -1)"""
+      maxOffsetsPerTrigger = 10, RETAIN = '7 days', Trigger = '1 s', minPartitions = -1)"""
     assert parse_script(text).streams["S"].options == (
         ("kafka.bootstrap.servers", "h:1"),
         ("startingOffsets", "earliest"),
@@ -166,7 +166,7 @@ def test_options_of_the_source_keep_their_case_and_may_have_dots():
         ("maxOffsetsPerTrigger", "10"),
         ("retain", "7 days"),
         ("trigger", "1 s"),
-        ("n", "-1"),
+        ("minPartitions", "-1"),
     )
 
 

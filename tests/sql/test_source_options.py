@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.engine.change.declarations import stream_difference
-from penstock.errors import InputError
+from penstock.errors import InputError, Place, SqlError
 from penstock.log.codec import decode, to_json
 from penstock.log.ledger import Ledger, fold
 from penstock.log.snapshot import dump, load
@@ -151,7 +151,7 @@ def test_a_stream_does_not_print_its_options() -> None:
 
 # Errors
 
-SCRIPT = f"""CREATE STREAM s (k BIGINT, v INT, ts TIMESTAMP) WITH (format = 'kafka', time = 'ts', subscribe = 't',
+SCRIPT = f"""CREATE STREAM s (k BIGINT, v INT, ts TIMESTAMP) WITH (format = 'x.Source', time = 'ts', subscribe = 't',
   kafka.sasl.jaas.config = 'org.x.Login required username="me" password="{HUSH}";', password = "{HUSH}", token={HUSH},
   `ssl.key.password` = '{HUSH}', uri = 'db://me:{HUSH}@host/x', lateness = '1 s');
 SET spark.hadoop.fs.s3a.secret.key = '{HUSH}';
@@ -188,3 +188,54 @@ def complaint(text: str) -> str:
     except InputError as error:
         return str(error)
     return ""
+
+
+# Misspelt options
+
+KNOWN = {
+    "parquet": "path mergeSchema maxfilespertrigger fs.s3a.endpoint parquet.crypto.factory.class int96RebaseMode",
+    "csv": "path HEADER sep delimiter multiLine mode columnNameOfCorruptRecord unescapedQuoteHandling cleanSource",
+    "json": "path primitivesAsString timestampNTZFormat recursiveFileLookup ignoreMissingFiles",
+    "orc": "path mergeSchema maxFileAge",
+    "text": "path wholetext lineSep",
+    "avro": "path avroSchema mode",
+    "xml": "path rowTag",
+    "kafka": "kafka.bootstrap.servers subscribe startingOffsets maxOffsetsPerTrigger kafkaConsumer.pollTimeoutMs",
+    "rate": "rowsPerSecond rampUpTime numPartitions",
+    "socket": "host port",
+    "org.me.Source": "whatever it takes",
+}
+
+
+def declared(source: str, names: str) -> str:
+    """Write a CREATE STREAM with these options."""
+    options = "".join(f", {name} = 'x'" for name in names.split())
+    return f"CREATE STREAM s (k BIGINT, ts TIMESTAMP) WITH (format = '{source}', time = 'ts', trigger = '1 s'{options})"
+
+
+@pytest.mark.parametrize("source", KNOWN)
+def test_options_that_a_source_knows_pass_in_any_case(source: str) -> None:
+    (stream,) = parse_script(declared(source, KNOWN[source])).streams.values()
+    assert [name for name, _ in stream.options] == ["trigger", *KNOWN[source].split()]
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "said"),
+    [
+        ("parquet", "maxFilePerTrigger", "did you mean maxFilesPerTrigger?"),
+        ("CSV", "haeder", "did you mean header?"),
+        ("parquet", "header", "leave it out"),
+        ("kafka", "startingOffset", "did you mean startingOffsets?"),
+        ("kafka", "password", "leave it out"),
+        ("rate", "rowPerSecond", "did you mean rowsPerSecond?"),
+        ("json", "state_ttl", "leave it out"),
+    ],
+)
+def test_an_option_that_a_source_would_ignore_is_refused(source: str, name: str, said: str) -> None:
+    path = "" if source in {"kafka", "rate"} else "path "
+    text = declared(source, path + name)
+    with pytest.raises(SqlError) as caught:
+        parse_script(text)
+    message = f"option {name} is unknown to a {source.lower()} source, which would ignore it: {said}"
+    assert caught.value.message == message
+    assert caught.value.place == Place(1, text.index(name) + 1, len(name))

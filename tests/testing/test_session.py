@@ -73,6 +73,32 @@ def test_every_query_is_duckdbs_answer_however_the_rows_come(seed, batch, restar
     testing.expect(run)
 
 
+EXCLUDED = "FROM T JOIN H ON T.Room = H.Room AND H.ts BETWEEN T.ts + INTERVAL 10 SECONDS AND T.ts + INTERVAL 5 SECONDS"
+EMPTY = {
+    "pairs": ("", f"SELECT T.Room {EXCLUDED}"),
+    "windowed": ("", f"SELECT T.Room {EXCLUDED} WINDOW 20 s"),
+    "counted": ("", f"SELECT T.Room {EXCLUDED} WINDOW 5 ROWS"),
+    "ordered": ("WITH (order = 'filter-order')", f"SELECT T.Room {EXCLUDED}"),
+    "sliding": ("", f"SELECT COUNT(*) AS n {EXCLUDED} WINDOW 20 s EVERY 1 s"),
+    "final": (
+        "WITH (emit = 'final')",
+        f"SELECT COUNT(*) AS n {EXCLUDED} GROUP BY date_trunc('minute', H.ts) WINDOW 9 s",
+    ),
+    "changes": ("WITH (emit = 'changes')", f"SELECT T.Room, COUNT(*) AS n {EXCLUDED} GROUP BY T.Room"),
+    "many": ("", f"SELECT T.Room {EXCLUDED} JOIN H H2 ON H2.Room = H.Room AND H2.ts > H.ts"),
+}
+
+
+def test_queries_whose_conditions_exclude_each_other_are_empty_and_leave_the_others_alone():
+    source = Random(7)
+    streams = {"T": rows(source, 40), "H": rows(source, 40)}
+    empty = "".join(f"CREATE QUERY {name} {options} AS {text};\n" for name, (options, text) in EMPTY.items())
+    run = testing.run(script("plain") + empty, streams)
+    assert [run[name] for name in EMPTY] == [[]] * len(EMPTY)
+    assert run["plain"] == testing.run(script("plain"), streams)["plain"]
+    assert run["plain"]
+
+
 def test_results_are_rows_and_the_state_is_what_partners_to_come_may_meet():
     t = [{"Room": 1, "Value": 20.0 + each, "ts": START + dt.timedelta(minutes=each)} for each in range(2)]
     h = [{"room": 1, "value": 80.0, "ts": "2026-01-01 10:00:10"}]
@@ -184,6 +210,34 @@ def test_times_without_a_zone_are_written_as_the_clock_shows_them():
     assert (first.watermark_iso, second.watermark_iso) == ("2026-01-01T09:59:55.000000", None)
 
 
+@pytest.mark.parametrize(
+    ("late", "why"),
+    [
+        ("SELECT T.Room FROM T, H WHERE T.Room = H.Room WINDOW 9 s", ""),
+        (
+            "SELECT T.Name FROM T, H WHERE T.Room = H.Room WINDOW 9 s",
+            "column Name of T was not stored before",
+        ),
+        (
+            "SELECT T.Name, T.ts, H.Name FROM T, H WHERE T.Room = H.Room WINDOW 9 s",
+            "column Name of H was not stored before; columns Name, ts of T were not stored before",
+        ),
+        (
+            "SELECT T.Name FROM T, H WHERE T.Value = H.Value WINDOW 9 s",
+            "rows of H that it accepts were not all kept before; rows of T that it accepts were not all kept before",
+        ),
+    ],
+)
+def test_a_query_that_comes_late_says_why_rows_that_were_held_are_not_its_past(late, why):
+    row = {"Room": 1, "Name": "x", "Value": 60.0, "ts": START}
+    with testing.Session(script("plain")) as session:
+        session.send("T", [row])
+        session.send("H", [row])
+        session.turn()
+        session.script(f"CREATE QUERY late AS {late};")
+        assert [each.lacking for each in session.status().queries] == ["", why]
+
+
 def test_a_wrong_answer_is_shown_row_by_row():
     row = {"Room": 1, "Value": 1.0, "ts": START}
     run = testing.run(script("plain"), {"T": [row], "H": [row]})
@@ -282,6 +336,40 @@ def test_what_duckdb_computes_otherwise_is_not_compared():
     run = testing.run(asked, {"T": [row], "H": [row]})
     assert run["q"] == [{"v": 2}]
     with pytest.raises(InputError, match="DuckDB rounds where Spark cuts"):
+        testing.expect(run)
+
+
+SECONDS = [
+    "CAST({} AS LONG)",
+    "{}::INT",
+    "CAST({} AS DOUBLE)",
+    "unix_seconds({})",
+    "CAST(CAST({} AS LONG) AS STRING)",
+]
+
+
+def test_times_as_numbers_are_duckdbs_before_and_after_1970():
+    at = dt.datetime(1969, 12, 31, 23, 59, 50, 400_000, tzinfo=dt.UTC)
+    times = [at + dt.timedelta(seconds=number * 1.25) for number in range(20)]
+    some = [{"Room": 1, "Name": "a", "Value": 1.0, "ts": time} for time in times]
+    outputs = ", ".join(f"{each.format('T.ts')} AS c{number}" for number, each in enumerate(SECONDS))
+    asked = f"CREATE QUERY q AS SELECT {outputs} FROM T, H WHERE T.Room = H.Room WINDOW 2 s;"
+    run = testing.run(STREAMS + asked, {"T": some, "H": some})
+    testing.expect(run)
+    assert {row["c0"] for row in run["q"]} >= {-10, -1, 0, 14}
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("CAST(T.ts AS STRING)", "DuckDB writes the time zone"),
+        ("CAST(T.Room AS TIMESTAMP)", "DuckDB does not take numbers for seconds"),
+    ],
+)
+def test_casts_of_times_that_duckdb_computes_otherwise_are_not_compared(output, why):
+    asked = f"CREATE QUERY q AS SELECT {output} AS x FROM T, H WHERE T.Room = H.Room WINDOW 9 s;"
+    run = testing.run(STREAMS + asked, {"T": rows(Random(3), 9), "H": rows(Random(4), 9)})
+    with pytest.raises(InputError, match=why):
         testing.expect(run)
 
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
+from penstock.engine.change.no_past import why_no_past
 from penstock.engine.readings.buffers import buffer_of
 from penstock.engine.readings.needs import in_time
 from penstock.log.values import Cursor, GroupState, QueryState
@@ -47,7 +48,9 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         if before and member.query.name in change.altered and _has_missed_nothing(group, member, before):
             again = _go_on(group, state.floors, state, ledger)
             since = _counted_from(member.query, before.query(member.query.name), state)
-            return replace(again, complete_from=state.complete_from, counted_from=since)
+            return replace(
+                again, complete_from=state.complete_from, counted_from=since, lacking=state.lacking
+            )
         if not _is_counted_anew(member.query, before, change):
             return _go_on(group, floors, state, ledger)
     held = before is not None and any(ledger.segments(log.id) for log in group.all_logs)
@@ -60,6 +63,7 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
         born=known.born or ledger.version + 1,
         answered=(answered := _still_answered(member.query, before, known)),
         counted_from=answered or 0,
+        lacking=_lacking(group, member, before, ledger),
     )
 
 
@@ -162,10 +166,32 @@ def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger
 
 def _floor_of(log: LogPlan, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
     """Find the event time from which on a log holds every row that a query accepts on one side."""
-    stream = ledger.stream(log.stream)
     coming = after_all(log.stream, ledger)
     if coming is None:
         return None  # the stream has sent nothing yet
+    floors = _kept_since(log, member, side, before, ledger)
+    if why_no_past(log, member, side, ledger, kept=bool(floors)):
+        return coming
+    held = None if None in floors else min(each for each in floors if each is not None)
+    return _later([held, after_departures(log.id, ledger)])
+
+
+def _lacking(group: Group, member: Member, before: Plan | None, ledger: Ledger) -> str:
+    """Say why rows that are held are not among the results of a query that comes now; empty if they are."""
+    logs = [(side, log) for side in group.sides for log in group.inputs[group.index(side)].logs]
+    reasons = [
+        why_no_past(log, member, side, ledger, kept=bool(_kept_since(log, member, side, before, ledger)))
+        for side, log in logs
+        if before and after_all(log.stream, ledger) is not None
+    ]
+    return "; ".join(dict.fromkeys(filter(None, reasons)))
+
+
+def _kept_since(
+    log: LogPlan, member: Member, side: Side, before: Plan | None, ledger: Ledger
+) -> list[int | None]:
+    """List event times from which on a log has kept every row that a query accepts, one for each reason to keep."""
+    stream = ledger.stream(log.stream)
     uses = list(before.uses(log.id)) if before else []
     floors = [
         _held_since(other, their, witness, ledger)
@@ -177,15 +203,7 @@ def _floor_of(log: LogPlan, member: Member, side: Side, before: Plan | None, led
         retained = retention(before.stream(log.stream))
         since = [ledger.births.get(log.id), stream.watermark - (retained or 0) + 1]
         floors += [] if retained is None else [_later(since)]
-    whole = all(
-        member.reads_under(side, layout.columns, layout.predicates)
-        for number, layout in ledger.layouts.get(log.id, {}).items()
-        if any(each.layout == number for each in ledger.segments(log.id))
-    )
-    if not floors or not whole:
-        return coming
-    held = None if None in floors else min(each for each in floors if each is not None)
-    return _later([held, after_departures(log.id, ledger)])
+    return floors
 
 
 def after_departures(log: str, ledger: Ledger) -> int | None:

@@ -160,6 +160,8 @@ class QueryStatus:
     """Its order policy; after a colon what waits now, where the policy alone does not say it."""
     disordered: int = 0
     """Results that came out of order, of rows of a stream that had been left out as idle."""
+    lacking: str = ""
+    """Why it is not complete for the rows that were held when it came; empty if it is."""
     failed: str | None = None
     """Why and when it was stopped, if it could not be evaluated; null if it runs."""
     emit: str = ""
@@ -292,6 +294,7 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         results=state.results,
         lag_rows=max(lag_rows(group, ledger, query.name) for group, _, _ in plan.groups_of(query.name)),
         complete_from=state.complete_from,
+        lacking=state.lacking,
         held=hold.rows,
         response=_response(state.delays),
         output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),

@@ -91,6 +91,7 @@ def test_a_query_says_from_when_it_is_complete(tmp_path):
         world.turn()
     world.change([narrow, wide])
     assert world.ledger.query("wide").complete_from == 90 - 5 + 1
+    assert not world.ledger.query("wide").lacking, "the rows held are its past"
     assert world.ledger.query("narrow").complete_from is None
 
 
@@ -106,6 +107,7 @@ def test_a_predicate_nobody_evaluated_before_has_no_past(tmp_path):
     world.turn()
     assert not world.results(choosy)
     assert world.ledger.query("choosy").complete_from == 1
+    assert world.ledger.query("choosy").lacking == "p0 was not evaluated before on rows of A"
     world.ingest("A", [row(1, 2, "p0")])
     world.turn()
     assert sorted(world.results(choosy)) == [(1, 10), (1, 11)]

@@ -1,0 +1,180 @@
+"""What other dialects of SQL have and Penstock does not: what each is called, and what to write instead.
+
+In:  the word that begins it.  Out: an error that points at this word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.sql.tokens import depths
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.errors import SqlError
+    from penstock.sql.lexer import Token
+    from penstock.sql.tokens import Reader, Source
+
+_IN_SPARK = "leave it out, and apply it in Spark to the results"
+ANOTHER_QUERY = (
+    "name the stream itself and put the conditions into WHERE, or make the inner SELECT a query of its own"
+)
+_TWO_QUERIES = "write a query for each SELECT, and combine their results in Spark"
+EXPLODE = "explode the column before, and give the DataFrame to engine.stream"
+OVER = "group by the PARTITION BY columns and write WINDOW 1 hour EVERY 1 min, or apply it in Spark to the results"
+
+REFUSED_CLAUSES = {
+    "ORDER": (
+        "ORDER BY",
+        "leave it out; for results in the order of time, write CREATE QUERY name WITH (order = 'filter-order') AS ...",
+    ),
+    "SORT": ("SORT BY", _IN_SPARK),
+    "CLUSTER": ("CLUSTER BY", _IN_SPARK),
+    "DISTRIBUTE": ("DISTRIBUTE BY", _IN_SPARK),
+    "LIMIT": ("LIMIT", _IN_SPARK),
+    "OFFSET": ("OFFSET", _IN_SPARK),
+    "FETCH": ("FETCH", _IN_SPARK),
+    "QUALIFY": ("QUALIFY", OVER),
+    "LATERAL": ("LATERAL VIEW", EXPLODE),
+    "UNION": ("UNION", _TWO_QUERIES),
+    "INTERSECT": ("INTERSECT", _TWO_QUERIES),
+    "EXCEPT": ("EXCEPT", _TWO_QUERIES),
+    "MINUS": ("MINUS", _TWO_QUERIES),
+    "WITH": ("WITH", ANOTHER_QUERY),
+    "DISTINCT": ("DISTINCT", "write GROUP BY and the same columns instead"),
+    "WINDOW": ("a named window", OVER),
+}
+"""Words that begin a clause which is not supported, the clause, and what to write instead."""
+
+_NO_PARTNER = (
+    "rows without a partner are not produced. Write JOIN ... ON ..., and find them in Spark by joining the data of "
+    "the stream with the results"
+)
+_JOINS = {
+    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "ANTI"), _NO_PARTNER),
+    "SEMI": "a row is in the result once for each partner. Write JOIN ... ON ..., and GROUP BY the columns you select",
+    "NATURAL": "columns are not paired by their names. Name those that are equal, as in A JOIN B USING (k)",
+    "ASOF": "a row meets all partners in its window. Write JOIN ... ON ... and GROUP BY the row, with MAX of B's time",
+}
+
+_TIME_TRAVEL = "name the stream alone: its rows are taken as they arrive"
+
+_TABLES = {
+    ("TABLESAMPLE", "("): ("TABLESAMPLE", "leave it out, or write a condition such as A.k % 10 = 0"),
+    ("PIVOT", "("): ("PIVOT", _IN_SPARK),
+    ("UNPIVOT", "("): ("UNPIVOT", _IN_SPARK),
+    ("MATCH_RECOGNIZE", "("): (
+        "MATCH_RECOGNIZE",
+        "join the stream with itself, with conditions on the event times",
+    ),
+    ("LATERAL", "("): ("LATERAL", "write A JOIN B ON ..."),
+    ("LATERAL", "TABLE"): ("LATERAL", EXPLODE),
+    ("UNNEST", "("): ("UNNEST", EXPLODE),
+    ("FOR", "SYSTEM_TIME"): (
+        "FOR SYSTEM_TIME AS OF",
+        "join both streams, with a condition such as B.ts BETWEEN A.ts - INTERVAL 1 HOUR AND A.ts",
+    ),
+    ("FOR", "TIMESTAMP"): ("FOR TIMESTAMP AS OF", _TIME_TRAVEL),
+    ("FOR", "VERSION"): ("FOR VERSION AS OF", _TIME_TRAVEL),
+    ("TIMESTAMP", "AS"): ("TIMESTAMP AS OF", _TIME_TRAVEL),
+    ("VERSION", "AS"): ("VERSION AS OF", _TIME_TRAVEL),
+    ("(", "SELECT"): ("a subquery in FROM", ANOTHER_QUERY),
+    ("(", "WITH"): ("a subquery in FROM", ANOTHER_QUERY),
+    ("(", "VALUES"): ("a table of VALUES", "read the rows as a stream"),
+}
+"""Two words that stand in FROM where a stream or its alias should."""
+
+_SLIDES = "write WINDOW 1 hour EVERY 1 min at the end of the query instead"
+_GROUP_WINDOWS = {
+    "TUMBLE": "group by window(A.ts, '1 minute'), which the SELECT list may call window.start and window.end",
+    "HOP": _SLIDES,
+    "CUMULATE": _SLIDES,
+    "SESSION": "group by window(A.ts, '10 minutes') or date_trunc('hour', A.ts)",
+}
+"""Flink's functions that assign rows to windows."""
+_WINDOW_PARTS = ("", "_START", "_END", "_ROWTIME", "_PROCTIME")
+
+_BEFORE_WINDOW = {"FROM": "FROM", "JOIN": "JOIN", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING"}
+_SET_OPERATORS = {"UNION", "INTERSECT", "EXCEPT", "MINUS"}
+_OPERANDS = {"SELECT", "ALL", "DISTINCT", "(", "FROM", "TABLE", "VALUES", "WITH"}
+"""What may stand behind a set operator."""
+
+
+def refused_clause(source: Source, token: Token) -> SqlError | None:
+    """Refuse the clause that a word begins; None if it begins no such clause."""
+    if token.upper not in REFUSED_CLAUSES:
+        return None
+    clause, instead = REFUSED_CLAUSES[token.upper]
+    return source.error(f"{clause} is not supported: {instead}", (token.start, token.end))
+
+
+def refused_table(reader: Reader) -> SqlError | None:
+    """Refuse what comes next in FROM and is no stream, or no alias of one; None if it may be."""
+    word, after = reader.word(), reader.word(1)
+    if (word, after) in _TABLES:
+        what, instead = _TABLES[word, after]
+        return reader.error(f"{what} is not supported: {instead}")
+    if word == "(":
+        return reader.error("brackets around a join are not supported: write A JOIN B ON ... without them")
+    name = reader.word(2) if word == "TABLE" else word
+    if after == "(" and (word == "TABLE" or name in _GROUP_WINDOWS):
+        instead = f", and {_GROUP_WINDOWS[name]}" if name in _GROUP_WINDOWS else ""
+        return reader.error(f"the table function {name} is not supported: name the stream itself{instead}")
+    return None
+
+
+def refused_join(words: Sequence[str]) -> str:
+    """Say why a join is not supported, and what to write instead."""
+    why = next((_JOINS[word] for word in reversed(words) if word in _JOINS), "write A JOIN B ON ...")
+    return f"{' '.join(words)} is not supported: {why}"
+
+
+def refused_function(name: str) -> str:
+    """Say why a function that assigns rows to windows is not supported; empty if it is another function."""
+    kind = name.partition("_")[0]
+    if kind in _GROUP_WINDOWS and name.removeprefix(kind) in _WINDOW_PARTS:
+        return f"{name} is not supported: {_GROUP_WINDOWS[kind]}"
+    return ""
+
+
+def refused_column(reader: Reader) -> SqlError | None:
+    """Refuse what comes next in the columns of a stream and is no column; None if it may be one."""
+    words, third = (reader.word(), reader.word(1)), reader.ahead(2)
+    if words == ("WATERMARK", "FOR"):
+        time = third.name if third else "ts"
+        return reader.error(
+            f"WATERMARK FOR is not supported: write WITH (time = '{time}', lateness = '5 seconds')"
+        )
+    if words == ("PRIMARY", "KEY"):
+        return reader.error("PRIMARY KEY is not supported: leave it out, as rows are only ever added")
+    if words[1] == "AS":
+        return reader.error("a computed column is not supported: write its expression into the SELECT lists")
+    return None
+
+
+def refuse_set_operators(source: Source, tokens: Sequence[Token]) -> None:
+    """Refuse a query of several SELECTs; this must come first, as each may have a WINDOW."""
+    around = depths(tokens)
+    for at in range(1, len(tokens) - 1):
+        is_operator = tokens[at].upper in _SET_OPERATORS and tokens[at + 1].upper in _OPERANDS
+        if is_operator and around[at] == 0 and tokens[at - 1].text not in {".", "*"}:
+            _refuse_clause(source, tokens[at])
+
+
+def refuse_behind_window(source: Source, tokens: Sequence[Token]) -> None:
+    """Refuse clauses behind WINDOW or EVERY, with which a query ends."""
+    for token in tokens[1:]:
+        if token.upper in _BEFORE_WINDOW:
+            clause = _BEFORE_WINDOW[token.upper]
+            message = (
+                f"{clause} stands behind {tokens[0].upper}, which ends a query: write {clause} before it"
+            )
+            raise source.error(message, (token.start, token.end))
+        _refuse_clause(source, token)
+
+
+def _refuse_clause(source: Source, token: Token) -> None:
+    """Refuse the clause that a word begins, if it begins one that is not supported."""
+    if error := refused_clause(source, token):
+        raise error
