@@ -34,6 +34,10 @@ MOST_MISSES = 32
 """Occasions on which results were missed that are remembered."""
 
 
+SET_ASIDE = -1
+"""The position of a row that was set aside and is never joined."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Rows of sampled values of a batch: their values and positions, and how often the share of values was halved."""
@@ -55,6 +59,8 @@ class BatchWatch:
     arrived: float = 0.0
     above: int | None = None
     """Where the rows are results of a query: those of all later batches have larger values; None: nobody knows."""
+    aside: int = 0
+    """Rows with a value that were set aside: late, without a time, or against a promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,8 @@ class Miss:
     """What it turned out to be, stream by stream."""
     dropped: int = 0
     """Rows that had been let go by then because there was no room for them, all together."""
+    aside: int = 0
+    """Rows that came with it and were set aside."""
 
 
 @dataclass(frozen=True, slots=True)

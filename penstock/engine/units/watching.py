@@ -11,7 +11,7 @@ In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,14 @@ from penstock.engine.readings.memory import (
     strategy_in_force,
 )
 from penstock.engine.readings.reach import views
-from penstock.join.accuracy_sketch import SampledRows
+from penstock.join.ordered_values import HIGHEST
+from penstock.join.value_sample import SampledRows
 from penstock.log.commits import Watched
 from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.engine.readings.memory import MemoryPolicy
     from penstock.engine.units.joining import Joining
@@ -118,10 +119,48 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
     if policy.budget is not None and not known:
         after = _with_room(after, watches, Room.of(plan, group, ledger))
     rows, halvings = _sampled(group, before, after, ledger)
+    news = list(_news(group, before, after, ledger))
     # partners of rows that only had no room are still to come: their values stay open
-    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone))
-    missed = after.sketch.missed - before.sketch.missed
-    return replace(after, misses=_misses(plan, group, before, after, missed)) if missed else after
+    sketch = before.sketch.then_sampled(
+        rows, halvings, before.gone, gone, doubt=_is_in_doubt(news, before, watches)
+    )
+    missed = sketch.lost - before.sketch.lost
+    after = replace(after, sketch=sketch)
+    if missed <= 0:
+        return after
+    aside = sum(each.aside for each in news)
+    return replace(after, misses=_misses(plan, group, before, after, (missed, aside)))
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """A batch that was joined, maybe in part: a value that none of its new rows is below, and rows set aside of it."""
+
+    input: int
+    lowest: int
+    aside: int
+
+
+def _news(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger) -> Iterator[_News]:
+    """List the batches of which rows were joined since the last time."""
+    for number, log in enumerate(group.logs):
+        for piece in ledger.watches.get(log.id, LogWatch()).pieces:
+            ends = piece.order.ends or (HIGHEST, HIGHEST)
+            was, now = (each.has_joined(number, piece.batch, np.array(ends)) for each in (before, after))
+            if was[0] and now[0] and not was[1]:
+                yield _News(number, before.sorters[number].value + 1, 0)
+            elif now[0] and not was[0]:
+                yield _News(number, ends[0], piece.aside)
+
+
+def _is_in_doubt(news: Iterable[_News], before: GroupWatch, watches: Sequence[LogWatch]) -> bool:
+    """Return whether a new row was set aside, or may be equal to one that a partner had let go."""
+    gone = [each.order.highest_of(rows - each.first) for each, rows in zip(watches, before.gone, strict=True)]
+    return any(
+        each.aside
+        or any(value is not None and each.lowest <= value for i, value in enumerate(gone) if i != each.input)
+        for each in news
+    )
 
 
 def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room) -> GroupWatch:
@@ -158,9 +197,9 @@ def _sampled(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger
 
 
 def _misses(
-    plan: Plan, group: Group, before: GroupWatch, after: GroupWatch, missed: float
+    plan: Plan, group: Group, before: GroupWatch, after: GroupWatch, missed: tuple[float, int]
 ) -> tuple[Miss, ...]:
-    """Take note of an occasion on which results were missed: whose rows came later than was known.
+    """Add an occasion on which so many results were missed and so many rows set aside: whose rows came late.
 
     Results of a query come when their rows do, so it is not they that were late.
     """
@@ -170,7 +209,7 @@ def _misses(
         if now > was and plan.stream(name).results is None
     }
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    miss = Miss(at, missed, tuple(wrong), tuple(wrong.values()), after.memory.dropped)
+    miss = Miss(at, missed[0], tuple(wrong), tuple(wrong.values()), after.memory.dropped, missed[1])
     return (*before.misses, miss)[-MOST_MISSES:]
 
 
@@ -196,6 +235,8 @@ def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
     why = f"because rows came later than was known ({whose or 'values were let go before'}); from here on more is kept"
     if last.dropped and not whose:
         why = f"because there was no room for {last.dropped:,} rows so far"
+    if last.aside and not whose:
+        why = f"because {last.aside:,} rows were set aside (late by event time, without one, or against a promise)"
     _log.warning("%s: about %s results were missed, %s", group.title, f"{last.results:,.0f}", why)
 
 
