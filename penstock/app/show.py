@@ -50,7 +50,9 @@ def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
 
 def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = None) -> RenderableType:
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
-    slices, queries = Group(*(slice_table(each) for each in status.groups)), query_table(plan, status)
+    windows = {each.id for each in plan.groups if not each.oblivious}
+    slices = Group(*(slice_table(each) for each in status.groups if each.id in windows))
+    queries = query_table(plan, status)
     both: RenderableType = Group(slices, queries)
     if len(queries.columns) <= MOST_COLUMNS_BESIDE:
         both = Table.grid(padding=(0, 3))

@@ -23,7 +23,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.readings.buffers import watch_at
+from penstock.engine.readings.memory import MemoryPolicy
 from penstock.errors import InputError
 from penstock.join.accuracy_sketch import AccuracySketch
 from penstock.join.order_watch import PRECISION
@@ -289,6 +291,25 @@ def test_rows_that_are_late_by_event_time_count_as_missed():
     assert (found, stream.late, stream.no_time) == (110, 89 + 20, 1)
     assert (query.accuracy, query.missed, query.missed_error) == (110 / 220, 110, 0)
     assert query.misses[-1].aside == 20
+
+
+def test_the_model_of_buffers_is_near_what_is_held_and_unknown_before_rows_come():
+    values = list(range(400))
+    sensors = [Sensor(name, values, tuple(range(40, 400, 40)), 0) for name in ("S0", "S1")]
+    with Session(script(sensors, declared=False)) as session:
+        (unseen,) = buffer_costs(session.plan, session._store.ledger, MemoryPolicy(), runs=True)
+        play(session, sensors, Random(0), restarts=False)
+        (seen,) = buffer_costs(session.plan, session._store.ledger, MemoryPolicy(), runs=True)
+    assert (unseen.own, unseen.unknown, unseen.held) == (None, ("S0", "S1"), 0)
+    assert next(show for show in buffer_cost_lines([unseen]) if "unknown until measured" in show)
+    assert seen.measured
+    assert seen.own.rows <= 20
+    assert seen.held == 0
+    assert "  measured: 0 rows held" in list(buffer_cost_lines([seen]))
+    with Session(script(sensors)) as session:
+        (told,) = buffer_costs(session.plan, session._store.ledger, MemoryPolicy())
+    assert (told.measured, told.own.rows) == (False, 2)
+    assert [each["delay"] for each in told.to_json()["needs"]] == [None] * 4
 
 
 def last_note(session):
