@@ -87,21 +87,15 @@ def buffer_table(status: Status) -> Table | None:
 
 
 def _missed(status: Status) -> list[Text]:
-    """Say of which queries results were missed, when, and whose rows came later than was known."""
-    lines = []
-    for query in status.queries:
-        for miss in query.misses[-1:]:
-            whose = ", ".join(
-                f"{name} is out of order by {rows:,} rows"
-                for name, rows in zip(miss.streams, miss.scrambling, strict=True)
-            )
-            lines.append(
-                Text(
-                    f"query {query.name} has missed about {query.missed:,.0f} results, last {miss.results:,.0f} at "
-                    f"{miss.at}{': ' if whose else ''}{whose}"
-                )
-            )
-    return lines
+    """Say of which queries results were missed, when, and why."""
+    return [
+        Text(
+            f"query {query.name} has missed about {query.missed:,.0f} results, last {miss.results:,.0f} at "
+            f"{miss.at}: {miss.reason}"
+        )
+        for query in status.queries
+        for miss in query.misses[-1:]
+    ]
 
 
 def _failures(status: Status) -> list[Text]:

@@ -3,7 +3,7 @@
     unit joined up to here ──▶ orders as they are there ──▶ rows let go from now on     ══ commit `watch`
                            └─▶ its sampled rows, against what had been let go before ──▶ accuracy
 
-Results were missed where a row came later than was known of its stream.  Whoever runs the engine is told.
+Results were missed where a row came later than was known of its stream, or was set aside.  The log has a warning.
 
 In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.engine.readings.needs`).
 """
@@ -228,16 +228,9 @@ def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
     if not after.misses or (before is not None and after.misses == before.misses):
         return
     last = after.misses[-1]
-    whose = ", ".join(
-        f"{name} is out of order by {rows:,} rows"
-        for name, rows in zip(last.streams, last.scrambling, strict=True)
-    )
-    why = f"because rows came later than was known ({whose or 'values were let go before'}); from here on more is kept"
-    if last.dropped and not whose:
-        why = f"because there was no room for {last.dropped:,} rows so far"
-    if last.aside and not whose:
-        why = f"because {last.aside:,} rows were set aside (late by event time, without one, or against a promise)"
-    _log.warning("%s: about %s results were missed, %s", group.title, f"{last.results:,.0f}", why)
+    more = "; from here on more is kept" if last.streams else ""
+    results = f"{last.results:,.0f}"
+    _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
 
 
 def _tell_of_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:
