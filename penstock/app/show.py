@@ -50,8 +50,8 @@ def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
 
 def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = None) -> RenderableType:
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
-    windows = {each.id for each in plan.groups if not each.oblivious}
-    slices = Group(*(slice_table(each) for each in status.groups if each.id in windows))
+    oblivious = {each.id for each in plan.groups if each.oblivious}
+    slices = Group(*(slice_table(each) for each in status.groups if each.id not in oblivious))
     queries = query_table(plan, status)
     both: RenderableType = Group(slices, queries)
     if len(queries.columns) <= MOST_COLUMNS_BESIDE:
