@@ -15,8 +15,10 @@ from rich.table import Table
 from penstock.app.show import console
 from penstock.app.spark_talk import quiet_spark
 from penstock.engine.change.recut import plan_over
+from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.costs.costs import cost_lines, costs
 from penstock.engine.out.sinks import settled
+from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.readings.plans import standing_plan
 from penstock.engine.store import Store, peek
 from penstock.log.commits import Priced
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.app.load import Loaded
+    from penstock.engine.costs.buffer_costs import BufferCosts
     from penstock.engine.costs.costs import Costs
     from penstock.plan.build import Plan
     from penstock.sql.graph import Edge
@@ -38,20 +41,28 @@ if TYPE_CHECKING:
 
 def explained(loaded: Loaded, state: str, *, form: str, compare: bool) -> str:
     """Print the plan a script would run as, and what it costs by what a state has measured of its streams."""
-    plan, priced = _plan_and_costs(loaded, state)
+    plan, priced, buffers = _plan_and_costs(loaded, state)
     if form == "json":
-        whole = json.loads(plan_json(plan)) | {"costs": [each.to_json() for each in priced]}
-        return json.dumps(whole, indent=2)
-    return plan_text(plan) + "\n".join(cost_lines(priced, compare=compare))
+        prices = {
+            "costs": [each.to_json() for each in priced],
+            "buffers": [each.to_json() for each in buffers],
+        }
+        return json.dumps(json.loads(plan_json(plan)) | prices, indent=2)
+    return plan_text(plan) + "\n".join([*cost_lines(priced, compare=compare), *buffer_cost_lines(buffers)])
 
 
-def _plan_and_costs(loaded: Loaded, state: str) -> tuple[Plan, list[Costs]]:
+def _plan_and_costs(loaded: Loaded, state: str) -> tuple[Plan, list[Costs], list[BufferCosts]]:
     """Plan a script over a state, if there is one, and price it."""
     ledger = peek(state) if open_files(state).list("journal") else Ledger()
     plan = planned(loaded, ledger)
     before = standing_plan(ledger)
     runs = before is not None and before.cuts.keys() >= plan.cuts.keys()
-    return plan, costs(plan, ledger, budget_of(loaded.script.settings), runs=runs)
+    settings = loaded.script.settings
+    return (
+        plan,
+        costs(plan, ledger, budget_of(settings), runs=runs),
+        buffer_costs(plan, ledger, MemoryPolicy.of(settings), runs=runs),
+    )
 
 
 def planned(loaded: Loaded, ledger: Ledger) -> Plan:

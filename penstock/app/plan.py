@@ -15,8 +15,10 @@ from penstock.app.explain import planned
 from penstock.app.show import show_time
 from penstock.engine.change.floors import goes_on
 from penstock.engine.change.transition import Transition, refuse_other_streams
+from penstock.engine.costs.buffer_costs import buffer_costs, show_sum
 from penstock.engine.costs.costs import costs
 from penstock.engine.costs.status import take_status
+from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.store import peek
 from penstock.log.files import open_files
 from penstock.log.ledger import Ledger
@@ -25,7 +27,7 @@ from penstock.sql.options import budget_of
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from penstock.app.load import Loaded
     from penstock.engine.change.diff import Change
@@ -54,7 +56,7 @@ def change_lines(loaded: Loaded, state: str, *, accept_loss: bool = False) -> It
         now, later = take_status(before, ledger), take_status(after, then)
         held, kept = (sum(group.state_rows for group in each.groups) for each in (now, later))
         yield f"state: {held:,} rows are held, {min(held, kept):,} of them would be kept"
-    yield from _cost_lines(before, after, ledger, budget_of(loaded.script.settings))
+    yield from _cost_lines(before, after, ledger, loaded.script.settings)
     if not accept_loss:
         transition.refuse_losses(state)
     for loss in transition.losses:
@@ -72,13 +74,19 @@ def _option_changes(old: Query, new: Query) -> Iterator[str]:
         yield "what waits of it is delivered first, and a new sequence begins"
 
 
-def _cost_lines(before: Plan | None, after: Plan, ledger: Ledger, budget: float | None) -> Iterator[str]:
-    """Say what the state and the work should come to once the streams have filled the windows."""
-    expected = costs(after, ledger, budget)
-    how = "measured" if all(each.estimate.seen for each in expected) else "assumed"
-    yield f"expected by {how} rates: {_sum([each.own for each in expected])}"
-    if before is not None:
-        yield f"now by the same:        {_sum([each.own for each in costs(before, ledger, budget)])}"
+def _cost_lines(
+    before: Plan | None, after: Plan, ledger: Ledger, settings: Mapping[str, str]
+) -> Iterator[str]:
+    """Say what the state and the work should come to once the streams have filled windows and buffers."""
+    budget, policy = budget_of(settings), MemoryPolicy.of(settings)
+    expected, buffers = costs(after, ledger, budget), buffer_costs(after, ledger, policy)
+    if expected or not buffers:
+        how = "measured" if all(each.estimate.seen for each in expected) else "assumed"
+        yield f"expected by {how} rates: {_sum([each.own for each in expected])}"
+        if before is not None:
+            yield f"now by the same:        {_sum([each.own for each in costs(before, ledger, budget)])}"
+    if buffers:
+        yield f"without a window: {show_sum(buffers)}"
 
 
 def _sum(offers: list[Offer]) -> str:

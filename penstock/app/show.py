@@ -50,7 +50,9 @@ def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
 
 def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = None) -> RenderableType:
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
-    slices, queries = Group(*(slice_table(each) for each in status.groups)), query_table(plan, status)
+    oblivious = {each.id for each in plan.groups if each.oblivious}
+    slices = Group(*(slice_table(each) for each in status.groups if each.id not in oblivious))
+    queries = query_table(plan, status)
     both: RenderableType = Group(slices, queries)
     if len(queries.columns) <= MOST_COLUMNS_BESIDE:
         both = Table.grid(padding=(0, 3))
@@ -96,7 +98,7 @@ def _lacking(status: Status) -> list[Text]:
 
 
 def _missed(status: Status) -> list[Text]:
-    """Show the share of its results that a query has found, if it missed some; and when, because of which streams."""
+    """Show the share of its results that a query has found, if it missed some; and when, and why."""
     lines = []
     for query in status.queries:
         if query.accuracy is None or (query.accuracy >= 1 and not query.misses):
@@ -106,11 +108,7 @@ def _missed(status: Status) -> list[Text]:
             f"and missed about {query.missed:,.0f}"
         )
         for miss in query.misses[-1:]:
-            whose = ", ".join(
-                f"{name} is out of order by {rows:,} rows"
-                for name, rows in zip(miss.streams, miss.scrambling, strict=True)
-            )
-            line += f", last {miss.results:,.0f} at {miss.at}{': ' if whose else ''}{whose}"
+            line += f", last {miss.results:,.0f} at {miss.at}: {miss.reason}"
         lines.append(Text(line))
     return lines
 

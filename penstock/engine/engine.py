@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.change.recut import Chooser
 from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.control import Listener
+from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.costs.costs import cost_lines, costs
 from penstock.engine.costs.status import look_at
 from penstock.engine.damage import with_owner
@@ -815,5 +816,7 @@ class Engine:
         With the name of a query, only what serves it.
         """
         plan, ledger = self.plan if query is None else serving(self.plan, query), self._store.ledger
-        all_costs = costs(plan, ledger, self._workload.budget, runs=ledger.plan is not None)
-        return plan_text(plan) + "\n".join(cost_lines(all_costs, compare=compare)) + "\n"
+        runs, policy = ledger.plan is not None, MemoryPolicy.of(self._workload.settings)
+        all_costs = cost_lines(costs(plan, ledger, self._workload.budget, runs=runs), compare=compare)
+        buffers = buffer_cost_lines(buffer_costs(plan, ledger, policy, runs=runs))
+        return plan_text(plan) + "\n".join([*all_costs, *buffers]) + "\n"

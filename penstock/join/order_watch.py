@@ -157,6 +157,16 @@ class Order:
         place = bisect_right(self.front.last, position)
         return self.front.value[place - 1] if place else None
 
+    def highest_of(self, rows: int) -> int | None:
+        """Return a value that none of the first so many rows is above, the least that is known; None: they have none.
+
+        >>> order = Order.of(np.array([1, 4, 2, 2, 3, 5, 9]))
+        >>> order.highest_of(5), order.highest_of(7), order.highest_of(0)
+        (4, 9, None)
+        """
+        place = bisect_right(self.front.first, rows)
+        return self.front.value[place - 1] if place else None
+
     def rows_up_to(self, value: int) -> int:
         """Count the rows before the first that is above a value.
 

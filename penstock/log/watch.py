@@ -34,6 +34,10 @@ MOST_MISSES = 32
 """Occasions on which results were missed that are remembered."""
 
 
+SET_ASIDE = -1
+"""The position of a row that was set aside and is never joined."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Rows of sampled values of a batch: their values and positions, and how often the share of values was halved."""
@@ -55,6 +59,8 @@ class BatchWatch:
     arrived: float = 0.0
     above: int | None = None
     """Where the rows are results of a query: those of all later batches have larger values; None: nobody knows."""
+    aside: int = 0
+    """Rows with a value that were set aside: late, without a time, or against a promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ class LogWatch:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An occasion on which results were missed: when, about how many, and whose rows came later than was known."""
+    """An occasion on which results were missed: when, about how many, and whose rows came late or were set aside."""
 
     at: str
     """When, in ISO 8601."""
@@ -139,6 +145,25 @@ class Miss:
     """The scrambling that was measured of each of them then, in rows."""
     dropped: int = 0
     """Rows that had been let go by then because there was no room for them, all together."""
+    aside: int = 0
+    """Rows that came with it and were set aside."""
+
+    @property
+    def reason(self) -> str:
+        """Write why.
+
+        >>> Miss("", 2.0, ("S1",), (60,)).reason, Miss("", 2.0, aside=3).reason
+        ('S1 is out of order by 60 rows', '3 rows were set aside, late by event time or for another reason')
+        """
+        pairs = zip(self.streams, self.scrambling, strict=True)
+        late = ", ".join(f"{name} is out of order by {rows:,} rows" for name, rows in pairs)
+        aside = (
+            f"{self.aside:,} rows were set aside, late by event time or for another reason"
+            if self.aside
+            else ""
+        )
+        dropped = f"there was no room for {self.dropped:,} rows so far" if self.dropped else ""
+        return late or aside or dropped or "values were let go before"
 
 
 @dataclass(frozen=True, slots=True)

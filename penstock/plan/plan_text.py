@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.plan.buffer_text import buffer_lines, buffers_json
 from penstock.plan.links import is_link_column
 from penstock.plan.panes import aggregation_of, share_panes
 from penstock.plan.promises import all_indexes, ended_rows, finishing_of, promised_sides, promises_about
@@ -73,7 +74,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     for log in plan.logs:
         yield from _log_lines(log, is_result=plan.stream(log.stream).results is not None)
     for group in plan.groups:
-        yield from _group_lines(group)
+        yield from _group_lines(group, plan)
     for panes in _pane_sets(plan):
         yield from _pane_lines(panes, plan)
     for index in all_indexes(plan):
@@ -167,20 +168,14 @@ def _log_lines(log: LogPlan, *, is_result: bool) -> Iterator[str]:
         yield f"  bit {bit:<7} {predicate}"
 
 
-def _group_lines(group: Group) -> Iterator[str]:
-    """Print a chain: its slices on either side, and who reads each."""
+def _group_lines(group: Group, plan: Plan) -> Iterator[str]:
+    """Print a chain: its slices on either side, or its buffers, and who reads each."""
     keys = " and ".join(_equalities(group))
     yield ""
     named = " ⋈ ".join(f"{each.log.stream} {each.side}" for each in group.inputs)
     yield f"Chain {named} on {keys or 'the window alone'}"
     yield from _part_lines(group)
-    for side, log in zip(group.sides, group.logs, strict=True):
-        slices = group.slices(side)
-        if slices:
-            yield f"  state of {log.stream} ({side})"
-        for number, piece in slices:
-            readers = ", ".join(_reader(group, name, piece) for name in group.chain.readers[number])
-            yield f"    {show_ages(group, piece):<22} -> {readers or '(nobody)'}"
+    yield from buffer_lines(plan, group) if group.oblivious else _slice_lines(group)
     yield "  queries"
     for member in group.members:
         query = member.query
@@ -189,6 +184,17 @@ def _group_lines(group: Group) -> Iterator[str]:
         suffix = f"  where {' and '.join(conditions)}" if conditions else ""
         order = f", in order ({query.order})" if query.ordered else ""
         yield f"    {query.name:<12} {show_window(group, query.name):<28} -> {query.sink.kind}{order}{suffix}"
+
+
+def _slice_lines(group: Group) -> Iterator[str]:
+    """Print the slices on either side, and who reads each."""
+    for side, log in zip(group.sides, group.logs, strict=True):
+        slices = group.slices(side)
+        if slices:
+            yield f"  state of {log.stream} ({side})"
+        for number, piece in slices:
+            readers = ", ".join(_reader(group, name, piece) for name in group.chain.readers[number])
+            yield f"    {show_ages(group, piece):<22} -> {readers or '(nobody)'}"
 
 
 def _part_lines(group: Group) -> Iterator[str]:
@@ -326,7 +332,7 @@ def plan_json(plan: Plan) -> str:
     return json.dumps(
         {
             "logs": [_log_json(log, plan) for log in plan.logs],
-            "chains": [_group_json(g) for g in plan.groups],
+            "chains": [_group_json(g, plan) for g in plan.groups],
             "panes": [_pane_json(each) for each in _pane_sets(plan)],
             "promises": [_promise_json(each, plan) for each in all_indexes(plan)],
         },
@@ -355,18 +361,11 @@ def _log_json(log: LogPlan, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _group_json(group: Group) -> dict[str, Any]:
+def _group_json(group: Group, plan: Plan) -> dict[str, Any]:
     return {
         "id": group.id,
         **_inputs_json(group),
-        "slices": [
-            {
-                "side": piece.side,
-                "ages_rows" if group.counts(piece.side) else "ages_us": list(group.ages(piece)),
-                "readers": list(group.chain.readers[number]),
-            }
-            for number, piece in enumerate(group.chain.slices)
-        ],
+        **({"buffers": buffers_json(plan, group)} if group.oblivious else {"slices": _slices_json(group)}),
         "queries": [
             {
                 "name": member.query.name,
@@ -379,6 +378,17 @@ def _group_json(group: Group) -> dict[str, Any]:
             for member in group.members
         ],
     }
+
+
+def _slices_json(group: Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "side": piece.side,
+            "ages_rows" if group.counts(piece.side) else "ages_us": list(group.ages(piece)),
+            "readers": list(group.chain.readers[number]),
+        }
+        for number, piece in enumerate(group.chain.slices)
+    ]
 
 
 def _inputs_json(group: Group) -> dict[str, Any]:
@@ -409,7 +419,9 @@ def _pane_json(panes: PaneSet) -> dict[str, Any]:
 
 
 def _window_json(query: Query) -> dict[str, Any]:
-    """Describe a window: the range of differences, or the length of either side where one counts rows."""
+    """Describe a window: the range of differences, or the length of either side where one counts rows, or none."""
+    if query.oblivious:
+        return {"window": None}
     if query.graph is not None:
         return {"limits_us": [list(row) for row in query.graph.limits]}
     if not query.signature.counted:
@@ -448,7 +460,8 @@ def _group_mermaid(group: Group, g: int, logs: dict[str, int], queries: dict[str
         before = f"L{logs[log.id]}"
         for number, piece in group.slices(side):
             node = f"S{g}_{number}" if group.is_pair else f"S{g}_{side}_{number}"
-            yield f"  {before} --> {node}[{_label(f'{log.stream} {show_ages(group, piece)}')}]"
+            state = "buffer, no window" if group.oblivious else show_ages(group, piece)
+            yield f"  {before} --> {node}[{_label(f'{log.stream} {state}')}]"
             for reader in group.chain.readers[number]:
                 yield f"  {node} -.-> Q{queries[reader]}(({_label(reader)}))"
             before = node

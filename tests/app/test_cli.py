@@ -107,6 +107,31 @@ def test_explain_as_mermaid_is_a_flow_chart(capfd):
     assert capfd.readouterr().out.startswith("flowchart LR\n")
 
 
+def test_of_a_query_without_a_window_explain_and_plan_estimate_the_buffers(tmp_path, monkeypatch, capfd):
+    """The model's rows, or that they are unknown; never a window of all time, at some rate."""
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "CREATE STREAM S1 (k BIGINT) WITH (format = 'parquet', path = 's1', scrambling = '500');\n"
+        "CREATE STREAM S2 (k BIGINT) WITH (format = 'parquet', path = 's2', scrambling = '30');\n"
+        "CREATE QUERY q WITH (sink = 'noop') AS SELECT S1.k FROM S1, S2 WHERE S1.k = S2.k;\n"
+    )
+    (tmp_path / "known.sql").write_text(text)
+    (tmp_path / "unknown.sql").write_text(text.replace(", scrambling = '30'", ""))
+    said = {}
+    for script in ("known.sql", "unknown.sql"):
+        for command in (["explain", "--compare"], ["explain", "--format", "json"], ["plan"]):
+            assert main([command[0], script, *command[1:]]) == 0
+            said[script, command[-1]] = capfd.readouterr().out
+    assert "* plain: 1,062 rows\n" in said["known.sql", "--compare"]
+    assert "without a window: buffers keep 1,062 rows\n" in said["known.sql", "plan"]
+    unknown = "unknown until measured: no scrambling is declared for S2\n"
+    assert unknown in said["unknown.sql", "--compare"]
+    assert f"without a window: buffers of S1 ⋈ S2 {unknown}" in said["unknown.sql", "plan"]
+    known, not_known = (json.loads(said[f"{each}.sql", "json"])["buffers"] for each in ("known", "unknown"))
+    assert (known[0]["needs"][0]["buffer"], not_known[0]["needs"]) == ([531, 531], [])
+    assert all("for ever" not in each and "rows a second" not in each for each in said.values())
+
+
 def test_explain_leaves_nothing_behind(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert main(["explain", EXAMPLE]) == 0

@@ -123,3 +123,31 @@ def test_what_serves_a_query_are_also_the_chains_of_those_whose_results_it_reads
     assert [each.name for each in serving(plan, "q1").queries] == ["q1"]
     assert [each.get("results_of") for each in json.loads(plan_json(plan))["logs"]].count("q1") == 1
     assert "  Q0 ==> L2\n" in plan_mermaid(plan), "results of q1 lead to their log"
+
+
+SENSORS = """
+CREATE STREAM S1 (k BIGINT) WITH (format = 'parquet', path = 's1', scrambling = '500', multiplicity = '2');
+CREATE STREAM S2 (k BIGINT) WITH (format = 'parquet', path = 's2', scrambling = '30');
+CREATE STREAM S3 (k BIGINT) WITH (format = 'parquet', path = 's3', scrambling = '0');
+CREATE QUERY both AS SELECT S1.k FROM S1, S2 WHERE S1.k = S2.k;
+CREATE QUERY three AS SELECT S1.k FROM S1, S2, S3 WHERE S1.k = S2.k AND S2.k = S3.k;
+"""
+
+
+def test_a_query_without_a_window_has_buffers_and_no_length_of_time():
+    script = parse_script(SENSORS)
+    plan = build_plan(script.streams, script.queries)
+    text = plan_text(plan)
+    assert "buffer of S1 (l), scrambling 500, multiplicity 2 -> both" in text
+    assert "buffer of S2 (i1), scrambling 30, multiplicity measured -> three" in text
+    drawing = plan_mermaid(plan)
+    assert drawing.count("buffer, no window") == 5
+    assert "for ever" not in text + drawing
+    pair, three = json.loads(plan_json(plan))["chains"]
+    assert [(each["stream"], each["scrambling"], each["multiplicity"]) for each in three["buffers"]] == [
+        ("S1", 500, 2),
+        ("S2", 30, None),
+        ("S3", 0, None),
+    ]
+    assert [each["queries"][0]["window"] for each in (pair, three)] == [None, None]
+    assert str(FOREVER) not in plan_json(plan)

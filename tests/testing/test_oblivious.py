@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from math import ceil
 from random import Random
@@ -21,12 +23,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.readings.buffers import watch_at
+from penstock.engine.readings.memory import MemoryPolicy
 from penstock.errors import InputError
+from penstock.join.accuracy_sketch import AccuracySketch
 from penstock.join.order_watch import PRECISION
 from penstock.testing import Session
 from tests.testing.arrival_world import (
     TYPES,
+    Sensor,
     full_join,
     rows_needed,
     sensor,
@@ -37,7 +43,7 @@ from tests.testing.arrival_world import (
 START = datetime(2024, 1, 1)  # noqa: DTZ001 - wall-clock times are what is asked about
 
 
-def script(sensors, kind="BIGINT", *, declared=True, timed=()):
+def script(sensors, kind="BIGINT", *, declared=True, timed=(), lateness="9 hours"):
     """Write the streams, and one query over all of them."""
     text = ""
     for each in sensors:
@@ -46,7 +52,7 @@ def script(sensors, kind="BIGINT", *, declared=True, timed=()):
             apart = true_scrambling(each.values)
             options.append(f"scrambling = '{apart}', multiplicity = '{true_multiplicity(each.values)}'")
         ts = ", ts TIMESTAMP_NTZ" if each.name in timed else ""
-        options += ["time = 'ts', lateness = '9 hours'"] if ts else []
+        options += [f"time = 'ts', lateness = '{lateness}'"] if ts else []
         text += f"CREATE STREAM {each.name} (k {kind}, n BIGINT{ts}) WITH ({', '.join(options)});\n"
     names = [each.name for each in sensors]
     selected = ", ".join(f"{name}.n AS n{number}" for number, name in enumerate(names))
@@ -216,6 +222,94 @@ def test_a_row_that_comes_too_late_is_told_with_its_stream():
     assert results_found == 60
     assert [each.is_known for each in query.buffers] == [False, False]
     assert (last["accuracy"], last["missed"]) == (query.accuracy, 2.0), "as it was when the unit began"
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 1 << 30))
+def test_an_accuracy_of_one_means_that_no_result_was_missed(seed):
+    """Also with a tiny sample, rows far out of order, late rows, and strategies that let rows wait."""
+    rng = Random(seed)
+    sensors = [replace(each, values=disturbed(rng, each.values)) for each in drawn(rng, most=3, rows=60)]
+    timed = {each.name for each in sensors if rng.random() < 0.3}
+    saving = f"SET buffers = '{rng.choice(['plain', 'plain', 'dbf', 'msf', 'hybrid'])}';"
+    small = partial(AccuracySketch, capacity=rng.choice([4, 16, 1024]))
+    text = saving + script(
+        sensors, declared=False, timed=timed, lateness=rng.choice(["10 seconds", "9 hours"])
+    )
+    with pytest.MonkeyPatch.context() as patch, Session(text) as session:
+        patch.setattr("penstock.engine.readings.buffers.AccuracySketch", small)
+        play(session, sensors, rng, timed=timed, restarts=False)
+        found, whole = len(results(session, sensors)), len(full_join(sensors))
+        query = buffers(session)
+    assert (query.accuracy < 1) == (query.missed > 0) == bool(query.misses), seed
+    assert found == whole or query.missed > 0, (seed, found, whole)
+
+
+def disturbed(rng, values):
+    """Let a part of the rows come again at the end, or all rows in no order, or some bursts out of order."""
+    start, end = sorted(rng.sample(range(len(values) + 1), 2))
+    again = [*values[: len(values) - (end - start)], *values[start:end]]
+    moved = values[:start] + values[end:] + values[start:end]
+    return rng.choice([values, again, moved, rng.sample(values, len(values))])
+
+
+@pytest.mark.parametrize("names", [("S0", "S1"), ("S0", "S1", "S2")])
+def test_rows_that_come_long_after_their_partners_were_let_go_count_as_missed(names):
+    """Of 2,000 values 40 come again at the very end, in one stream: 1,960 of 2,000 results are found."""
+    late = set(range(100, 500, 10))
+    values = {name: list(range(2_000)) for name in names}
+    values["S1"] = [each for each in values["S1"] if each not in late] + sorted(late)
+    sensors = [Sensor(name, each, tuple(range(100, 2_000, 100)), 0) for name, each in values.items()]
+    with Session(script(sensors, declared=False)) as session:
+        for batches in zip(*(each.batches() for each in sensors), strict=True):
+            for name, batch in zip(names, batches, strict=True):
+                session.send(name, table(*batch, "BIGINT", timed=False))
+            session.turn()
+        assert len(results(session, sensors)) == 1_960
+        query = buffers(session)
+    assert query.accuracy == pytest.approx(0.98, abs=0.01)
+    assert query.missed == pytest.approx(40, rel=0.5)
+    assert query.missed_error > 0
+
+
+def test_rows_that_are_late_by_event_time_count_as_missed():
+    """Every other row of a stream is an hour behind, and one has no time: all are set aside."""
+    sensors = [Sensor(name, list(range(200)), tuple(range(20, 200, 20)), 0) for name in ("S0", "S1")]
+    with Session(script(sensors, timed={"S0", "S1"}, lateness="1 minute")) as session:
+        for one, other in zip(*(each.batches() for each in sensors), strict=True):
+            first, values = one
+            session.send("S0", table(first, values, "BIGINT", timed=True))
+            rows = table(*other, "BIGINT", timed=True).to_pylist()
+            for row in rows[1::2] if first else []:
+                row["ts"] = None if row["n"] == 21 else row["ts"] - timedelta(hours=1)
+            session.send("S1", rows)
+            session.turn()
+        session.send("S1", [row | {"ts": row["ts"] - timedelta(hours=1)} for row in rows if row["ts"]])
+        session.turn()
+        found = len(results(session, sensors))
+        query, (_, stream) = buffers(session), session.status().streams
+    assert (found, stream.late, stream.no_time) == (110, 89 + 20, 1)
+    assert (query.accuracy, query.missed, query.missed_error) == (110 / 220, 110, 0)
+    assert query.misses[-1].aside == 20
+
+
+def test_the_model_of_buffers_is_near_what_is_held_and_unknown_before_rows_come():
+    values = list(range(400))
+    sensors = [Sensor(name, values, tuple(range(40, 400, 40)), 0) for name in ("S0", "S1")]
+    with Session(script(sensors, declared=False)) as session:
+        (unseen,) = buffer_costs(session.plan, session._store.ledger, MemoryPolicy(), runs=True)
+        play(session, sensors, Random(0), restarts=False)
+        (seen,) = buffer_costs(session.plan, session._store.ledger, MemoryPolicy(), runs=True)
+    assert (unseen.own, unseen.unknown, unseen.held) == (None, ("S0", "S1"), 0)
+    assert next(show for show in buffer_cost_lines([unseen]) if "unknown until measured" in show)
+    assert seen.measured
+    assert seen.own.rows <= 20
+    assert seen.held == 0
+    assert "  measured: 0 rows held" in list(buffer_cost_lines([seen]))
+    with Session(script(sensors)) as session:
+        (told,) = buffer_costs(session.plan, session._store.ledger, MemoryPolicy())
+    assert (told.measured, told.own.rows) == (False, 2)
+    assert [each["delay"] for each in told.to_json()["needs"]] == [None] * 4
 
 
 def last_note(session):

@@ -86,9 +86,10 @@ class Costs:
 def costs(plan: Plan, ledger: Ledger, budget: float | None = None, *, runs: bool = False) -> list[Costs]:
     """Price a plan and its rivals, signature by signature; if the plan runs, also count what is held.
 
-    Of more than two streams no model says what other ways would cost.
+    Of more than two streams no model says what other ways would cost.  Joins without a window have no chains:
+    see `penstock.engine.costs.buffer_costs`.
     """
-    pairs = (signature for signature in signatures(plan) if not signature.streams)
+    pairs = (each for each in signatures(plan) if not each.streams and not each.oblivious)
     return [_costs(plan, ledger, signature, budget, runs=runs) for signature in pairs]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.engine.costs.iso_times import iso_time
 from penstock.engine.costs.late_rows import late_share, late_warning
+from penstock.engine.readings.accuracy import accuracy_of
 from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
 from penstock.engine.readings.memory import MemoryFigures, memory_figures
 from penstock.engine.readings.needs import claim, in_time
@@ -171,13 +172,16 @@ class QueryStatus:
     answers_waiting: int = 0
     """Of those, entries that are in no answer yet."""
     accuracy: float | None = None
-    """Where it has no window: the estimated share of its results that it has found, from 0 to 1; else null."""
+    """Without a window: the estimated share of results found, of those that exist over all rows that have arrived.
+
+    It is 1 only if no result was missed.
+    """
     missed: float = 0.0
-    """Where it has no window: about how many results it has missed."""
+    """Without a window: about how many results were missed; the number may be off by `missed_error`."""
     missed_error: float = 0.0
     """By how many results `missed` may be off."""
     misses: tuple[Miss, ...] = ()
-    """Where it has no window: the last occasions on which results were missed."""
+    """Without a window: when results were missed, and whose rows came later than was known or were set aside."""
     buffers: tuple[BufferFigures, ...] = ()
     """Where it has no window: what its streams are like, and how many rows of each are kept."""
     memory: MemoryFigures | None = None
@@ -311,11 +315,11 @@ def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
     if not query.oblivious:
         return {}
     groups = [group for group, _, _ in plan.groups_of(query.name)]
-    buffers = [buffer_of(group, ledger) for group in groups]
+    buffers, accuracy = [buffer_of(group, ledger) for group in groups], accuracy_of(plan, query.name, ledger)
     return {
-        "accuracy": min(each.sketch.accuracy for each in buffers),
-        "missed": sum(each.sketch.missed for each in buffers),
-        "missed_error": sum(each.sketch.error for each in buffers),
+        "accuracy": accuracy.share,
+        "missed": accuracy.missed,
+        "missed_error": accuracy.error,
         "misses": tuple(miss for each in buffers for miss in each.misses),
         "buffers": figures(plan, groups[0], ledger),
         "memory": memory_figures(plan, groups[0], ledger, buffers[0]),

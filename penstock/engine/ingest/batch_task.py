@@ -180,12 +180,13 @@ def _ingest(files: Files, task: BatchTask, table: pa.Table) -> BatchPart:
     if found.promises:
         part.promises = found.promises.write(timely, task.batch)
         part.own_rows = found.promises.write_rows(timely, task.batch)
-    if timely.any():
-        part.oldest = int(t[timely].min())
+    if timely.any() or task.arrival:
+        part.oldest = int(t[timely].min()) if timely.any() else None
         counted = timely if task.horizon is None else timely & (t >= task.horizon)
         part.overtaken = int(timely.sum() - counted.sum()) if task.roll else 0
         for number, each in enumerate(task.logs):
-            _write_log(files, task, part, number, _Timed(table, t, counted if each.log.counted else timely))
+            batch = _Timed(table, t, counted if each.log.counted else timely, found.aside)
+            _write_log(files, task, part, number, batch)
         if task.roll and counted.any():
             name = f"log/{task.roll}/waiting-{task.batch:010d}-{uuid.uuid4().hex}.arrow"
             times = write_times(files, name, t[counted], first=task.batch, last=task.batch)
@@ -206,6 +207,11 @@ class _SortedOut:
     is_nothing: NDArray[np.bool_]
     """Rows of a carrier that are no promises."""
     promises: PartPromises | None = None
+
+    @property
+    def aside(self) -> NDArray[np.bool_]:
+        """Return the rows of data that are set aside."""
+        return ~(self.timely | self.is_promise | self.is_nothing)
 
     def part(self) -> BatchPart:
         """Count them."""
@@ -275,11 +281,12 @@ def set_aside(files: Files, task: BatchTask, table: pa.Table, columns: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A part of a batch, the event time of each row, and which rows have come in time."""
+    """A part of a batch, the event time of each row, which rows have come in time, and which are set aside."""
 
     table: pa.Table
     t: NDArray[np.int64]
     timely: NDArray[np.bool_]
+    aside: NDArray[np.bool_]
 
 
 def _write_log(files: Files, task: BatchTask, part: BatchPart, number: int, batch: _Timed) -> None:
@@ -288,17 +295,24 @@ def _write_log(files: Files, task: BatchTask, part: BatchPart, number: int, batc
     name, key_columns = key_names(number, log)
     keyed = batch.table.column(name).is_valid().to_numpy() & batch.timely
     patterns, pattern = _patterns(batch.table, bit_names(number, log))
-    wanted = batch.timely
+    asked_for = np.ones(batch.t.size, np.bool_)
     if pattern is not None:
-        wanted = batch.timely & np.asarray(query_sets(patterns, masks).any(axis=1))[pattern]
+        asked_for = np.asarray(query_sets(patterns, masks).any(axis=1))[pattern]
         part.patterns[log.id], part.holds[log.id] = _counts(
             patterns, pattern[batch.timely], len(log.predicates)
         )
+    wanted = batch.timely & asked_for
     kept = keyed & wanted
     if task.arrival and log.id in task.arrival.halvings:
         values = values_of(batch.table, number, log)
         part.watched[log.id] = watch_log(
-            task.arrival, task.batch, log, values, timely=batch.timely, stored=kept
+            task.arrival,
+            task.batch,
+            log,
+            values,
+            timely=batch.timely,
+            stored=kept,
+            aside=batch.aside & asked_for,
         )
     if number == 0:
         # of a row that nobody wants it is not known whether it has a key, if evaluating that may fail

@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.ingest.ingest_columns import ROW_TIME, key_names
-from penstock.join.accuracy_sketch import ROWS_HELD, is_sampled
+from penstock.join.accuracy_sketch import ROWS_HELD
 from penstock.join.copies_watch import Copies
 from penstock.join.order_watch import Order
 from penstock.join.ordered_values import nearest_ordered
-from penstock.log.watch import BatchWatch, Sample
+from penstock.join.value_sample import is_sampled
+from penstock.log.watch import SET_ASIDE, BatchWatch, Sample
 from penstock.plan.links import POSITION
 
 if TYPE_CHECKING:
@@ -76,17 +77,20 @@ def watch_log(
     *,
     timely: NDArray[np.bool_],
     stored: NDArray[np.bool_],
+    aside: NDArray[np.bool_],
 ) -> BatchWatch:
-    """Look at the values of one log's key, of rows that have come in time; some of them are stored."""
+    """Watch the values of one log's key: of rows in time, of those that are stored, and of wanted ones set aside."""
     values, known = ordered
-    seen, wanted = known & timely, known & stored
+    seen, wanted = known & timely, known & (stored | aside)
     at = np.arange(1, values.size + 1)
+    positions = np.where(aside, SET_ASIDE, at - 1 + arrival.first)
     return BatchWatch(
         batch,
         arrival.first,
         Order.of(values[seen], at[seen], rows=int(values.size)),
         Copies.of(values[seen]).closed(ends=(MOST_COUNTED, MOST_COUNTED)),
-        _sampled(values[wanted], at[wanted] - 1 + arrival.first, arrival.halvings[log.id]),
+        _sampled(values[wanted], positions[wanted], arrival.halvings[log.id]),
+        aside=int((known & aside).sum()),
     )
 
 
@@ -122,6 +126,7 @@ def put_together(parts: Iterable[BatchWatch], arrived: float) -> BatchWatch:
             order=whole.order.merged(each.order),
             copies=whole.copies.merged(each.copies),
             sample=_both(whole.sample, each.sample),
+            aside=whole.aside + each.aside,
         )
     return replace(whole, arrived=arrived)
 

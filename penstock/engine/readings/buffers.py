@@ -154,13 +154,7 @@ def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ..
     buffer = buffer_of(group, ledger)
     watches = [watch_at(log.id, until, ledger) for log, until in zip(group.logs, buffer.until, strict=True)]
     alike = characteristics(plan, group, watches, ledger)
-    lags = [
-        [
-            0 if i == j else lag_at_most(own.order, other.order, alike[j].scrambling)
-            for j, other in enumerate(watches)
-        ]
-        for i, own in enumerate(watches)
-    ]
+    lags = lags_at_most([each.order for each in watches], alike)
     needed = buffer_rows(alike, lags)
     return tuple(
         BufferFigures(
@@ -177,6 +171,14 @@ def figures(plan: Plan, group: Group, ledger: Ledger) -> tuple[BufferFigures, ..
             group.logs, watches, buffer.gone, needed, alike, lags, strict=True
         )
     )
+
+
+def lags_at_most(orders: Sequence[Order], alike: Sequence[Characteristics]) -> list[list[int]]:
+    """Bound how many rows each stream is ahead of each."""
+    return [
+        [0 if i == j else lag_at_most(own, other, alike[j].scrambling) for j, other in enumerate(orders)]
+        for i, own in enumerate(orders)
+    ]
 
 
 def _is_known(plan: Plan, log: LogPlan, reckoned: int, ledger: Ledger) -> bool:

@@ -25,10 +25,15 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of, characteristics, is_declared, orders_now
+from penstock.engine.readings.buffers import (
+    buffer_of,
+    characteristics,
+    is_declared,
+    lags_at_most,
+    orders_now,
+)
 from penstock.engine.readings.reach import SORTING, views
 from penstock.errors import InputError
-from penstock.join.order_watch import lag_at_most
 from penstock.plan.buffers import PLAIN, STRATEGIES, need
 from penstock.sql.options import budget_of, buffers_of, check_value
 from penstock.sql.sizes import show_size
@@ -154,10 +159,7 @@ def choose_strategy(
         return MemoryChoice(policy.asked(group) or PLAIN, 0, fits=True)
     room, before = Room.of(plan, group, ledger), strategy_in_force(group, ledger, policy)
     alike, orders = characteristics(plan, group, watches, ledger), orders_now(group, ledger)
-    lags = [
-        [0 if i == j else lag_at_most(own, other, alike[j].scrambling) for j, other in enumerate(orders)]
-        for i, own in enumerate(orders)
-    ]
+    lags = lags_at_most(orders, alike)
     widths = [max(1, round(each)) for each in room.widths]
     takes = {
         each: ceil((need(each, alike, lags).bytes(widths) + room.beside_rows(each)) / FOR_ROWS)

@@ -5,7 +5,7 @@ In:  the plan and the ledger at one moment.  Out: a `UnitTask`, a `Delivery` and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from penstock.engine.out.pane_fold import FoldRoute, FoldSpec, folds_of
 from penstock.engine.out.routes import FeedRoute, TableRoute, route_of
 from penstock.engine.out.row_fold import RowRoute
 from penstock.engine.out.sinks import feed_folder, pairs_folder
-from penstock.engine.readings.buffers import buffer_of
+from penstock.engine.readings.accuracy import accuracy_of
 from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
 from penstock.engine.units.many_plan import (
@@ -232,9 +232,12 @@ class Describer:
         if not names:
             return {}
         waiting = waiting_rows(group, self.ledger, self.ledger.groups[group.id].cursors)
-        sketch = buffer_of(group, self.ledger).sketch if group.oblivious else None
-        known = Buffers(waiting) if sketch is None else Buffers(waiting, 0, 0, sketch.accuracy, sketch.missed)
-        return {name: replace(known, output=self.ledger.undelivered.get(name, 0)) for name in names}
+        buffers = {}
+        for name in names:
+            accuracy = accuracy_of(self.plan, name, self.ledger) if group.oblivious else None
+            known = (accuracy.share, accuracy.missed) if accuracy else (None, None)
+            buffers[name] = Buffers(waiting, 0, self.ledger.undelivered.get(name, 0), *known)
+        return buffers
 
     def expressions(self, group: Group, delivery: Delivery) -> PairExpressions | None:
         """Say what is computed of the pairs for the targets of a delivery; None if nothing is."""

@@ -3,14 +3,14 @@
     unit joined up to here ──▶ orders as they are there ──▶ rows let go from now on     ══ commit `watch`
                            └─▶ its sampled rows, against what had been let go before ──▶ accuracy
 
-Results were missed where a row came later than was known of its stream.  Whoever runs the engine is told.
+Results were missed where a row came later than was known of its stream, or was set aside.  The log has a warning.
 
 In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.engine.readings.needs`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -33,14 +33,15 @@ from penstock.engine.readings.memory import (
     strategy_in_force,
 )
 from penstock.engine.readings.reach import views
-from penstock.join.accuracy_sketch import SampledRows
+from penstock.join.ordered_values import HIGHEST
+from penstock.join.value_sample import SampledRows
 from penstock.log.commits import Watched
 from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
 from penstock.reporting import Logger
 from penstock.sql.sizes import show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.engine.readings.memory import MemoryPolicy
     from penstock.engine.units.joining import Joining
@@ -118,10 +119,48 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
     if policy.budget is not None and not known:
         after = _with_room(after, watches, Room.of(plan, group, ledger))
     rows, halvings = _sampled(group, before, after, ledger)
+    news = list(_news(group, before, after, ledger))
     # partners of rows that only had no room are still to come: their values stay open
-    after = replace(after, sketch=before.sketch.then_sampled(rows, halvings, before.gone, gone))
-    missed = after.sketch.missed - before.sketch.missed
-    return replace(after, misses=_misses(plan, group, before, after, missed)) if missed else after
+    sketch = before.sketch.then_sampled(
+        rows, halvings, before.gone, gone, doubt=_is_in_doubt(news, before, watches)
+    )
+    missed = sketch.lost - before.sketch.lost
+    after = replace(after, sketch=sketch)
+    if missed <= 0:
+        return after
+    aside = sum(each.aside for each in news)
+    return replace(after, misses=_misses(plan, group, before, after, (missed, aside)))
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """A batch that was joined, maybe in part: a value that none of its new rows is below, and rows set aside of it."""
+
+    input: int
+    lowest: int
+    aside: int
+
+
+def _news(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger) -> Iterator[_News]:
+    """List the batches of which rows were joined since the last time."""
+    for number, log in enumerate(group.logs):
+        for piece in ledger.watches.get(log.id, LogWatch()).pieces:
+            ends = piece.order.ends or (HIGHEST, HIGHEST)
+            was, now = (each.has_joined(number, piece.batch, np.array(ends)) for each in (before, after))
+            if was[0] and now[0] and not was[1]:
+                yield _News(number, before.sorters[number].value + 1, 0)
+            elif now[0] and not was[0]:
+                yield _News(number, ends[0], piece.aside)
+
+
+def _is_in_doubt(news: Iterable[_News], before: GroupWatch, watches: Sequence[LogWatch]) -> bool:
+    """Return whether a new row was set aside, or may be equal to one that a partner had let go."""
+    gone = [each.order.highest_of(rows - each.first) for each, rows in zip(watches, before.gone, strict=True)]
+    return any(
+        each.aside
+        or any(value is not None and each.lowest <= value for i, value in enumerate(gone) if i != each.input)
+        for each in news
+    )
 
 
 def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room) -> GroupWatch:
@@ -158,9 +197,9 @@ def _sampled(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger
 
 
 def _misses(
-    plan: Plan, group: Group, before: GroupWatch, after: GroupWatch, missed: float
+    plan: Plan, group: Group, before: GroupWatch, after: GroupWatch, missed: tuple[float, int]
 ) -> tuple[Miss, ...]:
-    """Take note of an occasion on which results were missed: whose rows came later than was known.
+    """Add an occasion on which so many results were missed and so many rows set aside: whose rows came late.
 
     Results of a query come when their rows do, so it is not they that were late.
     """
@@ -170,7 +209,7 @@ def _misses(
         if now > was and plan.stream(name).results is None
     }
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    miss = Miss(at, missed, tuple(wrong), tuple(wrong.values()), after.memory.dropped)
+    miss = Miss(at, missed[0], tuple(wrong), tuple(wrong.values()), after.memory.dropped, missed[1])
     return (*before.misses, miss)[-MOST_MISSES:]
 
 
@@ -189,14 +228,9 @@ def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
     if not after.misses or (before is not None and after.misses == before.misses):
         return
     last = after.misses[-1]
-    whose = ", ".join(
-        f"{name} is out of order by {rows:,} rows"
-        for name, rows in zip(last.streams, last.scrambling, strict=True)
-    )
-    why = f"because rows came later than was known ({whose or 'values were let go before'}); from here on more is kept"
-    if last.dropped and not whose:
-        why = f"because there was no room for {last.dropped:,} rows so far"
-    _log.warning("%s: about %s results were missed, %s", group.title, f"{last.results:,.0f}", why)
+    more = "; from here on more is kept" if last.streams else ""
+    results = f"{last.results:,.0f}"
+    _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
 
 
 def _tell_of_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:

@@ -48,9 +48,9 @@ def fig5(sweep: p5.Sweep) -> Outcome:
     judged = [each.sketch for each in seen if each.sketch is not None]
     missed = [int((~each.found).sum()) for each in seen]
     told = ", ".join(
-        f"{each.missed:.0f} ± {each.error:.0f} of {true}" for each, true in zip(judged, missed, strict=True)
+        f"{each.lost:.0f} ± {each.error:.0f} of {true}" for each, true in zip(judged, missed, strict=True)
     )
-    near = (abs(each.missed - true) <= each.error for each, true in zip(judged, missed, strict=True))
+    near = (abs(each.lost - true) <= each.error for each, true in zip(judged, missed, strict=True))
     out.every("derived: results missed are estimated within the stated error", near, f": {told}")
     panels = {
         f"S{n + 1}": {name: mean_curve(each, n) for name, each in curves.items()}

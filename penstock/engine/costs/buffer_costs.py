@@ -1,0 +1,147 @@
+"""EXPLAIN for joins without a window: the rows that buffers take by the model of paper 5, and the rows held.
+
+Once rows of every stream have come, scrambling, multiplicity, rates and lags are as measured.  Before, as declared,
+and streams are taken to come side by side at equal rates.  Where neither is known there is no estimate.
+
+In:  a plan, and the ledger it runs on (an empty one before the first run).  Out: `BufferCosts` for each join; as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.costs.status import held_rows
+from penstock.engine.readings.buffers import characteristics, lags_at_most, watch_at
+from penstock.engine.readings.memory import strategy_in_force
+from penstock.plan.buffers import STRATEGIES, need
+from penstock.plan.characteristics import Characteristics, joined
+from penstock.sql.arrival import known_multiplicity, known_scrambling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.engine.readings.memory import MemoryPolicy
+    from penstock.log.ledger import Ledger
+    from penstock.plan.buffers import Need
+    from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+
+_ALL = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class BufferCosts:
+    """One join without a window: what each way to save memory takes, and the rows that it holds if it runs."""
+
+    title: str
+    queries: tuple[str, ...]
+    strategy: str
+    measured: bool
+    """Whether the streams were seen; else the estimate is by what they declare."""
+    needs: tuple[Need, ...]
+    """For each strategy; none where a stream was not seen and declares no scrambling."""
+    unknown: tuple[str, ...]
+    """The streams of which that is so."""
+    held: int | None
+
+    @property
+    def own(self) -> Need | None:
+        """Return what the strategy in force takes."""
+        return next((each for each in self.needs if each.strategy == self.strategy), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Write as a JSON object; delays are known once rates were measured."""
+        needs = [asdict(each) | ({} if self.measured else {"delay": None}) for each in self.needs]
+        return asdict(self) | {"needs": needs}
+
+
+def buffer_costs(
+    plan: Plan, ledger: Ledger, policy: MemoryPolicy, *, runs: bool = False
+) -> list[BufferCosts]:
+    """Estimate the buffers of each join without a window; if the plan runs, also count what they hold."""
+    return [_costs(plan, group, ledger, policy, runs=runs) for group in plan.groups if group.oblivious]
+
+
+def _costs(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy, *, runs: bool) -> BufferCosts:
+    """Estimate the buffers of one join."""
+    seen = is_seen(plan, group, ledger)
+    told = [declared(plan, each) for each in group.streams]
+    inputs, lags = _measured(plan, group, ledger) if seen else ([each for each in told if each], None)
+    known = len(inputs) == len(told)
+    return BufferCosts(
+        group.title,
+        tuple(member.query.name for member in group.members),
+        strategy_in_force(group, ledger, policy),
+        seen,
+        tuple(need(each, inputs, lags) for each in STRATEGIES) if known else (),
+        () if known else tuple(name for name, each in zip(group.streams, told, strict=True) if each is None),
+        held_rows(group, ledger) if runs and group.id in ledger.groups else None,
+    )
+
+
+def is_seen(plan: Plan, group: Group, ledger: Ledger) -> bool:
+    """Return whether rows of every stream below a join have come."""
+    below = (
+        each for name in group.streams if plan.stream(name).results for each, _, _ in plan.groups_of(name)
+    )
+    watches = (ledger.watches.get(log.id) for log in group.logs)
+    return (
+        group.id in ledger.groups
+        and all(each is not None and (each.order.rows or each.pieces) for each in watches)
+        and all(is_seen(plan, each, ledger) for each in below)
+    )
+
+
+def _measured(plan: Plan, group: Group, ledger: Ledger) -> tuple[list[Characteristics], list[list[int]]]:
+    """Return what the streams are like by all that was ingested, and how far they are ahead of each other."""
+    watches = [watch_at(log.id, _ALL, ledger) for log in group.logs]
+    inputs = characteristics(plan, group, watches, ledger)
+    return inputs, lags_at_most([each.order for each in watches], inputs)
+
+
+def declared(plan: Plan, name: str) -> Characteristics | None:
+    """Return what a stream declares to be like, or the streams that results are made of; None: no scrambling."""
+    stream = plan.stream(name)
+    if stream.results is not None:
+        inputs = [declared(plan, each) for each in plan.find(name)[0].streams]
+        known = [each for each in inputs if each]
+        return joined(known) if len(known) == len(inputs) else None
+    scrambling = known_scrambling(stream)
+    return None if scrambling is None else Characteristics(scrambling, known_multiplicity(stream) or 1)
+
+
+# --- as text -------------------------------------------------------------------------------------------
+
+
+def buffer_cost_lines(all_costs: Iterable[BufferCosts]) -> Iterator[str]:
+    """Write the costs: a line for each strategy, the one in force marked, and what was measured of it."""
+    for each in all_costs:
+        yield ""
+        yield f"Buffers of {each.title} ({', '.join(each.queries)}), no window"
+        yield f"  rows kept, {show_source(each)}"
+        for one in each.needs:
+            shown = one if each.measured else replace(one, delay=0.0)  # no delay is known without rates
+            yield f"  {'*' if one is each.own else ' '} {shown}"
+        if each.held is not None:
+            yield f"  measured: {each.held:,} rows held"
+
+
+def show_source(costs: BufferCosts) -> str:
+    """Write what an estimate goes by, or why there is none."""
+    if costs.unknown:
+        names = ", ".join(dict.fromkeys(costs.unknown))
+        return f"unknown until measured: no scrambling is declared for {names}"
+    return "by what was measured" if costs.measured else "by what is declared, if streams come side by side"
+
+
+def show_sum(all_costs: Sequence[BufferCosts]) -> str:
+    """Write the rows that some joins keep together.
+
+    >>> show_sum([])
+    'buffers keep 0 rows'
+    """
+    unknown = [each for each in all_costs if each.own is None]
+    if unknown:
+        return f"buffers of {', '.join(each.title for each in unknown)} {show_source(unknown[0])}"
+    return f"buffers keep {sum(each.own.rows for each in all_costs if each.own):,} rows"
