@@ -55,7 +55,7 @@ QUERIES = [
     ("SELECT * FROM A >>[RANGE 5 min, B WHERE A.k = B.k WINDOW 1 s", "this [ is never closed"),
     ("SELECT * FROM A [NOW] >>[NOW], B WHERE A.k = B.k WINDOW 1 s", "this stream has two windows"),
     ("SELECT * FROM A x, B y >>[NOW] WHERE x.k = y.k", "y has a window and x has none: write one after x too"),
-    (">>SELECT * FROM A, B WHERE A.k = B.k AND A.v = B.w", "q3 needs a window: WINDOW 1 min at its end, [RANGE 1 min] after each"),
+    (">>SELECT * FROM A, B WHERE A.k = B.k AND A.v = B.w", "q3 has no window, and A is joined on several: k, v. Write WINDOW 1 min at its end, [RANGE 1 min]"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts - INTERVAL 1 MINUTE WINDOW 10 s", "window of q3 is empty"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts + INTERVAL 1 MONTH", "no fixed length"),
     # streams and columns
@@ -109,7 +109,7 @@ QUERIES = [
     ("SELECT 1 FROM A, B WHERE A.k = B.k AND A.v IN (>>SELECT v FROM A) WINDOW 1 s", "a subquery is not supported"),
     ("SELECT 1 FROM (>>SELECT * FROM A) x, B WHERE x.k = B.k WINDOW 1 s", "a subquery"),
     ("SELECT v FROM A >>UNION SELECT w FROM B WINDOW 1 s", "UNION is not supported"),
-    (">>SELECT * FROM A, B WHERE A.v > B.w", "q3 needs a window"),
+    (">>SELECT * FROM A, B WHERE A.v > B.w", "q3 has no window, and not all streams are joined on one attribute"),
     ("SELECT 1 FROM A, B WHERE A.k = B.k AND A.v > >>:p WINDOW 1 s", "a parameter has no value here"),
     # not SQL
     (">>SELECT A.v, FROM A, B WHERE A.k = B.k WINDOW 1 s", "cannot read the SELECT list"),

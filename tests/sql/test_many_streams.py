@@ -371,7 +371,7 @@ WRONG = [
         "SELECT O.id FROM Orders O, Payments P >>[NOW], Shipments S [NOW] WHERE O.k = P.k AND P.k = S.k",
         "P has a window and O has none: write one after O too",
     ),
-    (">>SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.id = S.k", "q3 needs a window"),
+    (">>SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.id = S.k", "q3 has no window, and "),
     (
         ("SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.k = S.k "
         "AND P.paid > O.ts AND S.ts > P.paid AND >>O.ts > S.ts WINDOW 1 s"),
