@@ -65,6 +65,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
         *map(Text, memory_lines(status)),
         *_changes(status),
         *_missed(status),
+        *(Text(each) for each in dict.fromkeys(said for query in status.queries for said in query.disorder)),
         *_failures(status),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import datetime, timedelta
+from io import StringIO
 from itertools import pairwise
 from math import ceil
 from random import Random
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.app.show import console, status_view
 from penstock.engine.readings.buffers import watch_at
 from penstock.errors import InputError
 from penstock.join.order_watch import PRECISION
@@ -258,6 +260,47 @@ def test_where_streams_have_times_a_query_that_comes_later_begins_with_the_rows_
         assert session.since == {"w": None, "q": 0}, "rows are counted from then on"
         found = results(session, sensors)
     assert found == sorted((a, b) for a in range(10, 30) for b in range(10, 30) if a % 10 == b % 10)
+
+
+def test_a_stream_that_does_not_follow_its_declared_order_is_named_in_status_and_once_in_the_log(caplog):
+    """S0 comes in any order, S1 follows k within a tenth of its rows."""
+    rng, rows, step = Random(4), 12_000, 4_000
+    anyhow = rng.sample(range(rows), rows)
+    follows = [each + rng.randrange(rows // 10) for each in range(rows)]
+    sensors = [sensor(Random(seed), f"S{seed}", 5) for seed in range(2)]
+    with Session(script(sensors, declared=False)) as session:
+        for start in range(0, rows, step):
+            assert session.status().queries[0].disorder == (), "too early to tell"
+            for name, values in (("S0", anyhow), ("S1", follows)):
+                session.send(name, table(start, values[start : start + step], "BIGINT", timed=False))
+            session.turn()
+        session.send("S1", table(rows, [rows], "BIGINT", timed=False))
+        session.turn()
+        (said,) = session.status().queries[0].disorder
+        assert said in console_text(session)
+    assert said.startswith("stream S0 does not follow k in order: of 12,000 rows, one arrived 11,")
+    assert said.endswith("Give the queries that join it on k a WINDOW, or [UNBOUNDED] after each stream")
+    assert [each.message for each in caplog.records if "does not follow" in each.message] == [said]
+
+
+def test_a_stream_as_disordered_as_it_declares_is_not_named():
+    rows = 12_000
+    values = [*range(1, rows), 0]
+    sensors = [sensor(Random(seed), f"S{seed}", 5) for seed in range(2)]
+    for declared, named in ((rows, False), (rows // 2, True)):
+        text = script(sensors, declared=False).replace("ordered = 'k'", f"scrambling = '{declared}'")
+        with Session(text) as session:
+            for name in ("S0", "S1"):
+                session.send(name, table(0, values, "BIGINT", timed=False))
+            session.turn()
+            assert bool(session.status().queries[0].disorder) == named
+
+
+def console_text(session):
+    """Show the status as people see it, on one line."""
+    out = StringIO()
+    console(out).print(status_view(session.plan, session.status()))
+    return " ".join(out.getvalue().split())
 
 
 # --- joins on a key that no stream follows, as Spark and Flink document them: nothing is lost without a word ------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
+from penstock.engine.readings.disorder import disorder
 from penstock.engine.readings.memory import MemoryFigures, memory_figures
 from penstock.engine.readings.needs import claim, in_time
 from penstock.engine.readings.plans import current_plan
@@ -140,6 +141,8 @@ class QueryStatus:
     """When results were missed, and whose rows came later than was known."""
     buffers: tuple[BufferFigures, ...] = ()
     """Where it has no window: what its streams are like, and how many rows of each are kept."""
+    disorder: tuple[str, ...] = ()
+    """Without a window: which streams do not follow the order that they declare, and what to do about it."""
     memory: MemoryFigures | None = None
     """Where it has no window: how it saves memory, what it takes, and what waits for that."""
 
@@ -256,6 +259,7 @@ def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
         "missed": sum(each.sketch.missed for each in buffers),
         "missed_error": sum(each.sketch.error for each in buffers),
         "misses": tuple(miss for each in buffers for miss in each.misses),
+        "disorder": disorder(plan, query, ledger),
         "buffers": figures(plan, groups[0], ledger),
         "memory": memory_figures(plan, groups[0], ledger, buffers[0]),
     }

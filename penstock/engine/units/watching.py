@@ -26,6 +26,7 @@ from penstock.engine.readings.buffers import (
     scramblings,
     watch_at,
 )
+from penstock.engine.readings.disorder import group_disorder
 from penstock.engine.readings.memory import (
     Room,
     choose_strategy,
@@ -64,6 +65,7 @@ def watch(joining: Joining) -> None:
             before, after = ledger.buffers.get(group.id), moved[group.id]
             _tell(group, before, after)
             known = is_known(plan, group, after.scrambling, ledger)
+            _tell_of_disorder(joining, group)
             _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
 
 
@@ -197,6 +199,15 @@ def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
     if last.dropped and not whose:
         why = f"because there was no room for {last.dropped:,} rows so far"
     _log.warning("%s: about %s results were missed, %s", group.title, f"{last.results:,.0f}", why)
+
+
+def _tell_of_disorder(joining: Joining, group: Group) -> None:
+    """Warn once of each stream that does not follow the order that it declares."""
+    for said in group_disorder(joining.plan, group, joining.ledger):
+        stream = said.partition(":")[0]
+        if stream not in joining.warned:
+            joining.warned.add(stream)
+            _log.warning("%s", said)
 
 
 def _tell_of_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:
