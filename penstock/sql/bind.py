@@ -249,7 +249,8 @@ def _refuse_no_window(scope: Scope, conditions: Conditions, query: str) -> None:
     streams = [each.stream for each in sorted(scope.inputs, key=lambda each: each.number)]
     if wrong := why_not_joined(streams, conditions.sorted_edges()):
         raise scope.source.error(f"{query} {wrong}", scope.span)
-    if refused := refusal(query, streams, conditions.sorted_edges()):
+    refused = refusal(query, streams, conditions.sorted_edges())
+    if refused:
         raise scope.source.error(refused, scope.span)
 
 

@@ -121,10 +121,13 @@ def equal_windows(scope: Scope, tree: Tree) -> tuple[TimeWindow, TimeWindow] | N
         return left, right
     if fields:
         return None
-    one, other = show_duration(left.length), show_duration(right.length)
+    one, other = (
+        f"{show_duration(each.length)} long and begin at {show_duration(each.start)}"
+        for each in (left, right)
+    )
     raise scope.error(
-        f"these windows are {one} and {other} long, or begin at different times, so that none equals another: give "
-        "both one length and one start",
+        f"the windows of one side are {one}, those of the other {other}, so that none equals another. Give both one "
+        "length and one start time",
         tree,
     )
 

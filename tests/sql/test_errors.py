@@ -57,6 +57,10 @@ QUERIES = [
     ("SELECT * FROM A x, B y >>[NOW] WHERE x.k = y.k", "y has a window and x has none: write one after x too"),
     (">>SELECT * FROM A, B WHERE A.k = B.k AND A.v = B.w", "q3 has no window, and A is joined on several: k, v. Write WINDOW 1 min at its end, [RANGE 1 min]"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts - INTERVAL 1 MINUTE WINDOW 10 s", "window of q3 is empty"),
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>window(A.ts, '5 s') = window(B.ts, '6 s')", "the windows of one side are 5 s long and begin at 0 s, those of the other 6 s long and begin at 0 s, so that none"),
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>window(A.ts, '5 s') = window(B.ts, '5 s', '5 s', '1 s')", "and begin at 1 s, so that none equals another. Give both one length and one start time"),
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>window(A.ts, '5 s', '1 s') = window(B.ts, '5 s', '1 s')", "this window is 5 s long and begins every 1 s, and a row can be in one only"),
+    ("SELECT * FROM A, B WHERE A.k = B.k AND >>CAST(A.ts AS LONG) > CAST(B.ts AS LONG) + 60 WINDOW 10 s", "window of q3 is empty"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>A.ts < B.ts + INTERVAL 1 MONTH", "no fixed length"),
     # streams and columns
     ("SELECT * FROM A, >>Bb WHERE A.k = Bb.k WINDOW 1 s", "stream Bb is not declared: did you mean B?"),

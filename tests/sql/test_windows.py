@@ -256,7 +256,7 @@ COMPARED = {
 
 
 @pytest.mark.parametrize("text", COUNTED)
-@examples(20)
+@examples(10)
 @given(seed=st.integers(0, 2**31))
 def test_no_pair_that_meets_the_condition_is_outside_its_bound(text, seed):
     note(f"seed {seed}")
