@@ -225,7 +225,7 @@ class _Translator:
             count = f"CAST(floor(epoch_us({node.this.sql(dialect='duckdb')}) / 1000000) AS BIGINT)"
         elif isinstance(node, exp.TimestampDiff):
             taken, added = (each.sql(dialect="duckdb") for each in (node.expression, node.this))
-            count = f"date_sub('{node.unit.name}', {taken}, {added})"
+            count = f"date_sub('{node.text('unit')}', {taken}, {added})"
         else:
             return node
         return sqlglot.parse_one(count, read="duckdb")
