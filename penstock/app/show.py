@@ -69,6 +69,7 @@ def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = 
         *_missed(status),
         *(Text(f"warning: {each.warning}") for each in status.streams if each.warning),
         *_lacking(status),
+        *(Text(each) for each in dict.fromkeys(said for query in status.queries for said in query.disorder)),
         *_failures(status),
     )
 

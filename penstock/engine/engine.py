@@ -195,6 +195,7 @@ class Engine:
         lateness: str = "0 seconds",
         retain: str | None = None,
         trigger: str | None = None,
+        ordered: str | None = None,
         scrambling: int | None = None,
         multiplicity: int | None = None,
         punctuation: str | None = None,
@@ -209,9 +210,10 @@ class Engine:
         `retain` keeps rows at least this long, for queries still to come; by default as long as a query needs them.
         `trigger` is how often Spark asks the source for new rows, by default every 100 ms.
 
-        It needs no `time` where all queries that read it have no window.  For those, `scrambling` says how many rows of
-        it a row may come after one that is not smaller, and `multiplicity` how many rows may have one value of what
-        they are joined on; what is not said is measured.
+        It needs no `time` where all queries that read it have no window.  Such queries need `ordered`, the column whose
+        order the rows roughly follow as they arrive, or `scrambling`, the maximum number of positions by which a row
+        may be out of order.  `multiplicity` is the maximum number of rows with one value of what they are joined on.
+        `scrambling` and `multiplicity` are measured where they are not given.
 
         Rows may be promises, not data: those for which `punctuation` holds (Spark SQL over the columns) say that no
         row comes after them with their values of the columns that `punctuates` names, as in ``"item_id"``,
@@ -222,6 +224,7 @@ class Engine:
         given = {
             "retain": retain,
             "trigger": trigger,
+            "ordered": ordered,
             "scrambling": scrambling,
             "multiplicity": multiplicity,
             "punctuation": punctuation,

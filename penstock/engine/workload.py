@@ -16,9 +16,9 @@ from penstock.engine.readings.plans import stopped_queries
 from penstock.engine.spark.session import embedded_session
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
-from penstock.sql.arrival import check_arrival
+from penstock.sql.arrival import settled_arrival
 from penstock.sql.bind import bind_query
-from penstock.sql.oblivious import WAYS_OUT, why_other_kind, why_this_one
+from penstock.sql.oblivious import refusal, why_other_kind
 from penstock.sql.options import budget_of, check_duration
 from penstock.sql.promises import carriers_of, settled_promises
 from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
@@ -93,14 +93,13 @@ class Workload:
         given, late = options or {}, check_duration("lateness", lateness)
         for option in {"retain", "trigger"} & set(given):
             check_duration(option, given[option])
-        check_arrival(given.items())
         if time is None and (late or TIMED_OPTIONS & set(given)):
             raise InputError(
                 f"stream {name} has no event time, by which lateness, retain and promises go: name its time column"
             )
         time_column = "" if time is None else _time_column(name, time, columns)
         stream = Stream(name, columns, time_column, late, options=tuple(given.items()))
-        self.streams[name] = settled_promises(stream, self.streams)
+        self.streams[name] = settled_promises(settled_arrival(stream), self.streams)
         self.sources[name] = source
 
     def add_query(
@@ -161,8 +160,8 @@ class Workload:
     def _checked(self, query: Query) -> Query:
         """Fill in the key types that only Spark can tell, and check what follows from them."""
         typed = self.typed(query)
-        if why := why_this_one(typed, self.inputs_of(typed)):
-            raise InputError(f"query {query.name} needs a window, {WAYS_OUT}: {why}")
+        if typed.oblivious and (refused := refusal(typed.name, self.inputs_of(typed), typed.edges)):
+            raise InputError(f"query {refused}")
         everyone = {**self.queries, typed.name: typed}.values()
         if why := why_other_kind(everyone, with_results(self.streams, everyone)):
             raise InputError(why)

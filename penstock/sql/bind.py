@@ -23,7 +23,7 @@ from penstock.sql.connections import refuse_unconnected
 from penstock.sql.emission import make_aggregation, refuse_emission
 from penstock.sql.graph import LEAST_INPUTS, JoinGraph, JoinInput
 from penstock.sql.limits import limits_of
-from penstock.sql.oblivious import WAYS_OUT, why_a_window
+from penstock.sql.oblivious import WINDOW_FORMS, refusal
 from penstock.sql.options import check_query_options
 from penstock.sql.outputs import make_outputs
 from penstock.sql.query import FOREVER, NEVER, Comparison, Query, Range, Sink
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
     from penstock.sql.query import Side, Stream
     from penstock.sql.tree import Tree
     from penstock.sql.windows import Clause, Clauses
-
-_WINDOW_FORMS = (
-    "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
-    "or a condition such as B.ts BETWEEN A.ts AND A.ts + INTERVAL 1 MINUTE"
-)
 
 
 def bind_query(
@@ -150,7 +145,7 @@ def _refuse_unbounded(scope: Scope, conditions: Conditions, query: str) -> None:
     for each in scope.inputs:
         if each.number not in bounded:
             raise scope.source.error(
-                f"{query} needs a window for {each.alias}: no condition bounds its time. Add one, or {_WINDOW_FORMS}; "
+                f"{query} needs a window for {each.alias}: no condition bounds its time. Add one, or {WINDOW_FORMS}; "
                 f"or [UNBOUNDED] after each stream to keep all rows",
                 scope.span,
             )
@@ -251,13 +246,13 @@ def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, ...] | None:
 
 
 def _refuse_no_window(scope: Scope, conditions: Conditions, query: str) -> None:
-    """Refuse a query without a window where no ordered attribute says how long to remember."""
+    """Refuse a query without a window where no declared order says how long to remember."""
     streams = [each.stream for each in sorted(scope.inputs, key=lambda each: each.number)]
     if wrong := why_not_joined(streams, conditions.sorted_edges()):
         raise scope.source.error(f"{query} {wrong}", scope.span)
-    if why := why_a_window(streams, conditions.sorted_edges()):
-        message = f"{query} needs a window: {_WINDOW_FORMS}; {WAYS_OUT}. Without one, rows are kept as long as their "
-        raise scope.source.error(f"{message}order asks for, but {why}", scope.span)
+    refused = refusal(query, streams, conditions.sorted_edges())
+    if refused:
+        raise scope.source.error(refused, scope.span)
 
 
 def _refuse_time_asked(scope: Scope, query: str, options: Mapping[str, str], *, aggregates: bool) -> None:
@@ -269,9 +264,7 @@ def _refuse_time_asked(scope: Scope, query: str, options: Mapping[str, str], *, 
         what = "aggregates answer when time has passed: select the rows themselves"
     else:
         return
-    raise scope.source.error(
-        f"{query} has no window, and {what}, or give it one: {_WINDOW_FORMS}", scope.span
-    )
+    raise scope.source.error(f"{query} has no window, and {what}, or give it one: {WINDOW_FORMS}", scope.span)
 
 
 def _refuse_buffers(scope: Scope, query: str, options: Mapping[str, str]) -> None:

@@ -8,8 +8,12 @@ so is a bound on ``d = T_right - T_left``, the left one being of the side that c
         r.ts >= l.ts - 10 s       d >= -10 s              lo = -10 s
         r.ts <= l.ts + 1 min      d <= 1 min              hi = 1 min + 1 µs  (hi is exclusive)
 
-Where the session's clock is put forward and back, some of these comparisons go by that clock and not by time
-(`penstock.sql.zones`).  Their bound is as much wider as the clock may move, and Spark is asked about each pair.
+    CAST(r.ts AS LONG) - CAST(l.ts AS LONG) <= 60         d < 61 s, and Spark is asked about each pair
+    window(l.ts, '1 minute') = window(r.ts, '1 minute')   -1 min < d < 1 min, and Spark is asked
+
+Where times are compared as whole numbers (`penstock.sql.time_numbers`), the bound is as much wider as the numbers are
+rounded.  Where the session's clock is put forward and back, some comparisons go by that clock and not by time
+(`penstock.sql.zones`).  Their bound is as much wider as the clock may move.  Spark is asked about each pair then.
 
 In:  canonical comparisons over the columns of sides.
 Out: `Bound`s, intersected by `penstock.sql.bind` and `penstock.sql.limits`.
@@ -18,22 +22,29 @@ Out: `Bound`s, intersected by `penstock.sql.bind` and `penstock.sql.limits`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from math import ceil, floor
+from typing import TYPE_CHECKING
 
 from penstock.sql.canonical import MIRROR
 from penstock.sql.deep import run
-from penstock.sql.interval import DurationError, parse_duration, parse_span
-from penstock.sql.lexer import string_value, tokenize
+from penstock.sql.linear import CalendarError, linear
 from penstock.sql.query import DAY, FOREVER, SIDES
-from penstock.sql.tree import Column, Constant, Form, columns_of
+from penstock.sql.time_numbers import time_numbers
+from penstock.sql.tree import Column, Form, columns_of, unwrapped
 from penstock.sql.zones import clock_shift, has_fixed_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Iterator, Sequence
 
+    from penstock.sql.linear import Linear
     from penstock.sql.names import Input, Scope
     from penstock.sql.query import Side
+    from penstock.sql.time_windows import TimeWindow
     from penstock.sql.tree import Tree
+
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+"""What a comparison becomes under NOT; where one side is NULL, both are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,11 @@ class Bound:
     between: tuple[int, int] = (0, 1)
     """The numbers of the two sides, the left one first."""
 
+    def intersected(self, other: Bound) -> Bound:
+        """Return the differences that both admit."""
+        exact = self.exact and other.exact
+        return replace(self, lo=max(self.lo, other.lo), hi=min(self.hi, other.hi), exact=exact)
+
     def widened(self, micros: int) -> Bound:
         """Move both ends outwards; the result is no longer exact."""
         lo, hi = max(self.lo - micros, -FOREVER + 1), min(self.hi + micros, FOREVER)
@@ -54,120 +70,117 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Linear:
-    """``left * T_left + right * T_right + micros``."""
+class _Comparison:
+    """``first <operator> second``."""
 
-    left: int = 0
-    right: int = 0
-    micros: int = 0
-    spans: tuple[int, ...] = ()
-    """The lengths of all intervals in it."""
+    first: Linear
+    operator: str
+    second: Linear
 
-    def plus(self, other: _Linear, sign: int) -> _Linear:
-        return _Linear(
-            self.left + sign * other.left,
-            self.right + sign * other.right,
-            self.micros + sign * other.micros,
-            (*self.spans, *other.spans),
-        )
+    @property
+    def subtracts(self) -> bool:
+        """Return whether one time is subtracted from the other before they are compared."""
+        return any(each.left and each.right for each in (self.first, self.second))
 
-
-class _CalendarError(Exception):
-    """An interval of months or years: `args` holds the tree and why."""
+    def bound(self) -> Bound | None:
+        """Solve it for d, when it is a multiple of d and a constant."""
+        zero, operator = self.first.plus(self.second.times(-1)), self.operator
+        if zero.right < 0:
+            zero, operator = zero.times(-1), MIRROR[operator]
+        if zero.right <= 0 or zero.left != -zero.right:
+            return None
+        # V <operator> 0 with zero - below <= V <= zero + above, and zero = right * d + micros
+        most, least = (zero.below - zero.micros) / zero.right, (-zero.above - zero.micros) / zero.right
+        bound = Bound(exact=not (zero.below or zero.above))
+        if operator in {"=", "<", "<="}:
+            bound = replace(bound, hi=min(FOREVER, ceil(most) if operator == "<" else floor(most) + 1))
+        if operator in {"=", ">", ">="}:
+            lo = floor(least) + 1 if operator == ">" else ceil(least)
+            bound = replace(bound, lo=max(1 - FOREVER, lo))
+        return bound
 
 
 def read_bound(scope: Scope, condition: Tree) -> Bound | None:
     """Read a comparison of two event times; None when it is something else."""
-    if not isinstance(condition, Form) or condition.head not in {"=", "<", "<=", ">", ">="}:
-        return None
     both = _two_times(scope, condition)
-    if both is None:
+    if both is None or not isinstance(condition, Form):
+        return None
+    numbers, types = time_numbers(condition), {each.stream.time_type for each in both}
+    units = {each.unit for each in numbers}
+    if len(units) > 1 or (types != {"timestamp"} and any(each.taken is None for each in numbers)):
         return None
     try:
-        left, right = (run(_linear(each, both[0].side)) for each in condition.trees)
-    except _CalendarError as error:
+        read = list(_comparisons(condition, both[0].side, units.pop() if units else 0))
+    except CalendarError as error:
         raise scope.error(f"the interval of this window {error}", condition) from None
-    if left is None or right is None:
-        return None
-    bound = _solve(left.plus(right, -1), condition.head)
-    if bound is None:
+    bounds = [each.bound() if each else None for each in read]
+    bound = reduce(Bound.intersected, (each for each in bounds if each), Bound())
+    if not bounds or None in bounds:
         return None
     bound = replace(bound, between=(both[0].number, both[1].number))
-    types = {each.stream.time_type for each in both}
-    exact = has_fixed_offset(scope.zone) or _is_elapsed_time(types, left, right)
-    return bound if exact else bound.widened(clock_shift(scope.zone))
+    by_time = all(each.taken is None for each in numbers) if numbers else _is_elapsed_time(types, read)
+    return bound if has_fixed_offset(scope.zone) or by_time else bound.widened(clock_shift(scope.zone))
 
 
-def _is_elapsed_time(types: set[str], *sides: _Linear) -> bool:
-    """Say whether Spark compares elapsed time here, and not readings of the session's wall clock."""
-    spans = [abs(each) for side in sides for each in side.spans]
+def window_bound(scope: Scope, windows: Sequence[TimeWindow]) -> Bound | None:
+    """Return how far apart two event times in one window of a fixed length can be; None of other columns."""
+    columns = [unwrapped(each.value) for each in windows]
+    sides = {each.side: each.name for each in columns if isinstance(each, Column)}
+    inputs = [each for each in scope.inputs if sides.get(each.side) == each.stream.time]
+    if len(inputs) < len(SIDES):
+        return None
+    first, second = sorted(each.number for each in inputs)
+    length = windows[0].length
+    bound = Bound(1 - length, length, exact=False, between=(first, second))
+    is_steady = has_fixed_offset(scope.zone) or all(each.kind != "date" for each in windows)
+    return bound if is_steady else bound.widened(clock_shift(scope.zone))
+
+
+def _is_elapsed_time(types: set[str], read: Sequence[_Comparison | None]) -> bool:
+    """Check whether Spark compares elapsed time here, and not readings of the session's wall clock."""
+    known = [each for each in read if each]
+    spans = [abs(span) for each in known for span in (*each.first.spans, *each.second.spans)]
     if types == {"timestamp_ntz"}:
         return True
     if types == {"timestamp"}:
-        return sum(spans) < DAY and not any(side.left and side.right for side in sides)
+        return sum(spans) < DAY and not any(each.subtracts for each in known)
     return all(each % DAY == 0 for each in spans)
 
 
-def _solve(zero: _Linear, operator: str) -> Bound | None:
-    """Solve ``zero <operator> 0`` for d, when it is d, or -d, and a constant."""
-    if (zero.left, zero.right) == (1, -1):
-        zero, operator = _Linear(-1, 1, -zero.micros), MIRROR[operator]
-    if (zero.left, zero.right) != (-1, 1):
-        return None
-    edge = -zero.micros
-    return {
-        "=": Bound(edge, edge + 1),
-        "<": Bound(hi=edge),
-        "<=": Bound(hi=edge + 1),
-        ">": Bound(lo=edge + 1),
-        ">=": Bound(lo=edge),
-    }[operator]
+def _comparisons(condition: Form, left: Side, unit: int) -> Iterator[_Comparison | None]:
+    """Read the comparisons that a condition stands for: one, or two that hold together; None for one not understood.
+
+    `unit` is that of numbers that count time, in microseconds; 0: times are compared with intervals.
+    """
+    trees, operator = condition.trees, condition.head
+    if operator == "NOT":
+        inner = unwrapped(trees[0])
+        trees, operator = (inner.trees, _NEGATED.get(inner.head, "")) if isinstance(inner, Form) else ((), "")
+    if operator == "BETWEEN":
+        value, low, high = (run(linear(each, left, unit)) for each in trees)
+        for end, compared in ((low, ">="), (high, "<=")):
+            yield _Comparison(value, compared, end) if value and end else None
+    elif operator in {"=", *_NEGATED}:
+        inside = _absolute(trees[0]) if unit and operator in {"<", "<="} else None
+        first, second = (run(linear(each, left, unit)) for each in (inside or trees[0], trees[1]))
+        if not first or not second or (inside and not second.is_constant):
+            yield None
+            return
+        yield _Comparison(first, operator, second)
+        if inside:
+            yield _Comparison(first.times(-1), operator, second)
+
+
+def _absolute(tree: Tree) -> Tree | None:
+    """Return what stands inside ``ABS(...)``."""
+    return (
+        tree.trees[0] if isinstance(tree, Form) and tree.parts[0] == "ABS(" and len(tree.trees) == 1 else None
+    )
 
 
 def _two_times(scope: Scope, tree: Tree) -> list[Input] | None:
-    """Give the two streams, in the order of their sides, whose event times are all the columns of a tree."""
+    """Return the two streams, in the order of their sides, whose event times are all the columns of a tree."""
     read = {(column.side, column.name) for column in columns_of(tree)}
     both = [each for each in scope.inputs if (each.side, each.stream.time) in read]
     only_times = len(both) == len(read) == len(SIDES)
     return sorted(both, key=lambda each: each.number) if only_times else None
-
-
-def _linear(tree: Tree, left: Side) -> Generator[Any, Any, _Linear | None]:
-    """Read a sum of two event times, one of which is of the left side, and constant intervals."""
-    if isinstance(tree, Column):
-        return _Linear(left=1) if tree.side == left else _Linear(right=1)
-    if isinstance(tree, Constant):
-        micros = interval_micros(tree)
-        return None if micros is None else _Linear(micros=micros, spans=(micros,))
-    if not isinstance(tree, Form) or tree.head not in {"(", "NEG", "+", "-"}:
-        return None
-    total = _Linear()
-    for number, each in enumerate(tree.trees):
-        part: _Linear | None = yield _linear(each, left)
-        if part is None:
-            return None
-        minus = tree.head == "NEG" or (tree.head == "-" and number == 1)
-        total = total.plus(part, -1 if minus else 1)
-    return total
-
-
-def interval_micros(constant: Constant) -> int | None:
-    """Give the length of a constant interval; None when it is something else or not understood.
-
-    >>> interval_micros(Constant("INTERVAL 1 HOUR -30 MINUTES", "interval"))
-    1800000000
-    """
-    if constant.kind != "interval":
-        return None
-    words = [
-        string_value(token) if token.kind == "string" else token.text for token in tokenize(constant.text)
-    ]
-    try:
-        if "TO" in words[1:]:
-            *sign, text, first, _, last = words[1:]
-            return parse_span(text, first, last) * (-1 if sign == ["-"] else 1)
-        return parse_duration(" ".join(words[1:]).replace("- ", "-").replace("+ ", "+"))
-    except DurationError as error:
-        if "fixed length" in str(error):
-            raise _CalendarError(str(error)) from None
-        return None

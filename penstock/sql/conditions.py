@@ -24,13 +24,15 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from penstock.sql.bounds import Bound, read_bound
+from penstock.sql.bounds import Bound, read_bound, window_bound
 from penstock.sql.canonical import canonical, conjuncts
 from penstock.sql.connections import connected
 from penstock.sql.graph import Edge, side_number
 from penstock.sql.keys import make_key
 from penstock.sql.safety import cannot_fail
-from penstock.sql.tree import Column, Constant, Form, nodes, show, show_bare, sides_of
+from penstock.sql.time_numbers import time_numbers
+from penstock.sql.time_windows import equal_windows, without_time_windows
+from penstock.sql.tree import COMPARISON, Column, Constant, Form, binary, nodes, show, show_bare, sides_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.sql.graph import Key
     from penstock.sql.names import Scope
     from penstock.sql.query import Side
+    from penstock.sql.time_windows import TimeWindow
     from penstock.sql.tree import Tree
 
 
@@ -88,7 +91,11 @@ def classify(scope: Scope, resolved: Iterable[Tree]) -> Conditions:
     equal_times: list[Edge] = []
     for tree in resolved:
         for written in conjuncts(tree):  # cut first: a chain of conjuncts is not to be sorted
-            for each in conjuncts(canonical(written, scope.type_of)):
+            windows = equal_windows(scope, written)
+            if windows:
+                _sort_out_windows(scope, windows, conditions, equal_times)
+                continue
+            for each in conjuncts(canonical(without_time_windows(scope, written), scope.type_of)):
                 _sort_out(scope, each, conditions, equal_times)
     conditions.edges += _joining(equal_times, conditions.edges)
     return conditions
@@ -98,6 +105,21 @@ def _joining(equal_times: list[Edge], edges: Sequence[Edge]) -> list[Edge]:
     """Take equal event times for a key where no other equalities join the two streams, directly or over others."""
     parts = connected({each.first, each.second} for each in edges)
     return [each for each in equal_times if not any({each.first, each.second} <= part for part in parts)]
+
+
+def _sort_out_windows(
+    scope: Scope, windows: tuple[TimeWindow, TimeWindow], conditions: Conditions, equal_times: list[Edge]
+) -> None:
+    """Put the equality of two time windows where it belongs: as that of the microseconds at which they begin."""
+    left, right = windows
+    each = canonical(binary("=", COMPARISON, left.begin, right.begin), scope.type_of)
+    bound = window_bound(scope, windows)
+    if bound is None:
+        _sort_out(scope, each, conditions, equal_times)
+        return
+    conditions.bounds.append((bound, each))
+    conditions.residual.append(each)
+    equal_times.extend(_edge_of(scope, each))
 
 
 def _sort_out(scope: Scope, each: Tree, conditions: Conditions, equal_times: list[Edge]) -> None:
@@ -111,9 +133,13 @@ def _sort_out(scope: Scope, each: Tree, conditions: Conditions, equal_times: lis
         (side,) = sides
         conditions.predicates[side].append(each)
     elif bound:
+        edges = _edge_of(scope, each)
+        counted = bool(
+            edges and time_numbers(each)
+        )  # equal numbers are a key like others, which decides exactly
         conditions.bounds.append((bound, each))
-        conditions.residual.extend([] if bound.exact else [each])
-        equal_times.extend(_edge_of(scope, each))
+        conditions.residual.extend([] if bound.exact or counted else [each])
+        (conditions.edges if counted else equal_times).extend(edges)
     else:
         edges = _edge_of(scope, each)
         conditions.edges.extend(edges)

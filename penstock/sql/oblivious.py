@@ -1,23 +1,29 @@
 """When a query needs no window: all its streams are joined on one attribute that has an order (paper 5).
 
-Rows with one value belong together whenever they arrive.  Where values have an order and streams follow it more or
-less, it can be told when no partner of a row is to come any more, and no window has to say how long to remember::
+Rows with one value belong together whenever they arrive.  Where the streams roughly follow the order of these values,
+that order tells when no partner of a row can come any more, and no window has to say how long to remember::
 
     A.epoch = B.epoch AND B.epoch = C.epoch        one attribute: epoch of A, of B and of C
     A.epoch = B.epoch AND A.room = B.room          two: refused, a pair of values has no order that streams follow
     A.name = B.name                                a text: refused, streams do not come in its order
 
-Who joins on anything else says how long rows are kept: by a window, or with [UNBOUNDED] for ever, where punctuations
-may let rows go.
+Only the owner of a stream knows that its rows arrive roughly in order; nothing in the data proves it.  So each stream
+has to declare it: ``ordered = 'epoch'``, or a ``scrambling``, which is about whatever the stream is joined on.  The
+order of a query's results follows from the streams that it reads.
 
-In:  the streams and the equalities of a query.  Out: why it needs a window; nothing if it does not.
+A query that joins on anything else states how long rows are kept: by a window, or with [UNBOUNDED] for ever, where
+punctuations may let rows go.
+
+In:  the streams and the equalities of a query.  Out: why it is refused without a window; nothing if it is not.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.tree import unquoted
+from penstock.sql.arrival import KIND_OF, known_scrambling, ordered_column
+from penstock.sql.parse import parse_text
+from penstock.sql.tree import Constant, Form, Name, cast_type, unquoted, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,23 +31,90 @@ if TYPE_CHECKING:
     from penstock.sql.graph import Edge
     from penstock.sql.query import Query, Stream
 
-_KINDS = {
-    "whole numbers": ("tinyint", "smallint", "int", "bigint"),
-    "floating-point numbers": ("float", "double"),
-    "decimals": ("decimal",),
-    "dates": ("date",),
-    "timestamps": ("timestamp",),
-    "timestamps without a zone": ("timestamp_ntz",),
-}
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+WINDOW_FORMS = (
+    "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
+    "or a condition such as B.ts BETWEEN A.ts AND A.ts + INTERVAL 1 MINUTE"
+)
+_WAYS_OUT = (
+    f"{WINDOW_FORMS}; or write [UNBOUNDED] after each stream to keep all rows, which punctuations may let go"
+)
 
-WAYS_OUT = "or say [UNBOUNDED] after each stream to keep all rows, which punctuations may let go"
+
+def refusal(query: str, streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
+    """Return why a query without a window is refused, and the ways out; empty if its streams say how to run it."""
+    if why := why_a_window(streams, edges):
+        return f"{query} has no window, and {why}. Write {_WAYS_OUT}"
+    wrong: dict[str, str] = {}
+    missing: dict[str, dict[str, None]] = {}
+    for stream, term in _unordered(streams, edges):
+        if declared := ordered_column(stream):
+            wrong[f"{stream.name} is joined on {term} and declared as ordered by {declared}"] = (
+                f"{stream.name}.{declared}"
+            )
+        else:
+            column = _followed(term)
+            option = f"ordered = '{column}'" if column else "scrambling = '<rows>'"
+            missing.setdefault(option, {})[stream.name] = None
+    if wrong:
+        return f"{query} has no window, and {_listed(wrong)}. Join on {_listed(wrong.values())}, write {_WAYS_OUT}"
+    if not missing:
+        return ""
+    names = _listed(name for names in missing.values() for name in names)
+    options = _listed(f"{option} on {_listed(names)}" for option, names in missing.items())
+    return (
+        f"{query} has no window, and no option of {names} declares that rows arrive in the order of what they are "
+        f"joined on. Write {_WAYS_OUT}; or, if rows arrive roughly in that order, declare {options}"
+    )
+
+
+def _unordered(streams: Sequence[Stream], edges: Sequence[Edge]) -> list[tuple[Stream, str]]:
+    """List the streams that do not declare to follow the order of what they are joined on, and what that is."""
+    terms = [(streams[number], term) for number, names in sorted(_terms(edges).items()) for term in names]
+    return [(stream, term) for stream, term in terms if not _is_ordered(stream, term)]
+
+
+def _is_ordered(stream: Stream, term: str) -> bool:
+    """Check whether a stream is declared to follow the order of a term; results of a query do by their streams."""
+    if declared := ordered_column(stream):
+        return _followed(term).lower() == declared.lower()
+    return stream.results is not None or known_scrambling(stream) is not None
+
+
+def _followed(term: str) -> str:
+    """Return the column whose order a term has; empty if it is another than that of a column.
+
+    >>> _followed("epoch"), _followed("CAST(epoch AS BIGINT) + 1"), _followed("epoch % 10"), _followed("1 - epoch")
+    ('epoch', 'epoch', '', '')
+    """
+    tree = unwrapped(parse_text(term) or Constant(term))
+    while isinstance(tree, Form):
+        if cast_type(tree) or (tree.head in {"+", "-"} and _is_constant(tree, 1)):
+            tree = unwrapped(tree.trees[0])
+        elif tree.head == "+" and _is_constant(tree, 0):
+            tree = unwrapped(tree.trees[1])
+        else:
+            return ""
+    return tree.parts[0] if isinstance(tree, Name) and len(tree.parts) == 1 else ""
+
+
+def _is_constant(sum_: Form, place: int) -> bool:
+    return len(sum_.trees) > 1 and isinstance(unwrapped(sum_.trees[place]), Constant)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Write names the way a sentence does.
+
+    >>> _listed(["A", "B", "C"])
+    'A, B and C'
+    """
+    *rest, last = names
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def why_a_window(streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
-    """Say why a join of these streams needs a window; empty if its equalities are of one ordered attribute.
+    """Return why the equalities of a join are not of one attribute that has an order; empty if they are.
 
-    A type that only Spark can tell is taken for an ordered one: `why_a_window` is asked again when it is known.
+    A type that only Spark can tell is taken for an ordered one: `refusal` is called again when it is known.
     """
     terms = _terms(edges)
     if set(terms) != set(range(len(streams))) or not _is_one(edges):
@@ -51,7 +124,7 @@ def why_a_window(streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
             return f"{streams[number].name} is joined on several: {', '.join(sorted(names))}"
     types = [_type(streams, each) for each in edges]
     for edge, kind in zip(edges, types, strict=True):
-        if kind and kind.split("(")[0] not in _KIND_OF:
+        if kind and kind.split("(")[0] not in KIND_OF:
             return f"{edge.key.left}, which is {kind}, has no order that streams follow"
     kinds = _kinds(streams, edges)
     if len(kinds) > 1:
@@ -62,7 +135,7 @@ def why_a_window(streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
 def _kinds(streams: Sequence[Stream], edges: Sequence[Edge]) -> list[str]:
     """List what values are compared as, as far as it is known; of a decimal also its digits."""
     types = [_type(streams, each) for each in edges]
-    return sorted({kind if "(" in kind else _KIND_OF[kind] for kind in types if kind})
+    return sorted({kind if "(" in kind else KIND_OF[kind] for kind in types if kind})
 
 
 def why_other_kind(queries: Iterable[Query], inputs: Mapping[str, Stream]) -> str:
@@ -82,11 +155,6 @@ def why_other_kind(queries: Iterable[Query], inputs: Mapping[str, Stream]) -> st
                     f"{kinds[read][0]}: CAST them to one type"
                 )
     return ""
-
-
-def why_this_one(query: Query, streams: Sequence[Stream]) -> str:
-    """Say why a query that has no window needs one after all, now that Spark has told the types; empty if not."""
-    return why_a_window(streams, query.edges) if query.oblivious else ""
 
 
 def _terms(edges: Sequence[Edge]) -> dict[int, set[str]]:

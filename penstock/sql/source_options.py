@@ -59,7 +59,8 @@ FREE_OPTIONS = frozenset(
         "startingtimestamp",
         "startingoffsetsbytimestamp",
         "startingoffsetsbytimestampstrategy",
-        # what is said of the order of arrival
+        # declarations about the order of arrival
+        "ordered",
         "scrambling",
         "multiplicity",
         # what is done about trouble, and with files that were read

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.sql.arrival import ARRIVAL_OPTIONS, ArrivalError, check_arrival
+from penstock.sql.arrival import ARRIVAL_OPTIONS, ArrivalError, settled_arrival
 from penstock.sql.known_options import why_unknown
 from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
@@ -91,8 +91,7 @@ def _refuse_timed_options(reader: Reader, name: str, options: list[Option]) -> N
 def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]) -> Stream:
     """Check what a stream promises and says of its order, and point at the option that is wrong."""
     try:
-        check_arrival(stream.options)
-        return settled_promises(stream, streams)
+        return settled_promises(settled_arrival(stream), streams)
     except (PromiseError, ArrivalError) as error:
         wrong = next(each for each in options if each.key.lower() == error.option)
         raise reader.error(str(error), wrong.value_span) from None

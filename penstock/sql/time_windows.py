@@ -103,6 +103,35 @@ def read_time_window(scope: Scope, call: Form) -> TimeWindow:
     return TimeWindow(value, exact_type(scope, unwrapped(value)), length, start % length)
 
 
+def equal_windows(scope: Scope, tree: Tree) -> tuple[TimeWindow, TimeWindow] | None:
+    """Read ``window(a, '1 minute') = window(b, '1 minute')``, of the windows or of their starts; None of all else."""
+    if not isinstance(tree, Form) or tree.head != "=":
+        return None
+    sides = [unwrapped(each) for each in tree.trees]
+    fields = {each.parts[-1] for each in sides if isinstance(each, Form) and each.head == "."}
+    if len(fields) == 1 and all(isinstance(each, Form) and each.head == "." for each in sides):
+        sides = [unwrapped(each.trees[0]) for each in sides if isinstance(each, Form)]
+    elif fields:
+        return None
+    calls = [each for each in sides if isinstance(each, Form) and is_time_window(each)]
+    if len(calls) < len(sides):
+        return None
+    left, right = (read_time_window(scope, each) for each in calls)
+    if (left.length, left.start) == (right.length, right.start):
+        return left, right
+    if fields:
+        return None
+    one, other = (
+        f"{show_duration(each.length)} long and begin at {show_duration(each.start)}"
+        for each in (left, right)
+    )
+    raise scope.error(
+        f"the windows of one side are {one}, those of the other {other}, so that none equals another. Give both one "
+        "length and one start time",
+        tree,
+    )
+
+
 def _rewritten(scope: Scope, node: Tree) -> Tree:
     if not isinstance(node, Form):
         return node

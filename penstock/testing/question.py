@@ -226,7 +226,22 @@ class _Translator:
         for division in tree.find_all(exp.Div):
             if self._type(division).startswith("decimal"):
                 raise _incomparable(expression, "DuckDB divides decimals as doubles")
-        return str(tree.sql(dialect="duckdb"))
+        return str(tree.transform(self._counting_time).sql(dialect="duckdb"))
+
+    def _counting_time(self, node: Any) -> Any:
+        """Write a number that counts time as DuckDB counts it: it has other names, and rounds otherwise."""
+        import sqlglot  # noqa: PLC0415 - see `penstock.testing.expect`
+        from sqlglot import exp  # noqa: PLC0415
+
+        seconds = isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.BIGINT
+        if isinstance(node, exp.UnixSeconds) or (seconds and self._type(node.this) == "timestamp"):
+            count = f"CAST(floor(epoch_us({node.this.sql(dialect='duckdb')}) / 1000000) AS BIGINT)"
+        elif isinstance(node, exp.TimestampDiff):
+            taken, added = (each.sql(dialect="duckdb") for each in (node.expression, node.this))
+            count = f"date_sub('{node.text('unit')}', {taken}, {added})"
+        else:
+            return node
+        return sqlglot.parse_one(count, read="duckdb")
 
     def _type(self, tree: Any) -> str:
         return type_of(tree.sql(dialect="spark"), self.types, ansi=self.ansi)

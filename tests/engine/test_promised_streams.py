@@ -119,3 +119,17 @@ def test_the_engine_takes_them_by_name(tmp_path):
         engine.stream("Closed", FakeFrame(), time="ts", punctuation_of="Bid", punctuates="item_id")
         with pytest.raises(InputError, match="add punctuates = '<column>'"):
             engine.stream("Sale", FakeFrame(), time="ts", punctuation="kind = 'closed'")
+
+
+def test_the_engine_takes_the_ordered_column_by_name(tmp_path):
+    with penstock.Engine(tmp_path / "state") as engine:
+        engine.stream("a", FakeFrame(), ordered="item_id")
+        engine.stream("b", FakeFrame())
+        assert engine._workload.streams["a"].options == (("ordered", "Item_Id"),)
+        with pytest.raises(InputError, match="ordered column item is not a column of c: "):
+            engine.stream("c", FakeFrame(), ordered="item")
+        with pytest.raises(InputError, match="declare ordered = 'Item_Id' on b"):
+            engine.query("q", "SELECT a.item_id FROM a, b WHERE a.item_id = b.item_id")
+        engine.stream("d", FakeFrame(), scrambling=3)
+        engine.query("q", "SELECT a.item_id FROM a, d WHERE a.item_id = d.item_id")
+        assert engine._workload.queries["q"].oblivious

@@ -110,7 +110,7 @@ def test_an_unbounded_window_is_shown_as_such():
 
 def test_what_serves_a_query_are_also_the_chains_of_those_whose_results_it_reads():
     streams = "".join(
-        f"CREATE STREAM S{number} (k BIGINT, v DOUBLE) WITH (format = 'parquet', path = 's');"
+        f"CREATE STREAM S{number} (k BIGINT, v DOUBLE) WITH (format = 'parquet', path = 's', ordered = 'k');"
         for number in range(4)
     )
     script = parse_script(

@@ -138,7 +138,8 @@ def test_files_that_spark_cuts_into_many_parts_are_read_in_order(spark, tmp_path
             path.write_text("".join(f"{each},0.5\n" for each in range(1000 * number, 1000 * number + 1000)))
             os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
     declared = "".join(
-        f"CREATE STREAM S{number} (epoch BIGINT, v DOUBLE) WITH (format = 'csv', path = '{tmp_path}/s{number}');"
+        f"CREATE STREAM S{number} (epoch BIGINT, v DOUBLE) WITH (format = 'csv', path = '{tmp_path}/s{number}', "
+        "ordered = 'epoch');"
         for number in (1, 2)
     )
     settings = {"spark.sql.files.maxPartitionBytes": "2000", "spark.sql.files.openCostInBytes": "100"}

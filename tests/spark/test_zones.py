@@ -91,8 +91,18 @@ WINDOWS = [
     "B.ts < A.ts + (INTERVAL 12 HOURS + INTERVAL 12 HOURS) AND A.ts - INTERVAL 3 DAYS < B.ts",
     "B.ts + INTERVAL 23 HOURS + INTERVAL 30 MINUTES >= A.ts AND B.ts <= A.ts",
     "A.ts - B.ts < INTERVAL 90 MINUTES AND B.ts < A.ts + INTERVAL 26 HOURS",
+    "timestampdiff(MINUTE, A.ts, B.ts) BETWEEN -70 AND 187",
+    "timestampdiff(DAY, A.ts, B.ts) = 1",
+    "datediff(HOUR, B.ts, A.ts) >= 0 AND datediff(HOUR, B.ts, A.ts) < 7",
+    "NOT B.ts < A.ts AND NOT B.ts > A.ts + INTERVAL 1 DAY",
 ]
 """What Spark goes by the clock for, and what not."""
+NUMBERS = [
+    "CAST(B.ts AS LONG) - CAST(A.ts AS LONG) BETWEEN 0 AND 18000",
+    "unix_timestamp(B.ts) - unix_timestamp(A.ts) <= 60 * 60 AND unix_millis(B.ts) >= unix_millis(A.ts) - 10800000",
+    "abs((unix_seconds(A.ts) - unix_seconds(B.ts)) / 3600) <= 1.5",
+]
+"""What counts from 1970, and takes a TIMESTAMP."""
 KINDS = [("timestamp",) * 2, ("timestamp_ntz",) * 2, ("date",) * 2, ("date", "timestamp_ntz")]
 IN_UTC = [("timestamp", "timestamp_ntz"), ("date", "timestamp")]
 
@@ -110,7 +120,8 @@ def test_windows_mean_the_same_as_to_spark_in_every_zone(spark, tmp_path, zone, 
     with session(spark, **{ZONE: zone}):
         streams = Streams(tmp_path, *kinds)
         streams.write(spark, 0)
-        conditions = [f"A.k = B.k AND {window}" for window in WINDOWS]
+        windows = [*WINDOWS, *(NUMBERS if set(kinds) == {"timestamp"} else ())]
+        conditions = [f"A.k = B.k AND {window}" for window in windows]
         asked = [f"SELECT A.id AS x, B.id AS y FROM A, B WHERE {condition}" for condition in conditions]
         for condition, got in zip(conditions, streams.run(spark, *asked), strict=True):
             assert got == streams.batch(spark, condition), condition

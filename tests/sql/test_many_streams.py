@@ -371,7 +371,7 @@ WRONG = [
         "SELECT O.id FROM Orders O, Payments P >>[NOW], Shipments S [NOW] WHERE O.k = P.k AND P.k = S.k",
         "P has a window and O has none: write one after O too",
     ),
-    (">>SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.id = S.k", "q3 needs a window"),
+    (">>SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.id = S.k", "q3 has no window, and "),
     (
         "SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND >>P.paid = S.k WINDOW 1 s",
         "cannot join on these: P.paid is timestamp and S.k is bigint; CAST one of them",

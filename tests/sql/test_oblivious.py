@@ -1,9 +1,11 @@
 """Queries without a window: which are read, and which are refused with the ways out."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.errors import SqlError
-from penstock.sql.arrival import known_multiplicity, known_scrambling
+from penstock.sql.arrival import known_multiplicity, known_scrambling, ordered_column
 from penstock.sql.bind import bind_query
 from penstock.sql.query import FOREVER, Range
 from penstock.sql.script import parse_script
@@ -11,7 +13,9 @@ from tests.sql.streams import stream
 from tests.sql.test_errors import check
 
 COLUMNS = "epoch bigint, i int, v double, name string, d date, t timestamp, m decimal(20,2), ts timestamp"
-STREAMS = {each: stream(each, COLUMNS) for each in ("S1", "S2", "S3", "S4")}
+STREAMS = {
+    each: replace(stream(each, COLUMNS), options=(("scrambling", "4"),)) for each in ("S1", "S2", "S3", "S4")
+}
 FOUR = """SELECT S1.epoch, S1.v AS v1, S2.v AS v2, S3.v AS v3, S4.v AS v4 FROM S1, S2, S3, S4
     WHERE S1.epoch = S2.epoch AND S2.epoch = S3.epoch AND S3.epoch = S4.epoch"""
 DECLARED = "CREATE STREAM S (epoch BIGINT, ts TIMESTAMP) WITH (format = 'rate'"
@@ -63,9 +67,78 @@ def test_every_type_with_an_order_decides_how_long_to_remember(condition):
 def test_what_has_no_order_needs_a_window(conditions, why):
     with pytest.raises(SqlError) as caught:
         bind(f"SELECT a.v FROM S1 a, S2 b WHERE {conditions}")
-    assert caught.value.message.endswith(why)
+    assert f"q has no window, and {why}. Write" in caught.value.message
     for way_out in ("WINDOW 1 min", "[UNBOUNDED]", "punctuations"):
         assert way_out in caught.value.message
+
+
+SENSORS = {name: stream(name, COLUMNS) for name in ("S1", "S2", "S3")}
+
+
+def over(text, **ordered):
+    """Bind a SELECT over sensors that declare these ordered columns."""
+    options = {name: (("ordered", column),) for name, column in ordered.items()}
+    known = {name: replace(each, options=options.get(name, ())) for name, each in SENSORS.items()}
+    return bind_query("q", text, known)
+
+
+ORDERED = [
+    ("a.epoch = b.epoch", "epoch"),
+    ("a.EPOCH = b.epoch", "epoch"),
+    ("a.epoch + 1 = b.epoch - 2", "epoch"),
+    ("CAST(a.epoch AS INT) = b.epoch", "epoch"),
+    ("a.t = b.t", "t"),
+]
+
+
+@pytest.mark.parametrize(("condition", "column"), ORDERED)
+def test_a_window_may_be_left_out_only_where_every_stream_declares_the_order(condition, column):
+    text = f"SELECT a.v FROM S1 a, S2 b WHERE {condition}"
+    assert over(text, S1=column, S2=column).oblivious
+    for declared, missing in (({}, "S1 and S2"), ({"S1": column}, "S2"), ({"S2": column}, "S1")):
+        with pytest.raises(SqlError) as caught:
+            over(text, **declared)
+        ways_out = "WINDOW 1 min", "[UNBOUNDED]", f"declare ordered = '{column}' on {missing}"
+        assert all(each in caught.value.message for each in ways_out)
+        assert caught.value.message.endswith(missing)
+        assert (caught.value.place.line, caught.value.place.column) == (1, 1)
+
+
+def test_streams_may_be_ordered_by_columns_of_different_names():
+    text = "SELECT a.v FROM S1 a, S2 b, S3 c WHERE a.epoch = b.i AND b.i = c.epoch"
+    assert over(text, S1="epoch", S2="i", S3="epoch").oblivious
+    with pytest.raises(SqlError, match=r"declare ordered = 'epoch' on S1 and S3 and ordered = 'i' on S2 \("):
+        over(text)
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("a.i = b.i", "S1 is joined on i and declared as ordered by epoch"),
+        ("a.epoch % 10 = b.epoch", "S1 is joined on epoch % 10 and declared as ordered by epoch"),
+        ("- a.epoch = b.epoch", "S1 is joined on -epoch and declared as ordered by epoch"),
+        (
+            "CAST(a.name AS INT) = b.epoch",
+            "S1 is joined on CAST(name AS INT) and declared as ordered by epoch",
+        ),
+    ],
+)
+def test_a_join_on_another_column_than_the_ordered_one_is_refused(condition, why):
+    with pytest.raises(SqlError) as caught:
+        over(f"SELECT a.v FROM S1 a, S2 b WHERE {condition}", S1="epoch", S2="epoch")
+    assert f"q has no window, and {why}" in caught.value.message
+    for way_out in ("Join on S1.epoch", "WINDOW 1 min", "[UNBOUNDED]"):
+        assert way_out in caught.value.message
+
+
+def test_a_scrambling_is_about_whatever_the_stream_is_joined_on_unless_it_is_ordered_by_a_column():
+    text = "SELECT a.v FROM S1 a, S2 b WHERE a.i % 10 = b.i"
+    assert bind(text).oblivious
+    known = STREAMS | {"S1": replace(STREAMS["S1"], options=(("scrambling", "4"), ("ordered", "epoch")))}
+    with pytest.raises(SqlError, match="S1 is joined on i % 10 and declared as ordered by epoch"):
+        bind_query("q", text, known)
+    with pytest.raises(SqlError, match="declare scrambling = '<rows>' on S1 and ordered = 'i' on S2"):
+        over(text)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +181,13 @@ def test_what_goes_by_time_is_refused(text, options, message):
 def test_a_stream_needs_no_time_but_a_window_needs_one():
     sensors = (
         "CREATE STREAM A (k BIGINT) WITH (format='rate', scrambling='500', multiplicity='1');"
-        "CREATE STREAM B (k BIGINT) WITH (format='rate');"
+        "CREATE STREAM B (k BIGINT) WITH (format='rate', Ordered='K');"
     )
     script = parse_script(f"{sensors} CREATE QUERY q AS SELECT A.k FROM A, B WHERE A.k = B.k")
     first = script.statements[0].stream
     assert first.timeless
     assert (known_scrambling(first), known_multiplicity(first)) == (500, 1)
+    assert ordered_column(script.streams["B"]) == "k"
     with pytest.raises(SqlError, match="q has a window, and stream A has no event time"):
         parse_script(f"{sensors} CREATE QUERY q AS SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 1 s")
 
@@ -134,6 +208,15 @@ def test_a_stream_needs_no_time_but_a_window_needs_one():
             f"{DECLARED}, scrambling = '1', multiplicity = >>'5')",
             "multiplicity 5 and scrambling 1 contradict each",
         ),
+        (
+            f"{DECLARED}, ordered = >>'epch')",
+            "ordered column epch is not a column of S: did you mean epoch?",
+        ),
+        (
+            "CREATE STREAM S (name STRING) WITH (format = 'rate', ordered = >>'name')",
+            "ordered column name of S is string, which has no order that streams follow. Name a column of numbers",
+        ),
+        (f"{DECLARED}, >>orderd = 'epoch')", "unknown option orderd: did you mean ordered?"),
         (f"{DECLARED}, >>lateness = '1 s')", "option lateness goes by event time, and stream S has none"),
         (f"{DECLARED}, >>retain = '1 s')", "option retain goes by event time"),
         (f"{DECLARED}, >>unique = 'epoch')", "option unique goes by event time"),

@@ -10,7 +10,8 @@ from penstock.sql.script import parse_script
 
 STREAMS = (
     "".join(
-        f"CREATE STREAM S{number} (epoch BIGINT, d DATE, v DOUBLE, t STRING) WITH (format = 'parquet', path = 's');\n"
+        f"CREATE STREAM S{number} (epoch BIGINT, d DATE, v DOUBLE, t STRING) WITH (format = 'parquet', path = 's', "
+        "ordered = 'epoch');\n"
         for number in range(1, 5)
     )
     + "CREATE STREAM T (epoch BIGINT, v DOUBLE, ts TIMESTAMP) WITH (format = 'parquet', path = 't', time = 'ts');\n"

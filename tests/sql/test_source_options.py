@@ -103,6 +103,7 @@ FREE = {
     "maxFilesPerTrigger": "1", "MAXFILESPERTRIGGER": "2", "maxOffsetsPerTrigger": "5", "kafka.fetch.max.bytes": "7",
     "kafka.bootstrap.servers": "b2", "failOnDataLoss": "false", "cleanSource": "archive", "startingOffsets": "latest",
     "password": "other", "kafka.sasl.jaas.config": "other", "trigger": "2 seconds",
+    "ordered": "k",
 }  # fmt: skip
 
 

@@ -1,9 +1,14 @@
 """Every way to state a window, and the range of differences ``d = T_right - T_left`` it becomes."""
 
+from random import Random
+
 import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
 
 from penstock.sql.bind import bind_query
 from penstock.sql.query import FOREVER, Range
+from tests.join.drawn import examples
 from tests.sql.streams import STREAMS, bind, stream, where
 
 S = 1_000_000
@@ -144,10 +149,142 @@ def test_dates_are_compared_in_microseconds():
 
 @pytest.mark.parametrize(
     "condition",
-    ["B.seen <= A.ts + INTERVAL 1 SECOND", "A.ts <> B.ts", "(A.ts <= B.ts OR A.v > B.w)", "NOT A.ts <= B.ts",
-     "A.ts <= B.ts + make_interval(0, 0, 0, 1)"],
+    ["B.seen <= A.ts + INTERVAL 1 SECOND", "A.ts <> B.ts", "(A.ts <= B.ts OR A.v > B.w)", "NOT A.ts = B.ts",
+     "A.ts <= B.ts + make_interval(0, 0, 0, 1)", "NOT B.ts BETWEEN A.ts AND A.ts + INTERVAL 1 SECOND",
+     "unix_seconds(B.ts) <= unix_millis(A.ts)", "unix_seconds(B.ts) <= 2 * unix_seconds(A.ts)",
+     "timestampdiff(MONTH, A.ts, B.ts) <= 1", "unix_seconds(B.seen) <= unix_seconds(A.ts)",
+     "unix_seconds(B.ts) * 3000000 <= unix_seconds(A.ts) * 3000000", "unix_micros(B.ts) % 60 <= unix_micros(A.ts)",
+     "unix_seconds(B.ts) - unix_seconds(A.ts) <= 65536 * 65536", "CAST(B.ts AS STRING) <= CAST(A.ts AS STRING)"],
 )  # fmt: skip
 def test_other_conditions_on_times_are_residual_and_leave_the_window_alone(condition):
     query = where(condition)
     assert len(query.residual) == 1
     assert query.window == Range(-10 * S + 1, 10 * S)
+
+
+# --- times that are compared as whole numbers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("condition", "lo", "hi"),
+    [
+        ("CAST(B.ts AS LONG) - CAST(A.ts AS LONG) BETWEEN 0 AND 3600", -S + 1, 3601 * S),
+        ("B.ts::bigint <= A.ts::bigint + 60 * 60", -FOREVER + 1, 3601 * S),
+        ("5 >= unix_timestamp(B.ts) - to_unix_timestamp(A.ts)", -FOREVER + 1, 7 * S - 1),
+        ("unix_timestamp(B.ts) - unix_timestamp(A.ts) BETWEEN -5 AND 5", -7 * S + 2, 7 * S - 1),
+        ("unix_seconds(A.ts) - unix_seconds(B.ts) <= 5", -6 * S + 1, FOREVER),
+        ("unix_millis(B.ts) <= unix_millis(A.ts) + 1000L", -FOREVER + 1, 1_001_000),
+        ("abs(unix_seconds(A.ts) - unix_seconds(B.ts)) <= 10", -11 * S + 1, 11 * S),
+        ("2 * unix_seconds(B.ts) - unix_seconds(A.ts) * 2 <= 20", -FOREVER + 1, 11 * S),
+        ("timestampdiff(SECOND, A.ts, B.ts) BETWEEN 0 AND 10", -S + 1, 11 * S),
+        ("datediff(MINUTE, B.ts, A.ts) <= 2", -3 * MIN + 1, FOREVER),
+        ("date_diff(DAY, A.ts, B.ts) <= 1", -FOREVER + 1, 2 * DAY),
+        ("NOT timediff(HOUR, A.ts, B.ts) > 1", -FOREVER + 1, 2 * HOUR),
+        ("window(A.ts, '10 seconds') = window(B.ts, '10 seconds')", -10 * S + 1, 10 * S),
+        ("window(A.ts, '1 hour', '1 hour', '5 minutes').start = window(B.ts, '1 hour', '1 hour', '5 minutes').start",
+         -HOUR + 1, HOUR),
+    ],
+)  # fmt: skip
+def test_numbers_that_count_time_bound_the_window_and_are_asked_of_each_pair(condition, lo, hi):
+    query = where(condition, window="")
+    assert query.window == Range(lo, hi)
+    assert query.residual
+    assert [key.left for key in query.keys] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "lo", "hi"),
+    [
+        ("unix_micros(B.ts) - unix_micros(A.ts) BETWEEN -3 AND 10", -3, 11),
+        ("NOT unix_micros(B.ts) >= unix_micros(A.ts) + 10", -FOREVER + 1, 10),
+        ("timestampdiff(MICROSECOND, A.ts, B.ts) = 7", 7, 8),
+        ("NOT B.ts < A.ts AND NOT B.ts > A.ts + INTERVAL 1 MINUTE", 0, MIN + 1),
+        ("NOT (A.ts - INTERVAL 1 SECOND >= B.ts) AND NOT A.ts <= B.ts", -S + 1, 0),
+    ],
+)
+def test_what_is_not_rounded_is_the_window_and_nothing_else(condition, lo, hi):
+    query = where(condition, window="")
+    assert query.window == Range(lo, hi)
+    assert query.residual == ()
+
+
+def test_equal_numbers_of_seconds_are_a_key_like_others():
+    query = where("CAST(A.ts AS LONG) = CAST(B.ts AS LONG)", window="")
+    assert [key.left for key in query.keys] == ["CAST(ts AS LONG)", "k"]
+    assert (query.window, query.residual) == (Range(-S + 1, S), ())
+
+
+def test_equal_time_windows_are_a_key_only_when_there_is_no_other():
+    query = bind("SELECT * FROM A, B WHERE window(A.ts, '10 seconds') = window(B.ts, '10 seconds')")
+    assert query.window == Range(-10 * S + 1, 10 * S)
+    assert [key.left for key in query.keys] == ["UNIX_MICROS(ts) - PMOD(UNIX_MICROS(ts) - 0L, 10000000L)"]
+    assert "window" not in str(query.residual).lower()
+
+
+def test_time_windows_of_other_columns_are_a_key_and_bound_nothing():
+    query = where("window(A.ts, '10 seconds') = window(B.seen, '10 seconds')")
+    assert query.window == Range(-10 * S + 1, 10 * S)
+    assert len(query.keys) == 2
+
+
+def truncated(micros, unit):
+    """Divide towards zero, as Spark's timestampdiff and unix_timestamp do."""
+    return micros // unit if micros >= 0 else -(-micros // unit)
+
+
+COUNTED = {
+    "CAST(B.ts AS LONG) - CAST(A.ts AS LONG)": lambda a, b: b // S - a // S,
+    "unix_timestamp(A.ts) - unix_timestamp(B.ts)": lambda a, b: truncated(a, S) - truncated(b, S),
+    "(unix_millis(B.ts) - unix_millis(A.ts)) / 700": lambda a, b: (b // 1000 - a // 1000) / 700,
+    "(unix_millis(B.ts) - unix_millis(A.ts)) DIV 700": lambda a, b: truncated(b // 1000 - a // 1000, 700),
+    "unix_seconds(B.ts) * 2 - 2 * unix_seconds(A.ts)": lambda a, b: 2 * (b // S - a // S),
+    "CAST(A.ts AS DOUBLE) - CAST(B.ts AS DOUBLE) + 1": lambda a, b: a / S - b / S + 1,
+    "unix_micros(B.ts) - unix_micros(A.ts)": lambda a, b: b - a,
+    "timestampdiff(SECOND, A.ts, B.ts)": lambda a, b: truncated(b - a, S),
+    "- datediff(MILLISECOND, A.ts, B.ts)": lambda a, b: -truncated(b - a, 1000),
+}
+"""Numbers that count time, and what they are of times in microseconds, which may be before 1970."""
+
+COMPARED = {
+    "{} < {}": lambda value, number: value < number,
+    "{} >= {}": lambda value, number: value >= number,
+    "{} = {}": lambda value, number: value == number,
+    "{} BETWEEN {} - 2 AND {}": lambda value, number: number - 2 <= value <= number,
+    "NOT {} < {}": lambda value, number: value >= number,
+    "NOT {} <= {}": lambda value, number: value > number,
+}
+
+
+@pytest.mark.parametrize("text", COUNTED)
+@examples(10)
+@given(seed=st.integers(0, 2**31))
+def test_no_pair_that_meets_the_condition_is_outside_its_bound(text, seed):
+    note(f"seed {seed}")
+    random = Random(seed)
+    times = [
+        random.randint(-3, 3) * S + random.choice((0, 1, -1, 1_000, 999_999, 500_000)) for _ in range(20)
+    ]
+    pairs = [(a, b) for a in times for b in times]
+    number = int(COUNTED[text](*random.choice(pairs)))
+    for form, holds in COMPARED.items():
+        query = where(form.format(text, number, number), window="")
+        for a, b in pairs:
+            met, admitted = holds(COUNTED[text](a, b), number), b - a in query.window
+            assert admitted or not met, (form, number, a, b, query.window)
+            assert admitted == met or query.residual or len(query.keys) > 1, (
+                form,
+                number,
+                a,
+                b,
+                query.window,
+            )
+
+
+@examples(20)
+@given(st.integers(-9 * S, 9 * S), st.integers(-9 * S, 9 * S), st.integers(1, 5), st.integers(0, 9))
+def test_two_times_in_one_time_window_are_within_its_bound(a, b, length, start):
+    window = f"window({{}}.ts, '{length} s', '{length} s', '{start} s')"
+    query = where(f"{window.format('A')} = {window.format('B')}", window="")
+    together = len({(each - start * S) // (length * S) for each in (a, b)}) == 1
+    assert b - a in query.window or not together
+    assert query.window == Range(-length * S + 1, length * S)

@@ -56,6 +56,28 @@ def test_what_goes_by_time_is_a_window_and_nothing_else(kind, window):
     assert bound(window, kind).residual == ()
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
+def test_differences_of_wall_clock_readings_are_bounded_widely(kind):
+    """Spark's timestampdiff translates both times to the session's wall clock, whatever the unit."""
+    window = "timestampdiff(MINUTE, A.ts, B.ts) BETWEEN 0 AND 59"
+    for zone, shift in (("Europe/Oslo", clock_shift("Europe/Oslo")), ("UTC", 0), ("+02:00", 0)):
+        query = bound(window, kind, zone=zone)
+        assert (query.window.lo, query.window.hi) == (1 - HOUR // 60 - shift, HOUR + shift)
+        assert len(query.residual) == 2
+
+
+def test_seconds_since_1970_go_by_no_clock():
+    window = "CAST(B.ts AS LONG) - CAST(A.ts AS LONG) BETWEEN 0 AND 3599"
+    assert bound(window).window == bound(window, zone="UTC").window
+    assert bound("unix_micros(B.ts) - unix_micros(A.ts) BETWEEN 0 AND 5").residual == ()
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "date"])
+def test_seconds_since_1970_of_a_wall_clock_reading_bound_nothing(kind):
+    with pytest.raises(SqlError, match="q has no window"):
+        bound("unix_timestamp(B.ts) - unix_timestamp(A.ts) BETWEEN 0 AND 5", kind)
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "+02:00"])
 @pytest.mark.parametrize(("kind", "window"), BY_THE_CLOCK)
 def test_a_clock_that_never_moves_shows_time(kind, window, zone):

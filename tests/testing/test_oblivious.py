@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from io import StringIO
 from itertools import pairwise
 from math import ceil
 from random import Random
@@ -23,6 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.app.show import console, status_view
 from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.readings.buffers import watch_at
 from penstock.engine.readings.memory import MemoryPolicy
@@ -47,7 +49,7 @@ def script(sensors, kind="BIGINT", *, declared=True, timed=(), lateness="9 hours
     """Write the streams, and one query over all of them."""
     text = ""
     for each in sensors:
-        options = [f"format = 'parquet', path = '{each.name}'"]
+        options = [f"format = 'parquet', path = '{each.name}', ordered = 'k'"]
         if declared:
             apart = true_scrambling(each.values)
             options.append(f"scrambling = '{apart}', multiplicity = '{true_multiplicity(each.values)}'")
@@ -352,3 +354,119 @@ def test_where_streams_have_times_a_query_that_comes_later_begins_with_the_rows_
         assert session.since == {"w": None, "q": 0}, "rows are counted from then on"
         found = results(session, sensors)
     assert found == sorted((a, b) for a in range(10, 30) for b in range(10, 30) if a % 10 == b % 10)
+
+
+def test_a_stream_that_does_not_follow_its_declared_order_is_named_in_status_and_once_in_the_log(caplog):
+    """S0 comes in any order, S1 follows k within a tenth of its rows."""
+    rng, rows, step = Random(4), 12_000, 4_000
+    anyhow = rng.sample(range(rows), rows)
+    follows = [each + rng.randrange(rows // 10) for each in range(rows)]
+    sensors = [sensor(Random(seed), f"S{seed}", 5) for seed in range(2)]
+    with Session(script(sensors, declared=False)) as session:
+        for start in range(0, rows, step):
+            assert session.status().queries[0].disorder == (), "too early to tell"
+            for name, values in (("S0", anyhow), ("S1", follows)):
+                session.send(name, table(start, values[start : start + step], "BIGINT", timed=False))
+            session.turn()
+        session.send("S1", table(rows, [rows], "BIGINT", timed=False))
+        session.turn()
+        (said,) = session.status().queries[0].disorder
+        assert said in console_text(session)
+    assert said.startswith("stream S0 does not follow k in order: of 12,000 rows, one arrived 11,")
+    assert said.endswith("Give the queries that join it on k a WINDOW, or [UNBOUNDED] after each stream")
+    assert [each.message for each in caplog.records if "does not follow" in each.message] == [said]
+
+
+def test_a_stream_as_disordered_as_it_declares_is_not_named():
+    rows = 12_000
+    values = [*range(1, rows), 0]
+    sensors = [sensor(Random(seed), f"S{seed}", 5) for seed in range(2)]
+    for declared, named in ((rows, False), (rows // 2, True)):
+        text = script(sensors, declared=False).replace("ordered = 'k'", f"scrambling = '{declared}'")
+        with Session(text) as session:
+            for name in ("S0", "S1"):
+                session.send(name, table(0, values, "BIGINT", timed=False))
+            session.turn()
+            assert bool(session.status().queries[0].disorder) == named
+
+
+def console_text(session):
+    """Show the status as people see it, on one line."""
+    out = StringIO()
+    console(out).print(status_view(session.plan, session.status()))
+    return " ".join(out.getvalue().split())
+
+
+# --- joins on a key that no stream follows, as Spark and Flink document them: nothing is lost without a word ------
+
+
+SPARK_STREAMS = "".join(
+    f"CREATE STREAM {name} (key BIGINT, {value} BIGINT, ts TIMESTAMP) "
+    f"WITH (format = 'parquet', path = '{name}', time = 'ts', lateness = '1 hour');\n"
+    for name, value in (("df1", "leftValue"), ("df2", "rightValue"))
+)
+SPARK_QUERY = "CREATE QUERY q AS SELECT key, leftValue, rightValue FROM df1{0} JOIN df2{0} USING (key);"
+SPARK_STEPS = [
+    (("df1", [1]), []),
+    (("df2", [1, 10]), [(1, 2, 3)]),
+    (("df1", [10]), [(10, 20, 30)]),
+    (("df2", [1]), [(1, 2, 3)]),
+    (("df1", [1]), [(1, 2, 3), (1, 2, 3)]),
+    (("df1", [100]), []),
+    (("df2", [100]), [(100, 200, 300)]),
+]
+"""StreamingJoinSuite, "stream stream inner join on non-time column": what arrives, and what it adds to the result."""
+
+
+def test_the_first_inner_join_of_sparks_tests_is_refused_with_the_ways_out_and_whole_with_one_of_them():
+    with pytest.raises(InputError) as refused:
+        Session(SPARK_STREAMS + SPARK_QUERY.format(""))
+    for way_out in ("WINDOW 1 min", "[UNBOUNDED]", "ordered = 'key' on df1 and df2"):
+        assert way_out in str(refused.value)
+    found, wanted = Counter(), Counter()
+    with Session(SPARK_STREAMS + SPARK_QUERY.format(" [UNBOUNDED]")) as session:
+        for (name, keys), more in SPARK_STEPS:
+            value, factor = {"df1": ("leftValue", 2), "df2": ("rightValue", 3)}[name]
+            session.send(name, [{"key": key, value: factor * key, "ts": START} for key in keys])
+            session.turn()
+            wanted.update(more)
+            found = Counter(
+                (each["key"], each["leftValue"], each["rightValue"]) for each in session.results("q")
+            )
+            assert found == wanted
+            session.restart()
+    assert found.total() == 6
+
+
+FLINK_STREAMS = """
+CREATE STREAM Orders (id BIGINT, productId BIGINT, ts TIMESTAMP) WITH (format = 'parquet', path = 'o', time = 'ts');
+CREATE STREAM Product (id BIGINT, name STRING, ts TIMESTAMP) WITH (format = 'parquet', path = 'p', time = 'ts');
+"""
+FLINK_QUERY = (
+    "CREATE QUERY q AS SELECT Orders.id AS o, name FROM Orders{0} INNER JOIN Product{0} "
+    "ON Orders.productId = Product.id;"
+)
+
+
+def test_the_regular_join_of_flinks_manual_is_refused_with_the_ways_out_and_whole_with_one_of_them():
+    """Orders come in no order of their products, and a product may come long before or after its orders."""
+    with pytest.raises(InputError) as refused:
+        Session(FLINK_STREAMS + FLINK_QUERY.format(""))
+    for way_out in (
+        "WINDOW 1 min",
+        "[UNBOUNDED]",
+        "ordered = 'productId' on Orders and ordered = 'id' on Product",
+    ):
+        assert way_out in str(refused.value)
+    products, ordered = [7, 2, 9, 1], [2, 9, 1, 7, 7, 2, 3, 9, 1]
+    with Session(FLINK_STREAMS + FLINK_QUERY.format(" [UNBOUNDED]")) as session:
+        for turn, product in enumerate(ordered):
+            at = START + timedelta(hours=turn)
+            session.send("Orders", [{"id": turn, "productId": product, "ts": at}])
+            if turn % 2:
+                name = products[turn // 2]
+                session.send("Product", [{"id": name, "name": f"p{name}", "ts": at}])
+            session.turn()
+        session.end()
+        found = sorted((each["o"], each["name"]) for each in session.results("q"))
+    assert found == [(turn, f"p{name}") for turn, name in enumerate(ordered) if name in products]

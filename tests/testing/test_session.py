@@ -32,6 +32,10 @@ QUERIES = {
     "band": "SELECT T.ts AS a, H.ts AS b FROM T, H WHERE T.Value - H.Value BETWEEN -3 AND 3 WINDOW 4 s",
     "interval": "SELECT T.Room FROM T JOIN H ON T.Room = H.Room "
     "AND H.ts BETWEEN T.ts - INTERVAL 5 SECONDS AND T.ts + INTERVAL 2 SECONDS",
+    "seconds": "SELECT T.ts AS a, H.ts AS b FROM T, H WHERE T.Room = H.Room "
+    "AND CAST(T.ts AS LONG) - CAST(H.ts AS LONG) BETWEEN -3 AND 4 AND NOT unix_seconds(H.ts) > unix_seconds(T.ts) + 2",
+    "units": "SELECT T.ts AS a, H.ts AS b FROM T, H WHERE T.Room = H.Room "
+    "AND timestampdiff(SECOND, T.ts, H.ts) BETWEEN -2 AND 1",
 }
 START = dt.datetime(2026, 1, 1, 10, tzinfo=dt.UTC)
 
@@ -50,7 +54,11 @@ def rows(source, count):
             "Room": source.choice([1, 2, 3, None]),
             "Name": source.choice(["a", "A", "b", None]),
             "Value": source.choice([7.0, float(source.randrange(100)), None]),
-            "ts": START + dt.timedelta(seconds=number + source.choice([0, 0, 0, -3, -8, 2])),
+            "ts": START
+            + dt.timedelta(
+                seconds=number + source.choice([0, 0, 0, -3, -8, 2]),
+                microseconds=source.choice([0, 0, 1, 999_999]),
+            ),
         }
         for number in range(count)
     ]

@@ -30,7 +30,7 @@ def streams_text(sensors, kind="BIGINT", *, declared=True):
     """Declare the streams."""
     text = ""
     for each in sensors:
-        options = f"format = 'parquet', path = '{each.name}'"
+        options = f"format = 'parquet', path = '{each.name}', ordered = 'k'"
         if declared:
             apart, alike = true_scrambling(each.values), true_multiplicity(each.values)
             options += f", scrambling = '{apart}', multiplicity = '{alike}'"
@@ -405,7 +405,7 @@ def test_expect_says_that_duckdb_does_not_know_which_results_came_first():
 
 def test_values_must_mean_the_same_to_a_query_and_to_the_one_it_reads():
     """What is still to come of q1 is known by its values, as it compares them."""
-    other = "CREATE STREAM D (k DOUBLE, n BIGINT) WITH (format = 'parquet', path = 'd');"
+    other = "CREATE STREAM D (k DOUBLE, n BIGINT) WITH (format = 'parquet', path = 'd', ordered = 'k');"
     wrong = "CREATE QUERY q2 AS SELECT q1.a FROM q1, D WHERE q1.k = D.k;"
     said = (
         "query q2 compares values as floating-point numbers, and q1, whose results it reads, as whole numbers"

@@ -15,6 +15,7 @@ from penstock.engine.costs.iso_times import iso_time
 from penstock.engine.costs.late_rows import late_share, late_warning
 from penstock.engine.readings.accuracy import accuracy_of
 from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
+from penstock.engine.readings.disorder import disorder
 from penstock.engine.readings.memory import MemoryFigures, memory_figures
 from penstock.engine.readings.needs import claim, in_time
 from penstock.engine.readings.plans import current_plan
@@ -184,6 +185,8 @@ class QueryStatus:
     """Without a window: when results were missed, and whose rows came later than was known or were set aside."""
     buffers: tuple[BufferFigures, ...] = ()
     """Where it has no window: what its streams are like, and how many rows of each are kept."""
+    disorder: tuple[str, ...] = ()
+    """Without a window: which streams do not follow the order that they declare, and what to do about it."""
     memory: MemoryFigures | None = None
     """Where it has no window: its memory strategy, what it takes, and what waits for that; else null."""
 
@@ -321,6 +324,7 @@ def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
         "missed": accuracy.missed,
         "missed_error": accuracy.error,
         "misses": tuple(miss for each in buffers for miss in each.misses),
+        "disorder": disorder(plan, query, ledger),
         "buffers": figures(plan, groups[0], ledger),
         "memory": memory_figures(plan, groups[0], ledger, buffers[0]),
     }

@@ -94,7 +94,7 @@ class Joining:
     overdue: dict[str, str] = field(default_factory=dict)
     """By group: the query that was behind by more than it may at the last unit."""
     warned: set[str] = field(default_factory=set)
-    """Keys that multiply results and were named."""
+    """What was warned of once: keys that multiply results, and streams that do not follow their declared order."""
     pairs_per_row: dict[str, float] = field(default_factory=dict)
     """By group: how many pairs a new row had in the last units, the most of them counting most."""
     fruitless: dict[str, int] = field(default_factory=dict)

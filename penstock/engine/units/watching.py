@@ -25,6 +25,7 @@ from penstock.engine.readings.buffers import (
     scramblings,
     watch_at,
 )
+from penstock.engine.readings.disorder import group_disorder
 from penstock.engine.readings.memory import (
     Room,
     choose_strategy,
@@ -65,6 +66,7 @@ def watch(joining: Joining) -> None:
             before, after = ledger.buffers.get(group.id), moved[group.id]
             _tell(group, before, after)
             known = is_known(plan, group, after.scrambling, ledger)
+            _tell_of_disorder(joining, group)
             _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
 
 
@@ -231,6 +233,15 @@ def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
     more = "; from here on more is kept" if last.streams else ""
     results = f"{last.results:,.0f}"
     _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
+
+
+def _tell_of_disorder(joining: Joining, group: Group) -> None:
+    """Warn once of each stream that does not follow the order that it declares."""
+    for said in group_disorder(joining.plan, group, joining.ledger):
+        stream = said.partition(":")[0]
+        if stream not in joining.warned:
+            joining.warned.add(stream)
+            _log.warning("%s", said)
 
 
 def _tell_of_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:

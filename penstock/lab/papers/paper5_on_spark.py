@@ -91,9 +91,9 @@ def exist_after(steps: Sequence[Sequence[Ints]]) -> list[int]:
 
 
 def script(home: Path, setting: str) -> str:
-    """Write Query 1 over three streams of which nothing is known."""
+    """Write Query 1 over three streams of which nothing is known but that they roughly follow k."""
     declared = "".join(
-        f"CREATE STREAM {name} (k BIGINT, v DOUBLE) WITH (format = 'parquet', path = '{home / name}');"
+        f"CREATE STREAM {name} (k BIGINT, v DOUBLE) WITH (format = 'parquet', path = '{home / name}', ordered = 'k');"
         for name in SENSORS
     )
     joined = " AND ".join(f"{one}.k = {other}.k" for one, other in pairwise(SENSORS))

@@ -10,8 +10,8 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.bounds import interval_micros
 from penstock.sql.lexer import string_value, tokenize
+from penstock.sql.linear import interval_micros
 from penstock.sql.spark_types import SparkType
 from penstock.testing.expression.nodes import (
     BINARY,

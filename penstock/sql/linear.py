@@ -1,0 +1,161 @@
+"""Sums of two event times and constants, read from expressions.
+
+    r.ts - l.ts - INTERVAL 10 SECONDS                  T_right - T_left - 10 s
+    2 * (unix_seconds(r.ts) - unix_seconds(l.ts))      2 T_right - 2 T_left, give or take less than 2 s
+
+In:  one side of a comparison, resolved and canonical.  Out: a `Linear`; None when it is something else.
+True: where Spark computes the expression without an error, its value is within `below` and `above` of the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from penstock.sql.interval import DurationError, parse_duration, parse_span
+from penstock.sql.lexer import string_value, tokenize
+from penstock.sql.time_numbers import MILLISECOND, plain_number, time_number
+from penstock.sql.tree import Column, Constant, Form, unwrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from penstock.sql.query import Side
+    from penstock.sql.tree import Tree
+
+_SUMS = frozenset({"NEG", "+", "-"})
+_ARITHMETIC = _SUMS | {"*", "/", "DIV"}
+_MOST_INT = (1 << 31) - 1
+"""Arithmetic of literals is done in INT: beyond that Spark may overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``left * T_left + right * T_right + micros``, less `below` at the least and plus `above` at the most."""
+
+    left: Fraction = Fraction(0)
+    right: Fraction = Fraction(0)
+    micros: Fraction = Fraction(0)
+    below: Fraction = Fraction(0)
+    above: Fraction = Fraction(0)
+    spans: tuple[int, ...] = ()
+    """The lengths of all intervals in it."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Return whether no time is in it."""
+        return not (self.left or self.right)
+
+    def plus(self, other: Linear) -> Linear:
+        """Add two."""
+        return Linear(
+            self.left + other.left,
+            self.right + other.right,
+            self.micros + other.micros,
+            self.below + other.below,
+            self.above + other.above,
+            (*self.spans, *other.spans),
+        )
+
+    def times(self, factor: Fraction | int) -> Linear:
+        """Multiply by a constant; a negative one exchanges the directions."""
+        below, above = (self.below, self.above) if factor > 0 else (-self.above, -self.below)
+        return Linear(
+            self.left * factor,
+            self.right * factor,
+            self.micros * factor,
+            below * factor,
+            above * factor,
+            self.spans,
+        )
+
+    def rounded(self, micros: int) -> Linear:
+        """Allow for a rounding of so many microseconds."""
+        return replace(self, below=self.below + micros, above=self.above + micros)
+
+
+class CalendarError(Exception):
+    """An interval of months or years: `args` holds the tree and why."""
+
+
+def linear(tree: Tree, left: Side, unit: int) -> Generator[Any, Any, Linear | None]:
+    """Read a sum of two event times, one of which is of the left side, and constants."""
+    tree = unwrapped(tree)
+    if isinstance(tree, Column):
+        return None if unit else _time(tree, left)
+    if isinstance(tree, Constant):
+        return _constant(tree, unit)
+    number = time_number(tree) if unit else None
+    if number:
+        taken = _time(number.taken, left).times(-1) if number.taken else Linear()
+        total = _time(number.added, left).plus(taken)
+        return replace(total, below=Fraction(number.below), above=Fraction(number.above))
+    if not isinstance(tree, Form) or tree.head not in (_ARITHMETIC if unit else _SUMS):
+        return None
+    parts: list[Linear] = []
+    for each in tree.trees:
+        part: Linear | None = yield linear(each, left, unit)
+        if part is None:
+            return None
+        parts.append(part)
+    return _computed(tree.head, parts, unit)
+
+
+def _time(column: Column, left: Side) -> Linear:
+    return Linear(left=Fraction(1)) if column.side == left else Linear(right=Fraction(1))
+
+
+def _constant(constant: Constant, unit: int) -> Linear | None:
+    """Read a constant interval, or a number of units."""
+    if unit:
+        number = plain_number(constant)
+        return None if number is None else Linear(micros=number * unit)
+    micros = interval_micros(constant)
+    return None if micros is None else Linear(micros=Fraction(micros), spans=(micros,))
+
+
+def _computed(operator: str, parts: Sequence[Linear], unit: int) -> Linear | None:
+    """Compute a sum, or a product or quotient with a whole number; None where Spark might overflow."""
+    first, second = parts[0], parts[-1]
+    if operator in _SUMS:
+        total = first.times(-1) if operator == "NEG" else first
+        total = total if len(parts) == 1 else first.plus(second.times(1 if operator == "+" else -1))
+        return total if not unit or not _overflows(total, unit) else None
+    if operator == "*" and first.is_constant:
+        first, second = second, first
+    factor = second.micros / unit
+    if not second.is_constant or not factor or factor.denominator != 1:
+        return None
+    if operator != "*":
+        return first.times(1 / factor).rounded(max(unit, MILLISECOND))
+    # of numbers up to FOREVER / unit, products up to 2 * FOREVER are BIGINTs
+    product = first.times(factor)
+    return None if abs(factor) > 2 * unit or _overflows(product, unit) else product
+
+
+def _overflows(total: Linear, unit: int) -> bool:
+    """Check whether arithmetic of literals leaves the range of INT."""
+    return total.is_constant and abs(total.micros) > _MOST_INT * unit
+
+
+def interval_micros(constant: Constant) -> int | None:
+    """Return the length of a constant interval; None when it is something else or not understood.
+
+    >>> interval_micros(Constant("INTERVAL 1 HOUR -30 MINUTES", "interval"))
+    1800000000
+    """
+    if constant.kind != "interval":
+        return None
+    words = [
+        string_value(token) if token.kind == "string" else token.text for token in tokenize(constant.text)
+    ]
+    try:
+        if "TO" in words[1:]:
+            *sign, text, first, _, last = words[1:]
+            return parse_span(text, first, last) * (-1 if sign == ["-"] else 1)
+        return parse_duration(" ".join(words[1:]).replace("- ", "-").replace("+ ", "+"))
+    except DurationError as error:
+        if "fixed length" in str(error):
+            raise CalendarError(str(error)) from None
+        return None
