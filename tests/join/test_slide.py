@@ -23,8 +23,8 @@ from penstock.join.slide import NOT_ASKED, Seen, Sliding, order_by
 from penstock.join.slide_measures import Run, goes_by_runs, laid_in
 from penstock.join.slide_pass import slide_parts
 from tests.join.drawn import examples
-from tests.join.test_fold import BIG, TYPES
-from tests.join.test_measures import plain, some_kind
+from tests.join.test_fold import BIG
+from tests.join.test_measures import KINDS, plain, some_kind
 
 GROUPS, CUTS, INSTANTS = 3, 8, 3
 
@@ -46,7 +46,7 @@ def falling(cuts):
 
 
 def values_of(kind):
-    return (1.5, 2.0, float("nan")) if kind in {"double", "float"} else TYPES[kind][1]
+    return (1.5, 2.0, float("nan")) if kind in {"double", "float"} else KINDS[kind][1]
 
 
 class Side:
@@ -80,7 +80,7 @@ class Side:
     @property
     def columns(self):
         return [
-            pa.array([row[3 + number] for row in self.rows], TYPES[kind][0])
+            pa.array([row[3 + number] for row in self.rows], KINDS[kind][0])
             for number, (_, kind) in enumerate(self.chosen)
         ]
 
