@@ -333,6 +333,7 @@ class Engine:
         self._workers.begin()
         arrow_types.cache_clear()
         sources, empty = self._check(transition.after)
+        self._workers.await_executor()
         sinks = file_sinks(transition.after.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         self._refuse_other_types(transition, empty)

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import fsspec
 from fsspec.core import url_to_fs
@@ -28,7 +30,7 @@ from fsspec.core import url_to_fs
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "wasbs": "wasb"}
@@ -230,6 +232,37 @@ def files_below(pattern: str) -> set[str]:
         files, where = url_to_fs(location)
         names |= {absolute(files.unstrip_protocol(name)) for name in files.find(where)}
     return {name for name in names if not name.rpartition("/")[2].startswith(("_", "."))}
+
+
+def local_path(url: str) -> str:
+    """Return the path of a file on this machine, from a url as Spark writes it; empty if it is elsewhere.
+
+    >>> local_path("file:///data/in/a%20b.parquet"), local_path("s3a://bucket/x")
+    ('/data/in/a b.parquet', '')
+    """
+    parts = urlsplit(url)
+    here = parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment
+    return unquote(parts.path) if here else ""
+
+
+def local_files(pattern: str) -> Iterator[str]:
+    """List the files of this machine that a source reads by a pattern now, hidden ones left out, whatever they are."""
+    for location in filter(is_local, matches(pattern) if is_pattern(pattern) else [pattern]):
+        if not os.path.isdir(location):
+            yield location
+        for folder, folders, names in os.walk(location):
+            folders[:] = (name for name in folders if not name.startswith(("_", ".")))
+            yield from (os.path.join(folder, name) for name in names if not name.startswith(("_", ".")))
+
+
+def irregular(paths: Iterable[str]) -> str:
+    """Return the first path of a pipe, a socket or a device; empty if there is none.  To read one may never end."""
+    for path in paths:
+        with suppress(OSError):  # it is gone, or a link to nowhere
+            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                return path
+    return ""
 
 
 def _signs(pattern: str) -> list[str]:

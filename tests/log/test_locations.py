@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.log import locations
 from penstock.log.files import open_files
-from penstock.log.locations import absolute, directory_of, files_below, literal, matches, source_pattern
+from penstock.log.locations import (
+    absolute,
+    directory_of,
+    files_below,
+    irregular,
+    literal,
+    local_files,
+    matches,
+    source_pattern,
+)
 
 
 @pytest.mark.parametrize(
@@ -139,3 +148,24 @@ def test_a_source_that_is_not_there_is_refused(tmp_path, path):
 def test_a_brace_that_is_never_closed_is_refused(tmp_path):
     with pytest.raises(InputError, match="never closed"):
         source_pattern(f"{tmp_path}/x{{y", "S")
+
+
+@pytest.mark.parametrize("name", ["pipe", "part=1/pipe", "link"])
+def test_what_is_no_regular_file_is_found_among_those_that_a_source_reads(tmp_path, name):
+    folder = tmp_path / "in"
+    (folder / "part=1").mkdir(parents=True)
+    (folder / "_hidden").mkdir()
+    for each in ("a.parquet", "part=1/b.parquet"):
+        (folder / each).touch()
+    for hidden in (".pipe", "_hidden/pipe"):
+        os.mkfifo(folder / hidden)
+    (folder / "gone").symlink_to(folder / "nowhere")
+    (folder / "folder").symlink_to(folder / "_hidden")
+    assert irregular(local_files(str(folder))) == ""
+    if name == "link":
+        (folder / name).symlink_to(folder / ".pipe")
+    else:
+        os.mkfifo(folder / name)
+    for pattern in (str(folder), f"{folder.parent}/*", str(folder / name)):
+        assert irregular(local_files(pattern)) == str(folder / name)
+    assert not list(local_files("s3://bucket/in"))

@@ -236,3 +236,32 @@ def test_a_session_that_reads_the_same_text_otherwise_is_refused(spark, tmp_path
     finally:
         spark.conf.set(name, before)
     assert not any((tmp_path / "state" / "checkpoint").rglob("*"))
+
+
+@pytest.mark.parametrize("options", [{}, {"mergeSchema": "false"}], ids=["read by Arrow", "read by Spark"])
+def test_a_pipe_among_the_files_stops_the_run_and_not_for_ever(spark, tmp_path, options):
+    """To open one is to wait for whoever writes to it."""
+    a, b = feeds(tmp_path, **options)
+    row = {"k": 1, "v": 1, "s": "x", "flag": True, "ts": at(START)}
+    for feed in (a, b):
+        feed.append([row])
+    pipe = a.folder / "00001.parquet"
+    os.mkfifo(pipe)
+    script = f"{a.declare()} {b.declare()} CREATE QUERY q AS {ASK};"
+    with pytest.raises(InputError) as refused:
+        run_script(spark, tmp_path / "state", script)
+    pipe.unlink()
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(script)
+        engine.start()
+        engine.process_available()
+        os.mkfifo(pipe)
+        with pytest.raises(RunError) as stopped:
+            engine.process_available()
+    for error in (refused.value, stopped.value):
+        assert f"source file {pipe} of stream a is not a regular file" in str(error)
+        _is_one_clear_sentence(error)
+    pipe.unlink()
+    run_script(spark, tmp_path / "state", script)
+    with Engine(tmp_path / "state", spark) as engine:
+        assert engine.results("q").count() == 1

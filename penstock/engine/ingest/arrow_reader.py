@@ -29,7 +29,6 @@ from functools import reduce
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +40,7 @@ from penstock.engine.ingest.batch_task import run_ingest
 from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
 from penstock.errors import RunError
 from penstock.join.width import gathered
+from penstock.log.locations import local_path
 from penstock.log.spark_schema import PLAIN
 from penstock.sql.query import DAY
 from penstock.sql.streams import KEPT_OPTIONS
@@ -264,7 +264,7 @@ def _rows(path: str, groups: list[RowGroup], columns: ArrowColumns) -> Iterator[
 def plain_batch(columns: ArrowColumns, origin: dict[str, Any]) -> PlainBatch | None:
     """Read the footers of a batch's files; None if Spark has to read one of them, or to report what is wrong."""
     groups: list[RowGroup] = []
-    for path in map(_local_path, _urls(origin) or ("",)):
+    for path in map(_plain_path, _urls(origin) or ("",)):
         try:
             footer = pq.read_metadata(path) if path else None
             plain = footer is not None and _is_plain(footer, columns)
@@ -284,16 +284,14 @@ def _urls(origin: dict[str, Any]) -> list[str] | None:
     return None if entries is None else [url for files in entries.values() for url, _ in files]
 
 
-def _local_path(url: str) -> str:
+def _plain_path(url: str) -> str:
     """Return the path of a file on this machine; empty if it is elsewhere, or its directories are columns.
 
-    >>> _local_path("file:///data/in/a%20b.parquet"), _local_path("s3a://bucket/x"), _local_path("file:/d/k=3/x")
+    >>> _plain_path("file:///data/in/a%20b.parquet"), _plain_path("s3a://bucket/x"), _plain_path("file:/d/k=3/x")
     ('/data/in/a b.parquet', '', '')
     """
-    parts = urlsplit(url)
-    path = unquote(parts.path)
-    plain = parts.scheme == "file" and not parts.netloc and not parts.query and not parts.fragment
-    return path if plain and "=" not in path.rpartition("/")[0] else ""
+    path = local_path(url)
+    return path if "=" not in path.rpartition("/")[0] else ""
 
 
 def _row_groups(path: str, footer: pq.FileMetaData) -> list[RowGroup]:

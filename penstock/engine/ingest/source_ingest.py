@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from penstock.engine.ingest.arrow_reader import ParquetTask, arrow_columns, is_plain_parquet, plain_batch
 from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.ingest.batch_task import ingest_job
-from penstock.engine.ingest.sources import source_path
+from penstock.engine.ingest.sources import files_to_read, irregular_message, source_path
 from penstock.engine.spark.session import verifies_checksums
 from penstock.errors import RunError
-from penstock.log.locations import files_below
+from penstock.log.locations import files_below, irregular, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -54,6 +54,8 @@ class SourceIngest(BatchIngest["DataFrame"]):
 
     def read(self, rows: DataFrame, task: BatchTask, origin: dict[str, Any] | None) -> list[BatchPart]:
         """Write a batch's segments; who reads it is decided before any row is read."""
+        if file := irregular(_local_files(self.stream, origin)):
+            raise RunError(irregular_message(file, self.stream))
         batch = self._plain_batch(rows.sparkSession, task, origin)
         if batch is None:
             return super().read(rows, task, origin)
@@ -100,3 +102,11 @@ class SourceIngest(BatchIngest["DataFrame"]):
                     f"source file {path} of stream {self.stream.name} has no column {column.name}: "
                     "it has another schema than the stream declares; mend or remove the file and run again"
                 )
+
+
+def _local_files(stream: Stream, origin: dict[str, Any] | None) -> Iterable[str]:
+    """List the files of a batch that are on this machine; of too many to be named, all of the source."""
+    sources = origin["entries"].values() if origin else ()
+    if None in sources:
+        return files_to_read(stream)
+    return (local_path(url) for entries in sources for files in entries.values() for url, _ in files or ())

@@ -18,7 +18,7 @@ from penstock.engine.ingest.promise_columns import exploding, with_elements
 from penstock.engine.spark.schemas import empty_rows, schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
-from penstock.log.locations import absolute, source_pattern
+from penstock.log.locations import absolute, irregular, local_files, source_pattern
 from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED
 from penstock.sql.source_options import redacted, scrubbed
@@ -62,6 +62,8 @@ def open_source(spark: SparkSession, stream: Stream, *, in_order: bool = False) 
     """
     _refuse_incomplete(stream)
     path = source_path(stream)
+    if file := irregular(files_to_read(stream)):
+        raise InputError(irregular_message(file, stream))
     reader = spark.readStream.format(stream.format)
     for name, value in stream.options:
         if name.lower() not in {"path", *KEPT_OPTIONS}:
@@ -80,6 +82,22 @@ def open_source(spark: SparkSession, stream: Stream, *, in_order: bool = False) 
     if in_order and stream.format.lower() in FILE_FORMATS:
         more += [F.col(place).alias(name) for name, place in FILE_ORDER.items()]
     return _with_declared_columns(source, stream, more)
+
+
+def files_to_read(stream: Stream) -> Iterable[str]:
+    """List the files of this machine that a stream reads; none where an option of Spark chooses among them."""
+    names = {name.lower() for name, _ in stream.options}
+    if stream.format.lower() not in FILE_FORMATS or "pathglobfilter" in names:
+        return ()
+    return local_files(source_path(stream))
+
+
+def irregular_message(file: str, stream: Stream) -> str:
+    """Say that a source has a file that nothing should read."""
+    return (
+        f"source file {file} of stream {stream.name} is not a regular file, and to read it may never end: "
+        "remove it and run again"
+    )
 
 
 def _refuse_incomplete(stream: Stream) -> None:

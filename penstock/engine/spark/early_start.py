@@ -13,24 +13,29 @@ In:  the settings of the session.  Out: the same session that `embedded_session`
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.engine.spark.session import embedded_session
+from penstock.engine.spark.session import embedded_session, is_local_master, start_timeout
+from penstock.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
+_LOOK_SECONDS = 0.1
+"""Seconds between two looks whether a task has started."""
+
 
 def start_early(settings: Mapping[str, str]) -> None:
     """Begin to start the session with these settings, and its Python workers; `embedded_session` waits for it."""
 
     def start() -> None:
-        with suppress(Exception):  # it will be tried again, where the error can be shown
-            PythonWorkers(embedded_session(settings)).begin()
+        with suppress(Exception):  # whoever asks for the session gets the reason
+            PythonWorkers(embedded_session(settings, early=True)).begin()
 
     threading.Thread(target=start, name="penstock-spark", daemon=True).start()
 
@@ -50,6 +55,27 @@ class PythonWorkers:
         if not begun:
             threading.Thread(target=self._start, name="penstock-workers", daemon=True).start()
 
+    def await_executor(self) -> None:
+        """Wait until a task has started; raise if the cluster has no executor for the first job in time."""
+        context = self._spark.sparkContext
+        if is_local_master(context.master):
+            return
+        seconds, tracker, until = start_timeout(self._spark), context.statusTracker(), None
+        while not self._state.ended.wait(_LOOK_SECONDS):
+            stages = [
+                each for number in tracker.getActiveStageIds() if (each := tracker.getStageInfo(number))
+            ]
+            if any(each.numActiveTasks or each.numCompletedTasks for each in stages):
+                return
+            if stages:  # before that, the job is planned
+                until = until or time.monotonic() + seconds
+            if until and time.monotonic() > until:
+                raise RunError(
+                    f"Spark's master {context.master} gave no executor in {seconds:g} s. Check that it has workers "
+                    "with free cores and memory (spark.executor.cores, spark.executor.memory), or wait longer: "
+                    "SET spark.penstock.startTimeout = '10 minutes'"
+                )
+
     @property
     def failure(self) -> Exception | None:
         """Return why they could not be started; jobs that come after that one only hear that there are none."""
@@ -63,6 +89,8 @@ class PythonWorkers:
             start_workers(self._spark)
         except Exception as error:  # noqa: BLE001 - shown with the failure of the first job that has something to do
             self._state.failure = error
+        finally:
+            self._state.ended.set()
 
 
 @dataclass(slots=True)
@@ -71,6 +99,7 @@ class _Started:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     begun: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
     failure: Exception | None = None
 
 

@@ -23,13 +23,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.engine.spark.class_archive import archive_options, spark_home
+from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
 from penstock.reporting import Logger
+from penstock.sql.options import check_duration
+from penstock.sql.query import SECOND
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
@@ -82,24 +86,65 @@ _session_defaults: dict[str, str] = {}
 """What every engine on the embedded session starts from, whatever the engine before it has set."""
 
 
-def embedded_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the running session, or start one; only `settings` override what the user has set elsewhere."""
+_early_failure: list[RunError] = []
+"""Why the session could not be started early: to try again is to wait for the same."""
+
+
+def embedded_session(settings: Mapping[str, str] | None = None, *, early: bool = False) -> SparkSession:
+    """Return the running session, or start one; only `settings` override what the user has set elsewhere.
+
+    If it is started `early` and fails, the next call raises the reason.
+    """
     settings = settings or {}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_HOME", str(spark_home()))  # else its launcher starts a Python to find it
     with _starting, _launcher_environment(settings):
+        if _early_failure and not early:
+            raise _early_failure.pop()
         running = _running()
         again = _session_defaults if running is not None and is_ours(running) else {}
         try:
             spark = SparkSession.builder.config(map={**again, **settings}).getOrCreate()
         except Exception as error:
-            raise RunError(
-                f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
-            ) from error
+            failure = RunError(_not_started(error, settings))
+            if early:
+                _early_failure.append(failure)
+            raise failure from error
         if running is None:
             _note_start(spark, settings)
     return spark
+
+
+def _not_started(error: Exception, settings: Mapping[str, str]) -> str:
+    """Say why there is no session: a cluster's master does not answer, or something is missing here."""
+    master = settings.get("spark.master") or SparkConf().get("spark.master", MASTER) or MASTER
+    if not is_local_master(master):
+        said = short_message(error).rstrip(".")
+        said = "it did not answer within a minute" if "stopped SparkContext" in said else said
+        return (
+            f"Spark's master {master} did not take the application: {said}. Check that spark.master names one "
+            "that runs and can be reached from here, or SET spark.master = 'local[*]'"
+        )
+    return f"Spark did not start: {_first_line(error)}. Run `penstock doctor` to see what is missing."
+
+
+def is_local_master(master: str) -> bool:
+    """Return whether a master runs its executors in or beside the driver: they need not be waited for.
+
+    >>> is_local_master("local[*, 4]"), is_local_master("spark://host:7077")
+    (True, False)
+    """
+    return master.startswith("local")
+
+
+_START_TIMEOUT, _USUAL_TIMEOUT = "spark.penstock.startTimeout", "60 seconds"
+
+
+def start_timeout(spark: SparkSession) -> float:
+    """Return the seconds that the first job may wait for an executor."""
+    value = str(spark.conf.get(_START_TIMEOUT, _USUAL_TIMEOUT))
+    return check_duration(_START_TIMEOUT, value) / SECOND
 
 
 def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from penstock.engine.spark import session
 from penstock.engine.spark.class_archive import spark_home
 from penstock.engine.spark.session import MASTER, QUICK_START, embedded_session
+from penstock.errors import RunError
 
 JVM = "spark.driver.extraJavaOptions"
 
@@ -41,6 +42,63 @@ def a_launcher(monkeypatch, tmp_path):
         return given
 
     return launch
+
+
+def failing(error):
+    """Take the place of a Spark that does not start."""
+
+    def start():
+        raise error
+
+    return SimpleNamespace(builder=SimpleNamespace(config=lambda **_: SimpleNamespace(getOrCreate=start)))
+
+
+STOPPED = (
+    "An error occurred while calling None.x.\n: java.lang.IllegalStateException: Cannot call methods on a stopped "
+    "SparkContext.\n\tat x"
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        (
+            {"spark.master": "spark://127.0.0.1:1"},
+            STOPPED,
+            "Spark's master spark://127.0.0.1:1 did not take the application: it did not answer within a minute. Check",
+        ),
+        (
+            {"spark.master": "yarn"},
+            "[X] HADOOP_CONF_DIR is not set",
+            "Spark's master yarn did not take the application: HADOOP_CONF_DIR is not set. Check",
+        ),
+        (
+            {"spark.master": "local[2]"},
+            "JAVA_GATEWAY_EXITED",
+            "did not start: JAVA_GATEWAY_EXITED. Run `penstock doctor`",
+        ),
+    ],
+)
+def test_why_spark_did_not_start_is_said_with_its_master(launched, monkeypatch, settings, error, said):
+    launched()
+    monkeypatch.setattr(session, "SparkSession", failing(RuntimeError(error)))
+    with pytest.raises(RunError) as raised:
+        embedded_session(settings)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_session_that_could_not_be_started_early_is_not_tried_again(launched, monkeypatch):
+    """A master that does not answer takes a minute each time."""
+    launched()
+    monkeypatch.setattr(session, "SparkSession", failing(RuntimeError("first")))
+    with pytest.raises(RunError, match="first"):
+        embedded_session(early=True)
+    monkeypatch.setattr(session, "SparkSession", failing(RuntimeError("second")))
+    with pytest.raises(RunError, match="first"):
+        embedded_session()
+    with pytest.raises(RunError, match="second"):
+        embedded_session()
 
 
 def defaults(given):
