@@ -259,8 +259,7 @@ def test_a_pipe_among_the_files_stops_the_run_and_not_for_ever(spark, tmp_path, 
         with pytest.raises(RunError) as stopped:
             engine.process_available()
     for error in (refused.value, stopped.value):
-        assert f"source file {pipe} of stream a is not a regular file" in str(error)
-        _is_one_clear_sentence(error)
+        _is_one_clear_sentence(error, f"source file {pipe} of stream a is not a regular file")
     pipe.unlink()
     run_script(spark, tmp_path / "state", script)
     with Engine(tmp_path / "state", spark) as engine:

@@ -58,7 +58,7 @@ class PythonWorkers:
     def await_executor(self) -> None:
         """Wait until a task has started; raise if the cluster has no executor for the first job in time."""
         context = self._spark.sparkContext
-        if is_local_master(context.master):
+        if is_local_master(str(context.master)):
             return
         seconds, tracker, until = start_timeout(self._spark), context.statusTracker(), None
         while not self._state.ended.wait(_LOOK_SECONDS):
