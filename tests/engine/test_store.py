@@ -13,7 +13,9 @@ import pytest
 
 from penstock.engine import control as requests_module
 from penstock.engine.control import Listener, ask
+from penstock.engine.engine import Engine
 from penstock.engine.store import Store
+from penstock.engine.units.joining import UnitDone
 from penstock.errors import InputError, RunError, StateBusyError
 from penstock.log.commits import Opened
 from penstock.log.files import FsspecFiles, LocalFiles, open_files
@@ -295,3 +297,21 @@ def test_who_may_not_ask_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         InputError, match=r"cannot be asked: Permission denied\. Ask as the user that it runs as"
     ):
         ask(str(tmp_path), {"do": "add"})
+
+
+def test_an_engine_that_ends_by_itself_refuses_changes(tmp_path: Path) -> None:
+    """It once heard nobody, and whoever asked waited for two minutes."""
+    with Engine(str(tmp_path)) as engine:
+        engine._once = True
+        with pytest.raises(InputError, match=r"reads what is there and ends \(--once\): edit its script"):
+            engine._handle({"do": "drop", "query": "q"})
+
+
+def test_a_watcher_that_fails_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Engine(str(tmp_path)) as engine:
+        engine.watch(lambda unit: 1 // unit.rows)  # type: ignore[arg-type, return-value]
+        for _ in range(2):
+            engine._watchers[0](UnitDone("g", "u", 0, 0, 0.0))
+    assert [each.message for each in caplog.records] == [
+        "a watcher of units failed, and the run goes on: ZeroDivisionError: integer division or modulo by zero"
+    ]
