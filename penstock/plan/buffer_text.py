@@ -31,7 +31,7 @@ def show_arrival(stream: Stream) -> str:
     """Write how far out of order a stream is, as it is declared.
 
     >>> from penstock.sql.query import Stream
-    >>> show_arrival(Stream("S1", (), options=(("scrambling", "500"),)))
+    >>> show_arrival(Stream("S1", (), "", options=(("scrambling", "500"),)))
     'scrambling 500, multiplicity measured'
     """
     if stream.results is not None:
