@@ -19,6 +19,8 @@ import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from penstock.errors import InputError
+
 if TYPE_CHECKING:
     from penstock.log.files import Files
 
@@ -61,5 +63,5 @@ def _is_there(files: Files, kind: str, before: str) -> bool:
         return False
     try:
         return any(each.startswith(_CONTENT_PREFIXES[kind]) for each in files.list(f"{kind}/{before}"))
-    except (OSError, ValueError):  # it could never have been a directory
+    except (OSError, ValueError, InputError):  # it could never have been a directory
         return False

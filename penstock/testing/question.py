@@ -226,22 +226,7 @@ class _Translator:
         for division in tree.find_all(exp.Div):
             if self._type(division).startswith("decimal"):
                 raise _incomparable(expression, "DuckDB divides decimals as doubles")
-        return str(tree.transform(self._counting_time).sql(dialect="duckdb"))
-
-    def _counting_time(self, node: Any) -> Any:
-        """Write a number that counts time as DuckDB counts it: it has other names, and rounds otherwise."""
-        import sqlglot  # noqa: PLC0415 - see `penstock.testing.expect`
-        from sqlglot import exp  # noqa: PLC0415
-
-        seconds = isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.BIGINT
-        if isinstance(node, exp.UnixSeconds) or (seconds and self._type(node.this) == "timestamp"):
-            count = f"CAST(floor(epoch_us({node.this.sql(dialect='duckdb')}) / 1000000) AS BIGINT)"
-        elif isinstance(node, exp.TimestampDiff):
-            taken, added = (each.sql(dialect="duckdb") for each in (node.expression, node.this))
-            count = f"date_sub('{node.text('unit')}', {taken}, {added})"
-        else:
-            return node
-        return sqlglot.parse_one(count, read="duckdb")
+        return str(tree.transform(_difference).sql(dialect="duckdb"))
 
     def _type(self, tree: Any) -> str:
         return type_of(tree.sql(dialect="spark"), self.types, ansi=self.ansi)
@@ -253,6 +238,16 @@ _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
 def _seconds(time: Any) -> Any:
     """Cut a time to whole seconds, since DuckDB rounds where Spark cuts."""
     return _duckdb(f"date_trunc('second', {time.sql(dialect='duckdb')})")
+
+
+def _difference(node: Any) -> Any:
+    """Count whole units between two times; DuckDB's function of that purpose has another name."""
+    from sqlglot import exp  # noqa: PLC0415 - see `penstock.testing.expect`
+
+    if not isinstance(node, exp.TimestampDiff):
+        return node
+    taken, added = (each.sql(dialect="duckdb") for each in (node.expression, node.this))
+    return _duckdb(f"date_sub('{node.text('unit')}', {taken}, {added})")
 
 
 def _epoch(time: Any, *, whole: bool) -> Any:

@@ -33,7 +33,7 @@ def a_state(tmp_path, monkeypatch):
     script = parse_script(SCRIPT.format(tmp_path))
     state = look.State("state", build_plan(script.inputs, script.queries))
     monkeypatch.setattr(look.State, "open", lambda _: state)
-    monkeypatch.setattr(look.State, "total", lambda *_: 3000)
+    monkeypatch.setattr(look.State, "count", lambda *_: 3000)
     return state
 
 
@@ -59,7 +59,7 @@ def test_one_flipped_bit_is_an_error_that_names_the_file_and_the_fix(state, tmp_
         assert f"{file} is damaged" in err
         assert "Restore it from a copy, or remove it" in err
     file.unlink()
-    assert state.results("q", None).num_rows == 2000
+    assert state.results("q", None).rows.num_rows == 2000
 
 
 def test_results_are_right_or_an_error_whichever_bit_is_flipped(state, tmp_path):
