@@ -141,7 +141,8 @@ def test_the_guard_refuses_that_the_driver_touches_rows(spark, tmp_path):
         with pytest.raises(DriverTouchedRowsError, match="driver"):
             RewriteTask(log, segments, ()).run(store.files)
     files = open_files(str(tmp_path / "out" / "q"), sync=False)
-    name = next(each.name for each in (tmp_path / "out" / "q").glob("part-*.parquet"))
+    # one of the files has no rows: it is there for its schema
+    name = max((tmp_path / "out" / "q").glob("part-*.parquet"), key=lambda file: file.stat().st_size).name
     assert pq.read_table(files.memory_map(name)).num_rows, "a test may read what it judges"
     with pytest.raises(DriverTouchedRowsError, match="Parquet"):
         _as_the_package(pq.ParquetFile(tmp_path / "out" / "q" / name).read)

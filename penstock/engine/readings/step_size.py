@@ -5,9 +5,10 @@ over all waiting rows would take longer each time::
 
     ingested    | a3 | a4 | a5 | a6 | a7 |        goal of the group: behind a7 and b7
                 | b3 | b4 | b5 | b6 | b7 |
-    this unit   | a3   b3   a4 |                  batches in order of arrival, at least one
+    this unit   | a3   b3   a4 |                  batches in order of arrival
+                | a3 |#b3  |                      or rows older than a time, if one batch has too many
 
-Where input waits for its time (sync-filter), the bound is a time before the goal, and older rows are joined.
+Where input waits for its time (sync-filter), it is always a time.  If watermarks allow no cut, the unit has one batch.
 
 In:  a goal, the ledger, and how many rows a unit may join.  Out: a station on the way to the goal.
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.log.joined import joined_between
+from penstock.plan.order_policy import trigger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,24 +28,39 @@ if TYPE_CHECKING:
     from penstock.log.segment import Segment
     from penstock.log.values import Cursor, Station, Watermarks
     from penstock.plan.group import Group
+    from penstock.plan.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
 class UnitBound:
-    """The seconds that units should take at most."""
+    """The seconds that units should take at most, and how fast units may grow.
 
-    turn_seconds: float = 4.0
+    What a row costs is known from earlier units.  A key that becomes frequent makes rows cost more from unit to unit.
+    So a unit has at most `growth` times the rows of the last one, priced as if rows had `growth` times the pairs.
+    """
+
+    turn_seconds: float = 2.0
     """Target for the units of one turn, all groups together.  Results are delivered at the end of a turn."""
     least_seconds: float = 0.5
     """Target for the unit of one group if there are many: shorter units would mostly be the cost of a job."""
+    growth: float = 2.0
+    first_rows: int = 10_000
+    """Rows of a unit that may always be joined together, however few the last unit had."""
 
-    def rows(self, row_seconds: float, groups: int) -> int:
-        """Return how many rows a unit may join, by the price of a row with its pairs.
+    def rows(self, prices: Prices, pairs_per_row: float, groups: int, last: int | None) -> int:
+        """Return how many rows a unit may join; `last` is the number of rows of the last unit, None if any will do.
 
-        >>> UnitBound().rows(row_seconds=1e-6, groups=2)
-        2000000
+        >>> from penstock.plan.prices import Prices
+        >>> UnitBound().rows(Prices(row=1e-6, pair=5e-7), pairs_per_row=1.0, groups=2, last=None)
+        500000
+        >>> UnitBound().rows(Prices(row=1e-6, pair=5e-7), pairs_per_row=1.0, groups=2, last=30_000)
+        60000
         """
-        return max(1, int(max(self.least_seconds, self.turn_seconds / groups) / row_seconds))
+        seconds = max(self.least_seconds, self.turn_seconds / groups)
+        most = int(seconds / (prices.row + self.growth * prices.pair * pairs_per_row))
+        if last is not None:
+            most = min(most, max(self.first_rows, int(self.growth * last)))
+        return max(1, most)
 
 
 def station_at(group: Group, ledger: Ledger, cursor: Cursor, passed: Watermarks) -> Station:
@@ -72,7 +89,7 @@ def furthest(group: Group, ledger: Ledger, groups: Sequence[Group]) -> Station:
 
 
 def within(goal: Station, group: Group, ledger: Ledger, most_rows: int) -> Station:
-    """Return the goal, or a nearer station if more rows wait before it; the unit has one batch at least."""
+    """Return the goal, or a nearer station if more rows wait before it."""
     here, passed = ledger.groups[group.id].all_stations[-1]
     parts = [
         joined_between(ledger.segments(log.id), number, here, goal[0])
@@ -82,42 +99,67 @@ def within(goal: Station, group: Group, ledger: Ledger, most_rows: int) -> Stati
     if rows <= most_rows or goal[0].sorters or here.sorters:
         return goal
     waiting = [[each.segment for each in some] for some in parts]
-    if goal[0].below > here.below:
-        cursor = _by_time(here, goal[0], waiting, most_rows)
-    else:
-        cursor = _by_batch(here, goal[0], waiting, most_rows)
-    return station_at(group, ledger, cursor, passed)
+    cursor = None if goal[0].below > here.below else _by_batch(here, goal[0], waiting, most_rows)
+    if cursor is None and not group.oblivious:
+        marks = [ledger.stream(log.stream).watermark for log in group.logs]
+        latest = goal[0].below if goal[0].below > here.below else trigger(marks)
+        cursor = None if latest is None else _by_time(here, goal[0], waiting, latest, most_rows)
+    return station_at(group, ledger, cursor or _first_batch(here, goal[0], waiting), passed)
 
 
-def _by_batch(here: Cursor, goal: Cursor, waiting: Sequence[Sequence[Segment]], most_rows: int) -> Cursor:
-    """Advance batch by batch, in order of arrival."""
-    batches = sorted(
-        {(each.arrived, each.last, number) for number, some in enumerate(waiting) for each in some}
-    )
+def _by_batch(
+    here: Cursor, goal: Cursor, waiting: Sequence[Sequence[Segment]], most_rows: int
+) -> Cursor | None:
+    """Advance batch by batch, in order of arrival; None if the first one has too many rows."""
     reached, rows = list(here.batches), 0
-    for _, last, number in batches:
+    for _, last, number in _batches(waiting):
         rows += sum(each.rows for each in waiting[number] if each.last == last)
-        if rows > most_rows and tuple(reached) != here.batches:
+        if rows > most_rows:
             break
         reached[number] = max(reached[number], last + 1)
-    return goal._replace(batches=tuple(reached))
+    return None if tuple(reached) == here.batches else goal._replace(batches=tuple(reached))
 
 
-def _by_time(here: Cursor, goal: Cursor, waiting: Sequence[Sequence[Segment]], most_rows: int) -> Cursor:
-    """Advance to a time at which some segment ends."""
+def _first_batch(here: Cursor, goal: Cursor, waiting: Sequence[Sequence[Segment]]) -> Cursor:
+    """Advance by one batch, however many rows it has."""
+    _, last, number = _batches(waiting)[0]
+    batches = (last + 1 if each == number else batch for each, batch in enumerate(here.batches))
+    return here._replace(batches=tuple(batches)) if goal.below == here.below else goal
+
+
+def _batches(waiting: Sequence[Sequence[Segment]]) -> list[tuple[float, int, int]]:
+    """List the batches that segments end with, in order of arrival: when, which, and of which input."""
+    return sorted({(each.arrived, each.last, number) for number, some in enumerate(waiting) for each in some})
+
+
+def _by_time(
+    here: Cursor, goal: Cursor, waiting: Sequence[Sequence[Segment]], latest: int, most_rows: int
+) -> Cursor | None:
+    """Advance to a time that the watermarks of all streams have passed; None if no waiting row is older than that.
+
+    Part of a batch is joined then; the cursor's `below` says so.
+    """
     segments = [each for some in waiting for each in some]
-    times = sorted({each.max_t + 1 for each in segments if here.below <= each.max_t < goal.below - 1})
-    fitting = [
-        time
-        for time in times
-        if sum(each.rows_between(here.below, time - 1) for each in segments) <= most_rows
-    ]
-    below = fitting[-1] if fitting else times[0] if times else goal.below
+    low, high = min(max(each.min_t, here.below) for each in segments) + 1, latest
+    if high < low:
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(_rows_before(each, here.below, middle) for each in segments) <= most_rows:
+            low = middle
+        else:
+            high = middle - 1
     batches = tuple(
-        min([end, *(each.first for each in some if each.max_t >= below)])
+        min([end, *(each.first for each in some if each.max_t >= low)])
         for some, end in zip(waiting, goal.batches, strict=True)
     )
-    return goal._replace(batches=batches, below=below)
+    return goal._replace(batches=batches, below=low)
+
+
+def _rows_before(segment: Segment, since: int, until: int) -> float:
+    """Estimate the rows from one time to before another, also where that is less than one row."""
+    first, last = max(since, segment.min_t), min(until, segment.max_t + 1)
+    return segment.rows * max(0, last - first) / (segment.max_t + 1 - segment.min_t)
 
 
 def _from(ledger: Ledger, log: str, batch: int) -> list[Segment]:

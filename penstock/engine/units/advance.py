@@ -155,7 +155,8 @@ def advance(joining: Joining, group: Group) -> None:
     joining.unit_seconds = time.monotonic() - started
     rows = sum(ledger.stream(name).rows for name in set(group.streams))
     rows -= waiting_rows(group, ledger, step.cursors)
-    _tell(joining, UnitDone(group.id, unit, rows, joined.pairs, joining.unit_seconds))
+    for watcher in joining.watchers:
+        watcher(UnitDone(group.id, unit, rows, joined.pairs, joining.unit_seconds))
 
 
 def _warn_of_keys(joining: Joining, group: Group, joined: UnitJoined) -> None:
@@ -164,14 +165,6 @@ def _warn_of_keys(joining: Joining, group: Group, joined: UnitJoined) -> None:
         if key not in joining.warned:
             joining.warned.add(key)
             _log.warning("%s: %s", group.title, sentence)
-
-
-def _tell(joining: Joining, done: UnitDone) -> None:
-    for watcher in joining.watchers:
-        try:
-            watcher(done)
-        except Exception:  # noqa: BLE001 - who watches must not stop the work
-            _log.warning("a watcher of units failed", exc_info=True)
 
 
 def _next_step(joining: Joining, group: Group, ledger: Ledger) -> Advance:

@@ -97,6 +97,8 @@ class Joining:
     """What was warned of once: keys that multiply results, and streams that do not follow their declared order."""
     pairs_per_row: dict[str, float] = field(default_factory=dict)
     """By group: how many pairs a new row had in the last units, the most of them counting most."""
+    unit_rows: dict[str, int] = field(default_factory=dict)
+    """By group: the rows of its last unit."""
     fruitless: dict[str, int] = field(default_factory=dict)
     """By log: how many times longer it is not held against promises, because they ended hardly any of its rows."""
     attic: Attic = field(default_factory=Attic)
@@ -128,6 +130,7 @@ class Joining:
     def note_pairs(self, group: Group, rows: int, pairs: int) -> None:
         """Remember how many pairs the rows of a unit had; a lower number counts only after some units."""
         if rows:
+            self.unit_rows[group.id] = rows
             before = self.pairs_per_row.get(group.id, 0.0)
             self.pairs_per_row[group.id] = max(pairs / rows, _FADING * before)
 
@@ -148,7 +151,8 @@ class Joining:
         prices, effort = prices_of(ledger), ledger.groups[group.id].effort
         known = effort.pairs / effort.rows if effort.rows else 1.0
         pairs = self.pairs_per_row.get(group.id, known)
-        return self.unit_bound.rows(prices.row + prices.pair * pairs, len(self.plan.groups))
+        last = None if self.in_no_hurry or self.input_ended else self.unit_rows.get(group.id, 0)
+        return self.unit_bound.rows(prices, pairs, len(self.plan.groups), last)
 
     def reach(self, group: Group, ledger: Ledger) -> Station:
         """Return how far a group may advance in all, in as many units as that takes."""
