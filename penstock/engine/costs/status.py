@@ -134,7 +134,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One query: its results so far, and what waits on the way to them."""
+    """One query: its results so far, and the rows and results that are not delivered yet."""
 
     name: str
     """Its name, as it was written."""
@@ -159,7 +159,7 @@ class QueryStatus:
     output: int = 0
     """Results that are committed and have not reached their sink."""
     order: str = "none"
-    """Its order policy; after a colon what waits now, where the policy alone does not say it."""
+    """Its order policy; after a colon the policy in force now, if that is another one."""
     disordered: int = 0
     """Results that came out of order, of rows of a stream that had been left out as idle."""
     lacking: str = ""
