@@ -59,6 +59,8 @@ from penstock.engine.readings.plans import (
     standing_plan,
     stopped_with_readers,
 )
+from penstock.engine.runners.runner import Job
+from penstock.engine.runners.spark import described
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.early_start import PythonWorkers
 from penstock.engine.spark.schemas import arrow_types, empty_rows
@@ -637,15 +639,16 @@ class Engine:
         rows = read_output(self.spark, publication)
         query = next((each for each in self.plan.queries if each.name == publication.query), None)
         handler = self._workload.handlers.get(publication.query)
-        if query is not None and query.sink.kind == "console":
-            print(f"-- {publication.query}, unit {publication.unit}")  # noqa: T201 - the sink is the console
-            rows.show(truncate=False)
-        elif handler is not None:
-            handler(rows, publication.unit)
-        elif query is not None and query.sink.kind == "callback":
-            raise InputError(
-                f"query {publication.query} delivers to a callback: register it again with its function"
-            )
+        with described(self.spark.sparkContext, Job("publish", f"show results of {publication.query}")):
+            if query is not None and query.sink.kind == "console":
+                print(f"-- {publication.query}, unit {publication.unit}")  # noqa: T201 - the sink is the console
+                rows.show(truncate=False)
+            elif handler is not None:
+                handler(rows, publication.unit)
+            elif query is not None and query.sink.kind == "callback":
+                raise InputError(
+                    f"query {publication.query} delivers to a callback: register it again with its function"
+                )
         # else it, or its sink, was dropped before the last results were handed over, and nobody is there to take them
 
     def wait(self) -> None:

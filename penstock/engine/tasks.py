@@ -1,4 +1,4 @@
-"""All tasks of a run: the only code that touches rows.
+"""The tasks of a run: the only code that touches rows.
 
 Each is a frozen dataclass with ``run(files)``; or with ``rows(files)`` and ``finish(files, rows)``, where Spark SQL
 computes columns in between; or with ``finish`` alone, where Spark delivers the rows.  Python workers load this module
@@ -37,4 +37,4 @@ TASKS = (
     MergeTask,
     UpgradeTask,
 )
-"""Every kind of task."""
+"""The tasks of a run."""

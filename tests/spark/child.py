@@ -2,7 +2,7 @@
 
     python tests/spark/child.py ROOT [many | tree SEED]
 
-``many`` are the queries over three streams, ``tree`` those over other queries.
+``many`` are the queries over three streams, ``tree`` those over other queries.  The driver is guarded.
 The parent finds out how far it is by looking at the journal.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
@@ -18,10 +20,12 @@ def main() -> None:
     """Run to the end of the input."""
     from penstock.engine.spark.session import QUICK_START, embedded_session
     from tests.spark.crash_world import crash_specs
+    from tests.spark.driver_guard import guard
     from tests.spark.many_runs import QUERIES, ManyRun
     from tests.spark.runner import Run
     from tests.spark.tree_runs import queries, run_once, streams, values_of
 
+    guard(pytest.MonkeyPatch())
     root = Path(sys.argv[1])
     spark = embedded_session({**QUICK_START, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"})
     if "many" in sys.argv[2:]:

@@ -2,7 +2,8 @@
 
 Files of the state (segments, rolls, holds, panes, promises, tables) pass through `penstock.log.files`, and source files
 are read by pyarrow.  Both are guarded here, in this process only: Python workers are other processes, which load
-their own modules.  Tests read results themselves; what they call is not refused, only what the package calls.
+their own modules.  So is every way to bring the rows of a DataFrame to the driver.  Tests read results themselves; what
+they call is not refused, only what the package calls.
 
 A footer may be read: it has no rows.  `penstock repair`, which no engine runs beside, checks the bytes of files itself.
 """
@@ -12,7 +13,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyspark.sql.classic.dataframe import DataFrame
 
 import penstock
 from penstock.log import files
@@ -35,6 +38,11 @@ def guard(monkeypatch) -> None:
         monkeypatch.setattr(
             pq.ParquetFile, name, _guarded(method, name_of=lambda *_: "a Parquet file.parquet")
         )
+    for module, name in ((pq, "read_table"), (ds, "dataset")):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, _guarded(function, name_of=lambda *_: "a Parquet file.parquet"))
+    for name in ("collect", "toArrow", "toPandas", "toLocalIterator", "head", "first", "take", "tail"):
+        monkeypatch.setattr(DataFrame, name, _not_collected(getattr(DataFrame, name)))
 
 
 def _guarded(method, name_of):
@@ -45,6 +53,26 @@ def _guarded(method, name_of):
         return method(*args, **options)
 
     return guarded
+
+
+def _not_collected(method):
+    def guarded(*args, **options):
+        file = Path(sys._getframe(1).f_code.co_filename)
+        if PACKAGE in file.parents and file.relative_to(PACKAGE).as_posix() not in COLLECTS:
+            raise DriverTouchedRowsError(f"{file} brings rows of a DataFrame to the driver")
+        return method(*args, **options)
+
+    return guarded
+
+
+COLLECTS = {
+    "engine/runners/spark.py",  # the reports of tasks
+    "engine/ingest/batch_culprits.py",  # one number: the query is evaluated, and fails or not
+    "engine/spark/schemas.py",  # no rows: the schema that Arrow has
+    "app/look.py",  # rows that a command prints
+    "app/demo.py",  # the same
+}
+"""Modules that bring something of a DataFrame to the driver, and what."""
 
 
 def _package_frame() -> str:

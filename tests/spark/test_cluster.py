@@ -186,5 +186,10 @@ def check_events(root: Path) -> None:
         for each in events(root, "JobStart")
     )
     assert {"ingest", "join", "fold", "answer", "release", "evaluate", "start"} <= set(described), described
+    for each in (job["Properties"] for job in events(root, "JobStart")):
+        if "penstock.tasks" in each:
+            assert all(
+                each.get(f"spark.{name}") for name in ("job.description", "jobGroup.id", "scheduler.pool")
+            )
     pools = {each["Properties"].get("spark.scheduler.pool") for each in events(root, "JobStart")}
     assert {"ingest", "join", "answer", "release", "change"} <= pools

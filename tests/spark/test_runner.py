@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -144,8 +146,15 @@ def test_the_guard_refuses_that_the_driver_touches_rows(spark, tmp_path):
     # one of the files has no rows: it is there for its schema
     name = max((tmp_path / "out" / "q").glob("part-*.parquet"), key=lambda file: file.stat().st_size).name
     assert pq.read_table(files.memory_map(name)).num_rows, "a test may read what it judges"
+    result = tmp_path / "out" / "q" / name
+    for read in (pq.ParquetFile(result).read, lambda: pq.read_table(result), lambda: ds.dataset(result)):
+        read()
     with pytest.raises(DriverTouchedRowsError, match="Parquet"):
-        _as_the_package(pq.ParquetFile(tmp_path / "out" / "q" / name).read)
+        _as_the_package(pq.ParquetFile(result).read)
+    with pytest.raises(DriverTouchedRowsError, match="Parquet"):
+        _as_the_package(partial(pq.read_table, result))
+    with pytest.raises(DriverTouchedRowsError, match="DataFrame"):
+        _as_the_package(spark.range(3).collect)
 
 
 def _as_the_package(function):
