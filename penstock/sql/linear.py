@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.interval import DurationError, parse_duration, parse_span
 from penstock.sql.lexer import string_value, tokenize
+from penstock.sql.query import FOREVER
 from penstock.sql.time_numbers import MILLISECOND, plain_number, time_number
 from penstock.sql.tree import Column, Constant, Form, unwrapped
 
@@ -46,6 +47,11 @@ class Linear:
     def is_constant(self) -> bool:
         """Return whether no time is in it."""
         return not (self.left or self.right)
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it is one number, without a time and without a rounding."""
+        return self.is_constant and not (self.below or self.above)
 
     def plus(self, other: Linear) -> Linear:
         """Add two."""
@@ -122,21 +128,27 @@ def _computed(operator: str, parts: Sequence[Linear], unit: int) -> Linear | Non
         total = first.times(-1) if operator == "NEG" else first
         total = total if len(parts) == 1 else first.plus(second.times(1 if operator == "+" else -1))
         return total if not unit or not _overflows(total, unit) else None
-    if operator == "*" and first.is_constant:
+    if operator == "*" and first.is_known:
         first, second = second, first
     factor = second.micros / unit
-    if not second.is_constant or not factor or factor.denominator != 1:
+    if not second.is_known or not factor or factor.denominator != 1:
         return None
     if operator != "*":
         return first.times(1 / factor).rounded(max(unit, MILLISECOND))
-    # of numbers up to FOREVER / unit, products up to 2 * FOREVER are BIGINTs
     product = first.times(factor)
     return None if abs(factor) > 2 * unit or _overflows(product, unit) else product
 
 
 def _overflows(total: Linear, unit: int) -> bool:
-    """Check whether arithmetic of literals leaves the range of INT."""
-    return total.is_constant and abs(total.micros) > _MOST_INT * unit
+    """Check whether arithmetic of literals leaves the range of INT, or that with times the range of BIGINT.
+
+    Of numbers up to FOREVER / unit, products up to 2 * FOREVER are BIGINTs; and a DOUBLE is as fine as is allowed for
+    as long as no constant beside the times is greater than they are.
+    """
+    if total.is_constant:
+        return abs(total.micros) > _MOST_INT * unit
+    most = max(abs(total.left), abs(total.right))
+    return most > 2 * unit or abs(total.micros) > FOREVER * max(most, 1)
 
 
 def interval_micros(constant: Constant) -> int | None:

@@ -208,6 +208,32 @@ def test_what_is_not_rounded_is_the_window_and_nothing_else(condition, lo, hi):
     assert query.residual == ()
 
 
+SECONDS = "(unix_seconds(B.ts) - unix_seconds(A.ts))"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [f"{SECONDS} * (2 * (3 DIV 2)) BETWEEN -2 AND 2", f"{SECONDS} * (1 DIV 2 + 1 DIV 2) BETWEEN -2 AND 2",
+     f"(3 DIV 2 * 2) * {SECONDS} BETWEEN -2 AND 2", f"{SECONDS} * -(2 * (3 DIV 2)) BETWEEN -2 AND 2", f"{SECONDS} / (2 * (3 DIV 2)) BETWEEN -2 AND 2",
+     f"{SECONDS} DIV (3 DIV 2 + 1 DIV 2) BETWEEN -2 AND 2", f"{SECONDS} * (4 / 2) BETWEEN -2 AND 2",
+     f"{SECONDS} * (unix_seconds(A.ts) - unix_timestamp(A.ts) + 1) BETWEEN -2 AND 2"],
+)  # fmt: skip
+def test_a_factor_that_is_rounded_itself_is_no_factor(condition):
+    """``3 DIV 2`` is 1 in Spark, and somewhere about 1.5 here: twice that is not 3."""
+    assert where(condition).window == Range(-10 * S + 1, 10 * S)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["CAST(B.ts AS DOUBLE) + {big}L <= CAST(A.ts AS DOUBLE) + {big}L",
+     "CAST(B.ts AS DOUBLE) - {big}L <= -{big}L + CAST(A.ts AS DOUBLE)",
+     "unix_seconds(B.ts) * 2000000 * 10 <= unix_seconds(A.ts) * 2000000 * 10"],
+)  # fmt: skip
+def test_numbers_that_leave_the_times_no_digits_bound_nothing(condition):
+    """A DOUBLE of 10**18 is a multiple of 128, and no product beyond a BIGINT is what it should be."""
+    assert where(condition.format(big=10**17)).window == Range(-10 * S + 1, 10 * S)
+
+
 def test_equal_numbers_of_seconds_are_a_key_like_others():
     query = where("CAST(A.ts AS LONG) = CAST(B.ts AS LONG)", window="")
     assert [key.left for key in query.keys] == ["CAST(ts AS LONG)", "k"]
@@ -228,8 +254,8 @@ def test_time_windows_of_other_columns_are_a_key_and_bound_nothing():
 
 
 def truncated(micros, unit):
-    """Divide towards zero, as Spark's timestampdiff and unix_timestamp do."""
-    return micros // unit if micros >= 0 else -(-micros // unit)
+    """Divide towards zero, as Spark's timestampdiff, unix_timestamp and DIV do."""
+    return abs(micros) // abs(unit) * (1 if (micros < 0) == (unit < 0) else -1)
 
 
 COUNTED = {
@@ -242,6 +268,10 @@ COUNTED = {
     "unix_micros(B.ts) - unix_micros(A.ts)": lambda a, b: b - a,
     "timestampdiff(SECOND, A.ts, B.ts)": lambda a, b: truncated(b - a, S),
     "- datediff(MILLISECOND, A.ts, B.ts)": lambda a, b: -truncated(b - a, 1000),
+    "unix_seconds(B.ts) - unix_seconds(A.ts) - 2 * (3 DIV 2)": lambda a, b: b // S - a // S - 2,
+    "unix_seconds(B.ts) - unix_seconds(A.ts) - (7 DIV 2) * -2": lambda a, b: b // S - a // S + 6,
+    "(unix_millis(B.ts) - unix_millis(A.ts)) / -700": lambda a, b: (b // 1000 - a // 1000) / -700,
+    "(unix_seconds(B.ts) - unix_seconds(A.ts)) DIV -2 * -3": lambda a, b: -3 * truncated(b // S - a // S, -2),
 }
 """Numbers that count time, and what they are of times in microseconds, which may be before 1970."""
 
