@@ -210,6 +210,8 @@ class _Translator:
             tree: Any = sqlglot.parse_one(expression, read="spark")
         except sqlglot.ParseError:
             raise _incomparable(expression, "it cannot be translated") from None
+        if any(self._type(division).startswith("decimal") for division in tree.find_all(exp.Div)):
+            raise _incomparable(expression, "DuckDB divides decimals as doubles")
         casts = [(cast, cast.to.this, self._type(cast.this)) for cast in tree.find_all(exp.Cast)]
         for cast, target, kind in reversed(casts):  # inner ones first
             whole = target in exp.DataType.INTEGER_TYPES
@@ -221,11 +223,9 @@ class _Translator:
                 raise _incomparable(expression, "DuckDB writes the time zone behind a TIMESTAMP")
             elif target in exp.DataType.TEMPORAL_TYPES and kind in _WHOLE_TYPES:
                 raise _incomparable(expression, "DuckDB does not take numbers for seconds since 1970")
-        for call in tree.find_all(exp.UnixSeconds):
-            call.set("this", _seconds(call.this))
-        for division in tree.find_all(exp.Div):
-            if self._type(division).startswith("decimal"):
-                raise _incomparable(expression, "DuckDB divides decimals as doubles")
+        for call, unit in ((exp.UnixSeconds, "second"), (exp.UnixMillis, "milliseconds")):
+            for each in tree.find_all(call):
+                each.set("this", _cut(each.this, unit))
         return str(tree.transform(_difference).sql(dialect="duckdb"))
 
     def _type(self, tree: Any) -> str:
@@ -235,9 +235,9 @@ class _Translator:
 _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
 
 
-def _seconds(time: Any) -> Any:
-    """Cut a time to whole seconds, since DuckDB rounds where Spark cuts."""
-    return _duckdb(f"date_trunc('second', {time.sql(dialect='duckdb')})")
+def _cut(time: Any, unit: str) -> Any:
+    """Cut a time to whole units, since DuckDB rounds where Spark cuts."""
+    return _duckdb(f"date_trunc('{unit}', {time.sql(dialect='duckdb')})")
 
 
 def _difference(node: Any) -> Any:
@@ -252,7 +252,7 @@ def _difference(node: Any) -> Any:
 
 def _epoch(time: Any, *, whole: bool) -> Any:
     """Count the seconds since 1970, as Spark does when it casts a TIMESTAMP to a number."""
-    return _duckdb(f"epoch({(_seconds(time) if whole else time).sql(dialect='duckdb')})")
+    return _duckdb(f"epoch({(_cut(time, 'second') if whole else time).sql(dialect='duckdb')})")
 
 
 def _duckdb(text: str) -> Any:

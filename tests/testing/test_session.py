@@ -352,12 +352,15 @@ SECONDS = [
     "{}::INT",
     "CAST({} AS DOUBLE)",
     "unix_seconds({})",
+    "unix_millis({})",
+    "unix_micros({})",
+    "CAST({} AS LONG) / 2",
     "CAST(CAST({} AS LONG) AS STRING)",
 ]
 
 
 def test_times_as_numbers_are_duckdbs_before_and_after_1970():
-    at = dt.datetime(1969, 12, 31, 23, 59, 50, 400_000, tzinfo=dt.UTC)
+    at = dt.datetime(1969, 12, 31, 23, 59, 50, 400_600, tzinfo=dt.UTC)
     times = [at + dt.timedelta(seconds=number * 1.25) for number in range(20)]
     some = [{"Room": 1, "Name": "a", "Value": 1.0, "ts": time} for time in times]
     outputs = ", ".join(f"{each.format('T.ts')} AS c{number}" for number, each in enumerate(SECONDS))
