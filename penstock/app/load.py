@@ -110,7 +110,7 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
         elif name == "buffers" and not oblivious:
             yield f"buffers = {value}: it is for queries without a window, and every query has one"
         elif name.startswith("penstock."):
-            yield f"{name} = {value}: {_UNUSED_SETTING}"
+            yield f"{name}: {_UNUSED_SETTING}"
     together = scheduler_of(script.settings) == "lwo"
     for query in plan.queries:
         yield from _query_notices(query, together=together)

@@ -179,9 +179,16 @@ def test_a_notice_shows_no_secret(tmp_path, name):
         f"{text} SET penstock.{name} = 'hush-4711'; SET penstock.url = 'db://me:hush-4711@host';"
     )
     loaded = load(script)
-    assert [notice.partition(" = ")[0] for notice in loaded.notices] == [f"penstock.{name}", "penstock.url"]
+    assert [notice.partition(":")[0] for notice in loaded.notices] == [f"penstock.{name}", "penstock.url"]
     assert "hush" not in f"{loaded.notices} {loaded.script}"
     assert loaded.script.settings[f"penstock.{name}"] == "hush-4711"
+
+
+def test_a_notice_of_an_unused_setting_has_no_value(tmp_path):
+    """Whether a value is a secret does not show from every name."""
+    script = tmp_path / "job.sql"
+    script.write_text(f"{Path(EXAMPLE).read_text(encoding='utf-8')} SET penstock.pw = 'hush-4711';")
+    assert load(script).notices == ("penstock.pw: this version does not use it; results are the same",)
 
 
 def test_a_query_whose_conditions_exclude_each_other_is_noticed(tmp_path):

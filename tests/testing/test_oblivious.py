@@ -274,8 +274,11 @@ def test_rows_that_come_long_after_their_partners_were_let_go_count_as_missed(na
     assert query.missed_error > 0
 
 
-def test_rows_that_are_late_by_event_time_count_as_missed():
-    """Every other row of a stream is an hour behind, and one has no time: all are set aside."""
+def test_rows_that_are_late_by_event_time_count_as_missed(caplog):
+    """Every other row of a stream is an hour behind, and one has no time: all are set aside.
+
+    There are ten occasions; a warning comes again only when as many results were missed as it has told of.
+    """
     sensors = [Sensor(name, list(range(200)), tuple(range(20, 200, 20)), 0) for name in ("S0", "S1")]
     with Session(script(sensors, timed={"S0", "S1"}, lateness="1 minute")) as session:
         for one, other in zip(*(each.batches() for each in sensors), strict=True):
@@ -293,6 +296,8 @@ def test_rows_that_are_late_by_event_time_count_as_missed():
     assert (found, stream.late, stream.no_time) == (110, 89 + 20, 1)
     assert (query.accuracy, query.missed, query.missed_error) == (110 / 220, 110, 0)
     assert query.misses[-1].aside == 20
+    warnings = [each.getMessage() for each in caplog.records if "were missed" in each.getMessage()]
+    assert 3 <= len(warnings) <= 5, warnings
 
 
 def test_the_model_of_buffers_is_near_what_is_held_and_unknown_before_rows_come():

@@ -95,6 +95,8 @@ class Joining:
     """By group: the query that was behind by more than it may at the last unit."""
     warned: set[str] = field(default_factory=set)
     """What was warned of once: keys that multiply results, and streams that do not follow their declared order."""
+    missed: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By group: about how many missed results were warned of, and how many more were missed since."""
     pairs_per_row: dict[str, float] = field(default_factory=dict)
     """By group: how many pairs a new row had in the last units, the most of them counting most."""
     unit_rows: dict[str, int] = field(default_factory=dict)

@@ -64,7 +64,7 @@ def watch(joining: Joining) -> None:
     for group in oblivious:
         if group.id in moved:
             before, after = ledger.buffers.get(group.id), moved[group.id]
-            _tell(group, before, after)
+            _tell(joining, group, before, after)
             known = is_known(plan, group, after.scrambling, ledger)
             _tell_of_disorder(joining, group)
             _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
@@ -225,13 +225,19 @@ def _settled(oblivious: Sequence[Group], moved: dict[str, GroupWatch], ledger: L
     return {log: until for log, until in settled.items() if log in ledger.watches}
 
 
-def _tell(group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
-    """Warn of results that were missed."""
+def _tell(joining: Joining, group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
+    """Warn of results that were missed; again when as many have been missed since as were told of."""
     if not after.misses or (before is not None and after.misses == before.misses):
         return
     last = after.misses[-1]
+    told, untold = joining.missed.get(group.id, (0.0, 0.0))
+    untold += last.results
+    if untold < told:
+        joining.missed[group.id] = told, untold
+        return
+    joining.missed[group.id] = told + untold, 0.0
     more = "; from here on more is kept" if last.streams else ""
-    results = f"{last.results:,.0f}"
+    results = f"{untold:,.0f}"
     _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
 
 
