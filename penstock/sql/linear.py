@@ -147,8 +147,8 @@ def _overflows(total: Linear, unit: int) -> bool:
     """
     if total.is_constant:
         return abs(total.micros) > _MOST_INT * unit
-    most = max(abs(total.left), abs(total.right))
-    return most > 2 * unit or abs(total.micros) > FOREVER * max(most, 1)
+    most = max(abs(total.left), abs(total.right), Fraction(1))
+    return most > 2 * unit or abs(total.micros) > FOREVER * most
 
 
 def interval_micros(constant: Constant) -> int | None:
