@@ -1,7 +1,8 @@
 """A query as DuckDB is asked it: by its definition, not by the engine's plan.
 
-Its keys, predicates, conditions and outputs are as the script has them, translated by sqlglot; its window is a limit on
-time for every two rows of a result::
+Its keys, predicates, conditions and outputs are as the script has them, translated by sqlglot; so are conditions on its
+event times, and its window is a limit on time for every two rows of a result.  Only where such a condition is not known
+here, the plan's window is asked instead, which has it in it::
 
     SELECT <outputs> FROM (SELECT *, <keys> FROM A WHERE <predicates>) l, (SELECT *, <keys> FROM B WHERE <predicates>) r
     WHERE <keys equal> AND r.t - l.t < … AND l.t - r.t < … AND <conditions on several rows>
@@ -28,6 +29,7 @@ from penstock.sql.query import CHOSEN_BY, FOREVER, RESERVED
 from penstock.testing.answer_values import answer_types
 from penstock.testing.expression.evaluate import type_of
 from penstock.testing.pair_values import pair_types
+from penstock.testing.written import read_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +108,7 @@ class Question:
             f"{sides[each.first]}.{_key_name(n)} = {sides[each.second]}.{_key_name(n)}"
             for n, each in enumerate(_edges(self.query))
         ]
-        conditions += [*_window(self.query), *(self._of_results.sql(each) for each in self.query.residual)]
+        conditions += [*self._window(), *(self._of_results.sql(each) for each in self.query.residual)]
         tables = ", ".join(f"{self._rows(number, since)} {side}" for number, side in enumerate(sides))
         where = " AND ".join(f"({each})" for each in conditions) or "TRUE"
         return f"SELECT {outputs} FROM {tables} WHERE {where}"
@@ -123,6 +125,26 @@ class Question:
         wanted += [] if since is None else [f"{_TIME} >= {since}"]
         where = f" WHERE {' AND '.join(f'({each})' for each in wanted)}" if wanted else ""
         return f"(SELECT *{keys} FROM {table_of(side)}{where})"
+
+    def _window(self) -> Iterator[str]:
+        """Write the windows as for every two rows, how much younger the second may be; and conditions on times."""
+        try:
+            written = read_written(self.query, self.streams, self.settings.zone)
+            conditions = [self._known(each) for each in written.conditions]
+        except InputError:
+            limits, conditions = _limits(self.query), []
+        else:
+            limits = [[length] * len(written.lengths) for length in written.lengths]
+        for i, first in enumerate(self.query.sides):
+            for j, second in enumerate(self.query.sides):
+                if i != j and limits[i][j] < FOREVER:
+                    yield f"{_age(self.query, i, first, second)} < {limits[i][j]}"
+        yield from conditions
+
+    def _known(self, condition: str) -> str:
+        """Translate a condition if all of it is known; sqlglot passes on functions that DuckDB has otherwise."""
+        type_of(condition, pair_types(self.streams), ansi=self.settings.ansi)
+        return self._of_results.sql(condition)
 
     def _instants(self) -> str:
         """List the instants that see a result: from its newest row until one leaves its window, up to the last row."""
@@ -152,20 +174,12 @@ def _key_name(number: int) -> str:
     return f'"{RESERVED}k{number}"'
 
 
-def _window(query: Query) -> Iterator[str]:
-    """Write a window: for every two rows, how much younger the second may be."""
-    for i, first in enumerate(query.sides):
-        for j, second in enumerate(query.sides):
-            limit = _limit(query, i, j)
-            if i != j and limit < FOREVER:
-                yield f"{_age(query, i, first, second)} < {limit}"
-
-
-def _limit(query: Query, i: int, j: int) -> int:
+def _limits(query: Query) -> list[list[int]]:
+    """List how much younger than a row of each input the others may be, as the plan has it."""
     if query.graph:
-        return query.graph.limits[i][j]
+        return [list(each) for each in query.graph.limits]
     lo, hi = query.window.lo, query.window.hi
-    return hi if i == 0 else -lo + (not query.rows[1])
+    return [[hi, hi], [-lo + (not query.rows[1])] * 2]
 
 
 def _age(query: Query, number: int, older: Side, younger: Side) -> str:

@@ -2,16 +2,18 @@
 
 import datetime as dt
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.bind import bind_query
-from penstock.sql.query import Column, Stream
+from penstock.sql.query import Column, Range, Stream
 from penstock.testing.question import TIME, Question, table_of
 
 S = 1_000_000
@@ -180,3 +182,37 @@ def test_results_of_late_comers_are_those_of_rows_from_then_on(join):
     got = join.ask(join.text(select), lambda question: question.results(5 * S))
     expected = [result for result in join.results() if min(row[3] for row in result) >= 5]
     assert Counter(got) == Counter(tuple(row[0] for row in result) for result in expected)
+
+
+CONDITIONS = {
+    "b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS": lambda d: 0 <= d <= 5,
+    "a.ts - INTERVAL '00:03' MINUTE TO SECOND <= b.ts AND NOT b.ts - a.ts > INTERVAL '2' SECOND": lambda d: (
+        -3 <= d <= 2
+    ),
+    "abs(unix_seconds(a.ts) - unix_seconds(b.ts)) < 3": lambda d: abs(d) < 3,
+    "timestampdiff(MICROSECOND, a.ts, b.ts) BETWEEN -1000000 AND 0": lambda d: -1 <= d <= 0,
+    "b.ts >= a.ts WINDOW 4 s": lambda d: 0 <= d < 4,
+    "datediff(MICROSECOND, a.ts, b.ts) = 2000000": lambda d: d == 2,
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_on_times_are_asked_as_they_are_written(condition):
+    """The plan's window is wrong here, and what is asked is right: a mistake of the plan is found."""
+    times = range(12)
+    query = bind_query(
+        "q", f"SELECT a.id AS x, b.id AS y FROM Ash a, Birch b WHERE a.k = b.k AND {condition}", STREAMS
+    )
+    known = not condition.startswith("datediff")  # of what is not known, the plan's window is asked
+    asked = Question(
+        replace(query, window=Range(0, 1)) if known else query,
+        (STREAMS["Ash"], STREAMS["Birch"]),
+        SparkSettings(),
+    )
+    moments = pa.array([S * each for each in times], pa.int64())
+    table = pa.table({"id": pa.array(times, pa.int32()), "k": pa.array([1] * 12, pa.int32())})
+    table = table.append_column("ts", moments.cast(pa.timestamp("us", "UTC"))).append_column(TIME, moments)
+    for side in query.sides:
+        CONNECTION.register(table_of(side), table)
+    expected = {(a, b) for a in times for b in times if CONDITIONS[condition](b - a)}
+    assert set(CONNECTION.execute(asked.results()).fetchall()) == expected

@@ -1,0 +1,74 @@
+"""How far apart the rows of a result may be, as the text of its query says: windows, and conditions on event times.
+
+The plan makes one window of both.  Whoever asks another engine by that window finds no mistake in it, so that here the
+text is read once more, up to where its columns are known, and no further::
+
+    FROM A [RANGE 5 s], B [UNBOUNDED]
+    WHERE A.k = B.k AND NOT B.ts > A.ts + INTERVAL 1 MINUTE
+
+        lengths      5,000,000 and FOREVER
+        conditions   NOT r.ts > l.ts + INTERVAL 60000000 MICROSECONDS
+
+In:  a query and its streams.
+Out: a `Written`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.sql.canonical import conjuncts
+from penstock.sql.linear import interval_micros
+from penstock.sql.query import FOREVER
+from penstock.sql.scopes import make_scope, resolved_conditions
+from penstock.sql.shape import read_select
+from penstock.sql.tokens import Source, span_of_tokens
+from penstock.sql.tree import Constant, columns_of, rebuilt, show
+from penstock.sql.windows import take_windows, window_clauses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.sql.names import Scope
+    from penstock.sql.query import Query, Stream
+    from penstock.sql.tree import Tree
+
+
+@dataclass(frozen=True)
+class Written:
+    """The length of each input's window, in the order of the sides, and the conditions on several event times."""
+
+    lengths: tuple[int, ...]
+    conditions: tuple[str, ...]
+
+
+def read_written(query: Query, streams: Sequence[Stream], zone: str) -> Written:
+    """Read what a query's text says of the event times of its results."""
+    source = Source(query.text)
+    clauses, rest = take_windows(source, source.statements[0], query.name)
+    select = read_select(source, rest, query.name)
+    scope = make_scope(
+        source, select.joined, {each.name: each for each in streams}, span_of_tokens(rest), zone
+    )
+    lengths = [FOREVER] * len(scope.inputs)
+    stated = window_clauses(source, clauses, [each.alias for each in scope.inputs])
+    for one, clause in zip(scope.inputs, stated or (), strict=bool(stated)):
+        lengths[one.number] = clause.spec.length
+    trees = (
+        each for tree in resolved_conditions(scope, select.joined, select.where) for each in conjuncts(tree)
+    )
+    conditions = [show(rebuilt(each, _in_micros)) for each in trees if _is_on_times(scope, each)]
+    return Written(tuple(lengths), tuple(conditions))
+
+
+def _is_on_times(scope: Scope, tree: Tree) -> bool:
+    """Say whether the columns of a tree are the event times of several inputs."""
+    read = {(column.side, column.name) for column in columns_of(tree)}
+    return len(read) > 1 and all(name == scope.side(side).stream.time for side, name in read)
+
+
+def _in_micros(node: Tree) -> Tree:
+    """Write a constant interval so that every engine reads it."""
+    micros = interval_micros(node) if isinstance(node, Constant) else None
+    return node if micros is None else Constant(f"INTERVAL {micros} MICROSECONDS", "interval", node.span)
