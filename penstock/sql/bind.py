@@ -288,7 +288,8 @@ def _refuse_timeless(scope: Scope, query: str) -> None:
         if each.stream.timeless:
             raise scope.source.error(
                 f"{query} has a window, and stream {each.stream.name} has no event time: declare it WITH "
-                "(time = '<column>'), or leave windows and conditions on time out",
+                "(time = '<column>'); or leave windows and conditions on time out, and declare it WITH "
+                "(ordered = '<column>') if its rows arrive roughly in the order of what they are joined on",
                 scope.span,
             )
 

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from penstock.sql.arrival import KIND_OF, known_scrambling, ordered_column
 from penstock.sql.parse import parse_text
+from penstock.sql.result_streams import ANOTHER_WAY
+from penstock.sql.spark_types import TIME_TYPES
 from penstock.sql.tree import Constant, Form, Name, cast_type, unquoted, unwrapped
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _WAYS_OUT = (
 def refusal(query: str, streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
     """Return why a query without a window is refused, and the ways out; empty if its streams say how to run it."""
     if why := why_a_window(streams, edges):
-        return f"{query} has no window, and {why}. Write {_WAYS_OUT}"
+        return f"{query} has no window, and {why}. To have one, {_way_to_a_window(streams)}"
     wrong: dict[str, str] = {}
     missing: dict[str, dict[str, None]] = {}
     for stream, term in _unordered(streams, edges):
@@ -55,16 +57,36 @@ def refusal(query: str, streams: Sequence[Stream], edges: Sequence[Edge]) -> str
             column = _followed(term)
             option = f"ordered = '{column}'" if column else "scrambling = '<rows>'"
             missing.setdefault(option, {})[stream.name] = None
+    way = _way_to_a_window(streams)
     if wrong:
-        return f"{query} has no window, and {_listed(wrong)}. Join on {_listed(wrong.values())}, write {_WAYS_OUT}"
+        return f"{query} has no window, and {_listed(wrong)}. Join on {_listed(wrong.values())}; or {way}"
     if not missing:
         return ""
     names = _listed(name for names in missing.values() for name in names)
     options = _listed(f"{option} on {_listed(names)}" for option, names in missing.items())
     return (
         f"{query} has no window, and no option of {names} declares that rows arrive in the order of what they are "
-        f"joined on. Write {_WAYS_OUT}; or, if rows arrive roughly in that order, declare {options}"
+        f"joined on. To have one, {way}; or, if rows arrive roughly in that order, declare {options}"
     )
+
+
+def _way_to_a_window(streams: Sequence[Stream]) -> str:
+    """Say how a query over these streams comes to a window; one that has no event time needs that first."""
+    if read := {each.name: "" for each in streams if each.results}:
+        return f"read the results of {_listed(read)} as a stream: {ANOTHER_WAY}"
+    times: dict[str, dict[str, None]] = {}
+    for each in streams:
+        if each.timeless:
+            times.setdefault(_time_column(each), {})[each.name] = None
+    if times:
+        declared = _listed(f"time = '{column}' on {_listed(names)}" for column, names in times.items())
+        return f"declare {declared}, and write WINDOW 1 min at its end"
+    return f"write {_WAYS_OUT}"
+
+
+def _time_column(stream: Stream) -> str:
+    """Guess which column is the event time."""
+    return next((each.name for each in stream.columns if each.type in TIME_TYPES), "<column>")
 
 
 def _unordered(streams: Sequence[Stream], edges: Sequence[Edge]) -> list[tuple[Stream, str]]:

@@ -55,7 +55,7 @@ QUERIES = [
     ("SELECT * FROM A >>[RANGE 5 min, B WHERE A.k = B.k WINDOW 1 s", "this [ is never closed"),
     ("SELECT * FROM A [NOW] >>[NOW], B WHERE A.k = B.k WINDOW 1 s", "this stream has two windows"),
     ("SELECT * FROM A x, B y >>[NOW] WHERE x.k = y.k", "y has a window and x has none: write one after x too"),
-    (">>SELECT * FROM A, B WHERE A.k = B.k AND A.v = B.w", "q3 has no window, and A is joined on several: k, v. Write WINDOW 1 min at its end, [RANGE 1 min]"),
+    (">>SELECT * FROM A, B WHERE A.k = B.k AND A.v = B.w", "q3 has no window, and A is joined on several: k, v. To have one, write WINDOW 1 min at its end, [RANGE 1 min]"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>window(A.ts, '5 s') = window(B.ts, '6 s')", "the windows of one side are 5 s long and begin at 0 s, those of the other 6 s long and begin at 0 s, so that none"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>window(A.ts, '5 s') = window(B.ts, '5 s', '5 s', '1 s')", "and begin at 1 s, so that none equals another. Give both one length and one start time"),
     ("SELECT * FROM A, B WHERE A.k = B.k AND >>window(A.ts, '5 s', '1 s') = window(B.ts, '5 s', '1 s')", "this window is 5 s long and begins every 1 s, and a row can be in one only"),

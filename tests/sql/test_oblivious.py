@@ -67,7 +67,7 @@ def test_every_type_with_an_order_decides_how_long_to_remember(condition):
 def test_what_has_no_order_needs_a_window(conditions, why):
     with pytest.raises(SqlError) as caught:
         bind(f"SELECT a.v FROM S1 a, S2 b WHERE {conditions}")
-    assert f"q has no window, and {why}. Write" in caught.value.message
+    assert f"q has no window, and {why}. To have one, write" in caught.value.message
     for way_out in ("WINDOW 1 min", "[UNBOUNDED]", "punctuations"):
         assert way_out in caught.value.message
 
@@ -190,6 +190,29 @@ def test_a_stream_needs_no_time_but_a_window_needs_one():
     assert ordered_column(script.streams["B"]) == "k"
     with pytest.raises(SqlError, match="q has a window, and stream A has no event time"):
         parse_script(f"{sensors} CREATE QUERY q AS SELECT A.k FROM A, B WHERE A.k = B.k WINDOW 1 s")
+
+
+def test_streams_without_a_time_are_asked_for_one_or_for_an_order_and_for_nothing_else():
+    """A window alone is no way out: it is refused for want of a time."""
+    sensors = {name: replace(stream(name, COLUMNS), time="") for name in ("S1", "S2")}
+    pair = "SELECT a.v FROM S1 a, S2 b WHERE a.epoch = b.epoch"
+    way = "To have one, declare time = 'd' on S1 and S2, and write WINDOW 1 min at its end"
+    other = "leave windows and conditions on time out, and declare it WITH (ordered = '<column>')"
+    for text, ways_out in (
+        (
+            pair,
+            f"joined on. {way}; or, if rows arrive roughly in that order, declare ordered = 'epoch' on S1 and S2",
+        ),
+        (f"{pair} AND a.i = b.i", f"several: epoch, i. {way}"),
+        (f"{pair} WINDOW 1 s", f"declare it WITH (time = '<column>'); or {other}"),
+    ):
+        with pytest.raises(SqlError) as caught:
+            bind_query("q", text, sensors)
+        assert ways_out in caught.value.message
+        assert "UNBOUNDED" not in caught.value.message
+    one = {**sensors, "S1": replace(sensors["S1"], options=(("ordered", "i"),))}
+    with pytest.raises(SqlError, match=r"Join on S1.i; or declare time = 'd' on S1 and S2, and write"):
+        bind_query("q", pair, one)
 
 
 @pytest.mark.parametrize(
