@@ -37,15 +37,13 @@ WINDOW_FORMS = (
     "WINDOW 1 min at its end, [RANGE 1 min] after each stream, "
     "or a condition such as B.ts BETWEEN A.ts AND A.ts + INTERVAL 1 MINUTE"
 )
-_WAYS_OUT = (
-    f"{WINDOW_FORMS}; or write [UNBOUNDED] after each stream to keep all rows, which punctuations may let go"
-)
 
 
 def refusal(query: str, streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
     """Return why a query without a window is refused, and the ways out; empty if its streams say how to run it."""
+    way = _way_to_a_window(streams)
     if why := why_a_window(streams, edges):
-        return f"{query} has no window, and {why}. To have one, {_way_to_a_window(streams)}"
+        return f"{query} has no window, and {why}. To have one, {way}"
     wrong: dict[str, str] = {}
     missing: dict[str, dict[str, None]] = {}
     for stream, term in _unordered(streams, edges):
@@ -57,7 +55,6 @@ def refusal(query: str, streams: Sequence[Stream], edges: Sequence[Edge]) -> str
             column = _followed(term)
             option = f"ordered = '{column}'" if column else "scrambling = '<rows>'"
             missing.setdefault(option, {})[stream.name] = None
-    way = _way_to_a_window(streams)
     if wrong:
         return f"{query} has no window, and {_listed(wrong)}. Join on {_listed(wrong.values())}; or {way}"
     if not missing:
@@ -81,7 +78,7 @@ def _way_to_a_window(streams: Sequence[Stream]) -> str:
     if times:
         declared = _listed(f"time = '{column}' on {_listed(names)}" for column, names in times.items())
         return f"declare {declared}, and write WINDOW 1 min at its end"
-    return f"write {_WAYS_OUT}"
+    return f"write {WINDOW_FORMS}; or write [UNBOUNDED] after each stream to keep all rows, which punctuations may let go"
 
 
 def _time_column(stream: Stream) -> str:
