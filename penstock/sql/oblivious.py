@@ -78,7 +78,8 @@ def _way_to_a_window(streams: Sequence[Stream]) -> str:
     if times:
         declared = _listed(f"time = '{column}' on {_listed(names)}" for column, names in times.items())
         return f"declare {declared}, and write WINDOW 1 min at its end"
-    return f"write {WINDOW_FORMS}; or write [UNBOUNDED] after each stream to keep all rows, which punctuations may let go"
+    kept = "or write [UNBOUNDED] after each stream to keep all rows, which punctuations may let go"
+    return f"write {WINDOW_FORMS}; {kept}"
 
 
 def _time_column(stream: Stream) -> str:
