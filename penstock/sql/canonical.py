@@ -54,7 +54,8 @@ MIRROR = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", ">": "<", "<=": ">=", ">
 
 _QUANTIFIERS = (" ALL", " ANY", " SOME")
 """What NOT stands before in ``s NOT LIKE ALL (...)``: each of the tests, and not all of them together."""
-_SPELLINGS = {"==": "=", "!=": "<>", "!>": "<=", "!<": ">="}
+SPELLINGS = {"==": "=", "!=": "<>", "!>": "<=", "!<": ">="}
+"""Comparisons that are another's second spelling."""
 
 
 def canonical(tree: Tree, type_of: Types) -> Tree:
@@ -77,8 +78,8 @@ def tidied(node: Tree, type_of: Types) -> Tree:
     """Rewrite a node whose parts are rewritten already."""
     if not isinstance(node, Form):
         return node
-    if node.head in _SPELLINGS:
-        node = replace(binary(_SPELLINGS[node.head], COMPARISON, *node.trees), span=node.span)
+    if node.head in SPELLINGS:
+        node = replace(binary(SPELLINGS[node.head], COMPARISON, *node.trees), span=node.span)
     if node.head.startswith(("NOT ", "IS NOT ")) and not node.head.endswith(_QUANTIFIERS):
         return Form("NOT", ("NOT ", tidied(_affirmed(node), type_of)), NOT, (NOT,), node.span)
     rule = _RULES.get(node.head)

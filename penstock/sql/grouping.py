@@ -21,6 +21,7 @@ True: an answer and the condition of HAVING read group keys and measures, and no
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.aggregates import (
@@ -30,16 +31,18 @@ from penstock.sql.aggregates import (
     read_aggregate,
     refuse_incomparable,
 )
-from penstock.sql.canonical import conjuncts
+from penstock.sql.canonical import MIRROR, SPELLINGS, conjuncts
 from penstock.sql.deep import run
 from penstock.sql.identity import Identities
 from penstock.sql.outputs import list_entries, unique_names
 from penstock.sql.query import Answer, Measure
+from penstock.sql.time_numbers import plain_number
 from penstock.sql.time_windows import is_time_window, without_time_windows
 from penstock.sql.tree import Column, Constant, Form, nodes, show, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from fractions import Fraction
 
     from penstock.errors import SqlError
     from penstock.sql.names import Scope
@@ -93,29 +96,48 @@ def make_groups(scope: Scope, select: Select) -> Groups:
 def _refuse_no_pairs(scope: Scope, having: Tree) -> None:
     """Refuse ``COUNT(*) = 0``, which holds for no group: each has a pair."""
     for each in conjuncts(having):
-        if isinstance(each, Form) and each.head in {*_BELOW, *_ABOVE}:
-            left, right = map(unwrapped, each.trees)
-            if _is_less(scope, left, right, _BELOW.get(each.head, 0)) or _is_less(
-                scope, right, left, _ABOVE.get(each.head, 0)
-            ):
-                raise scope.error(
-                    "no group has COUNT(*) = 0, as rows without a partner are not in the result. Leave this condition "
-                    "out, and find such rows in Spark by joining the data of the stream with the results",
-                    each,
-                )
+        if _is_never(scope, each):
+            raise scope.error(
+                "no group has COUNT(*) = 0, as rows without a partner are not in the result. Leave this condition "
+                "out, and find such rows in Spark by joining the data of the stream with the results",
+                each,
+            )
 
 
-_BELOW = {"=": 1, "==": 1, "<=>": 1, "<=": 1, "!>": 1, "<": 2}
-_ABOVE = {"=": 1, "==": 1, "<=>": 1, ">=": 1, "!<": 1, ">": 2}
-"""The least number that a group's pairs can be equal to, or below; and the least that can be above them, or equal."""
-
-
-def _is_less(scope: Scope, count: Tree, number: Tree, least: int) -> bool:
-    """Check whether the first tree is the number of pairs, and the second a whole number less than the least."""
-    if not (isinstance(count, Form) and is_aggregate(count) and isinstance(number, Constant)):
+def _is_never(scope: Scope, condition: Tree) -> bool:
+    """Check whether a condition asks for a group whose number of pairs is less than 1."""
+    is_negated = False
+    while isinstance(condition, Form) and condition.head in {"NOT", "("}:
+        is_negated ^= condition.head == "NOT"
+        condition = condition.trees[0]
+    if not isinstance(condition, Form):
         return False
-    is_whole = number.kind == "number" and number.text.removeprefix("-").isdecimal()
-    return is_whole and int(number.text[:999]) < least and read_aggregate(scope, count) == Aggregate("count")
+    head, trees = SPELLINGS.get(condition.head, condition.head), [unwrapped(each) for each in condition.trees]
+    if head in {"BETWEEN", "IN"}:
+        numbers = [_number(each) for each in (trees[2:] if head == "BETWEEN" else trees[1:])]
+        return not is_negated and _is_count(scope, trees[0]) and all(each < 1 for each in numbers)
+    if head not in MIRROR:
+        return False
+    if isinstance(trees[0], Constant):
+        head, trees = MIRROR[head], trees[::-1]
+    operator, number = _OPPOSITES.get(head, "") if is_negated else head, _number(trees[1])
+    is_less = number <= 1 if operator == "<" else number < 1 and operator in {"=", "<=>", "<="}
+    return is_less and _is_count(scope, trees[0])
+
+
+_OPPOSITES = {"<>": "=", ">=": "<", ">": "<="}
+"""Comparisons that say, under NOT, that a number is equal or less."""
+
+
+def _is_count(scope: Scope, tree: Tree) -> bool:
+    """Check whether a tree is the number of pairs."""
+    return isinstance(tree, Form) and is_aggregate(tree) and read_aggregate(scope, tree) == Aggregate("count")
+
+
+def _number(tree: Tree) -> Fraction | float:
+    """Read a literal number; infinity when it is something else."""
+    number = plain_number(tree) if isinstance(tree, Constant) else None
+    return inf if number is None else number
 
 
 def _time_window(scope: Scope, select: Select) -> dict[str, Tree]:

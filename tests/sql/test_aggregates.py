@@ -444,13 +444,20 @@ def test_the_pairs_of_an_aggregate_query_are_graded_and_not_its_answers():
 NEVER = [
     ">>COUNT(*) = 0", ">>COUNT(*) < 1", ">>COUNT(*) <= 0", ">>0 = COUNT(*)", ">>1 > COUNT(*)", ">>0 >= COUNT(*)", ">>n = 0",
     "MAX(A.v) > 1 AND (>>COUNT(*) == 0)", ">>COUNT(1) <=> 0", ">>COUNT(*) !> 0", ">>(COUNT(*)) = -5",
+    ">>NOT COUNT(*) > 0", ">>NOT (COUNT(*) > 0)", ">>NOT COUNT(*) >= 1", ">>NOT COUNT(*) <> 0", ">>NOT 0 < COUNT(*)",
+    ">>NOT NOT COUNT(*) = 0", ">>COUNT(*) BETWEEN 0 AND 0", ">>COUNT(*) BETWEEN -1 AND 0.5", ">>COUNT(*) IN (0)",
+    ">>COUNT(*) IN (0, -1)", ">>COUNT(*) = 0L", ">>COUNT(*) = 0.0", ">>COUNT(*) < 0.5", ">>COUNT(*) < 1.0", "n != 1 AND >>n < 1",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "having",
     ["COUNT(*) = 1", "COUNT(*) < 2", "COUNT(*) <= 1", "1 >= COUNT(*)", "COUNT(*) >= 0", "0 < COUNT(*)", "COUNT(A.v) = 0",
-     "COUNT(*) FILTER (WHERE A.v > 1) = 0", "COUNT(*) = 0 OR MAX(A.v) > 1", "SUM(A.n) = 0", "COUNT(*) <> 0", "0 = 0"],
+     "COUNT(*) FILTER (WHERE A.v > 1) = 0", "COUNT(*) = 0 OR MAX(A.v) > 1", "SUM(A.n) = 0", "COUNT(*) <> 0", "0 = 0",
+     "NOT COUNT(*) = 0", "NOT COUNT(*) > 1", "NOT COUNT(*) <= 0", "COUNT(*) NOT IN (0)", "COUNT(*) IN (0, 1)", "COUNT(*) IN (0, MAX(A.n))",
+     "COUNT(*) BETWEEN 0 AND 1", "COUNT(*) NOT BETWEEN 0 AND 0", "COUNT(*) < 1.5", "COUNT(*) = 1L", "NOT NOT COUNT(*) > 0",
+     "COUNT(*) FILTER (WHERE A.v > 1) IN (0)", "NOT COUNT(A.v) > 0", "NOT (COUNT(*) > 0 AND MAX(A.v) > 1)", "0 = COUNT(A.v)",
+     "COUNT(*) = NULL"],
 )  # fmt: skip
 def test_a_condition_on_the_number_of_pairs_that_may_hold_is_accepted(having):
     assert grouped("COUNT(*)", f"HAVING {having}").aggregation.having
