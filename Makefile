@@ -15,7 +15,7 @@ JOBS   ?= 2
 # Before whatever starts a JVM: settle which Java.  Fails here, with advice, if there is none.
 WITH_JAVA = JAVA_HOME="$$(scripts/find-java)" || exit 1; export JAVA_HOME;
 
-.PHONY: help setup demo test check lint fmt spark fast golden bench docs clean
+.PHONY: help setup demo test check lint fmt spark fast golden bench papers docs clean
 
 help: ## print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ setup: $(READY) ## make .venv and install the tested versions (again only when t
 $(READY): pyproject.toml constraints.txt
 	@scripts/make-venv $(VENV)
 	@echo "setup: installing Penstock and the versions of constraints.txt (a few minutes the first time)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,lab]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(PY) -m compileall -q penstock  # as pip does with what it copies
 	@touch $@
 	@echo "setup: done"
@@ -62,6 +62,9 @@ golden: $(READY) ## rewrite the golden files from what the code says now; read t
 
 bench: $(READY) ## measure, side by side with other engines (ARGS="--help" for the choices)
 	@$(WITH_JAVA) $(VENV)/bin/penstock bench $(ARGS)
+
+papers: $(READY) ## reproduce figures of the papers (ARGS="list", a figure's name, or "all")
+	@$(WITH_JAVA) $(VENV)/bin/penstock lab $(or $(ARGS),list)
 
 docs: $(READY) ## write docs/journal.md, docs/status.md and docs/errors.md, and check that every link and path the documents name exists
 	@$(PY) scripts/journal-docs

@@ -34,7 +34,8 @@ app = typer.Typer(
 )
 
 _DEBUG_VARIABLE = "PENSTOCK_DEBUG"
-_LAB_MODULE = "penstock.lab.cli"
+_IN_CHECKOUT = {"lab": "papers.cli", "bench": "benchmarks.cli"}
+"""Modules of the commands that a checkout of the source has, and an installed package has not."""
 
 
 class PlanFormat(StrEnum):
@@ -391,26 +392,26 @@ _PASSED_ON_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True,
 
 @app.command(context_settings=_PASSED_ON_SETTINGS, add_help_option=False)
 def lab(context: typer.Context) -> None:
-    """Reproduce a figure of a paper: table, picture, and the claims it checks."""
-    raise typer.Exit(_in_lab("lab", context.args))
+    """Reproduce a figure of a paper: table, picture, and the claims it checks (in a checkout of the source)."""
+    raise typer.Exit(_in_checkout("lab", context.args))
 
 
 @app.command(context_settings=_PASSED_ON_SETTINGS, add_help_option=False)
 def bench(context: typer.Context) -> None:
-    """Measure side by side with other engines."""
-    raise typer.Exit(_in_lab("bench", context.args))
+    """Measure side by side with other engines (in a checkout of the source)."""
+    raise typer.Exit(_in_checkout("bench", context.args))
 
 
-def _in_lab(command: str, arguments: list[str]) -> int:
-    """Hand a command to `penstock.lab`, which this package may not import: it is looked up by name."""
+def _in_checkout(command: str, arguments: list[str]) -> int:
+    """Hand a command to a package that is not installed with this one: it is looked up by name."""
     try:
-        module = import_module(_LAB_MODULE)
+        module = import_module(_IN_CHECKOUT[command])
     except ModuleNotFoundError as error:
-        missing = error.name or _LAB_MODULE
         raise InputError(
-            f"penstock {command} needs the lab, and {missing} is not installed: pip install 'penstock[lab]'"
+            f"penstock {command} needs a checkout of Penstock's source, and {error.name} is not installed here: "
+            f"run make setup in the checkout, then .venv/bin/penstock {command}"
         ) from error
-    return int(module.main(command, arguments) or 0)
+    return int(module.main(arguments) or 0)
 
 
 if __name__ == "__main__":

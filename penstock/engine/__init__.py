@@ -6,6 +6,6 @@
     costs/     status, prices, comparisons                      runners/   tasks as Spark jobs; inline for tests
     repair/    a state and its checkpoints set back on request
 
-`engine.py` holds them together.  `tasks.py` lists all tasks, the only code that touches rows.  Together with
-`penstock.lab` the only room that imports pyspark.
+`engine.py` holds them together.  `tasks.py` lists the tasks, the only code that touches rows.  No other part of the
+package imports pyspark.
 """

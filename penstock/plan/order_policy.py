@@ -18,7 +18,7 @@ leaves as the trigger passes it: the hold drains first.
 
 In:  watermarks, and the load that was measured.  Out: the trigger, and a `Switch` where the policy changes its mind.
 True always: the sequence of results is the same whatever the policy; only what waits, and how long, differs.
-The virtual time of `penstock.lab` and the joiner of `penstock.engine` run this very code.
+The virtual time of `papers` and the joiner of `penstock.engine` run this very code.
 """
 
 from __future__ import annotations

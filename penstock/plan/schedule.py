@@ -17,7 +17,7 @@ A step that takes time of its own (`overhead`: a Spark job) counts with the ring
 joins rings by itself.
 
 In:  how many queries end in each ring, what a ring costs, and where rows wait.  Out: `Step`s.
-The virtual time of `penstock.lab` and the joiner of `penstock.engine` run this very code.
+The virtual time of `papers` and the joiner of `penstock.engine` run this very code.
 """
 
 from __future__ import annotations

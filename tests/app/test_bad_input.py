@@ -155,7 +155,7 @@ def test_a_demo_that_does_not_exist_is_refused(capfd):
 
 
 @pytest.mark.usefixtures("here")
-def test_without_the_lab_its_commands_say_so(capfd, monkeypatch):
-    monkeypatch.setattr("penstock.app.cli._LAB_MODULE", "penstock.lab.nowhere")
-    assert "penstock[lab]" in refused(capfd, "lab", "list", "--all")
-    assert "penstock[lab]" in refused(capfd, "bench", "--help")
+def test_commands_that_need_a_checkout_say_so(capfd, monkeypatch):
+    monkeypatch.setattr("penstock.app.cli._IN_CHECKOUT", {"lab": "nowhere.cli", "bench": "nowhere.cli"})
+    assert "needs a checkout" in refused(capfd, "lab", "list", "--all")
+    assert "needs a checkout" in refused(capfd, "bench", "--help")

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -220,19 +221,16 @@ def test_errors_are_said_in_one_piece_and_debug_shows_the_trace(error, status, m
     assert "Traceback" in capfd.readouterr().err
 
 
-def test_lab_and_bench_are_handed_to_the_lab(monkeypatch):
+def test_lab_and_bench_are_handed_to_the_checkout(monkeypatch):
     seen = []
 
-    class Lab:
-        @staticmethod
-        def main(command, arguments):
-            seen.append((command, arguments))
-            return 3
+    def stand_in(module):
+        return SimpleNamespace(main=lambda arguments: seen.append((module, arguments)) or 3)
 
-    monkeypatch.setattr(cli, "import_module", lambda _: Lab)
+    monkeypatch.setattr(cli, "import_module", stand_in)
     assert main(["lab", "fig", "17", "--help"]) == 3
     assert main(["bench", "--rows", "5"]) == 3
-    assert seen == [("lab", ["fig", "17", "--help"]), ("bench", ["--rows", "5"])]
+    assert seen == [("papers.cli", ["fig", "17", "--help"]), ("benchmarks.cli", ["--rows", "5"])]
 
 
 def test_java_beside_python_is_used_only_where_there_is_no_other(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from papers.paper1_analysis import equation_4, savings
 from penstock.errors import InputError
-from penstock.lab.papers.paper1_analysis import equation_4, savings
 from penstock.plan.cost import (
     Coefficients,
     Cost,
