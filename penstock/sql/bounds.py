@@ -8,6 +8,7 @@ so is a bound on ``d = T_right - T_left``, the left one being of the side that c
         r.ts >= l.ts - 10 s       d >= -10 s              lo = -10 s
         r.ts <= l.ts + 1 min      d <= 1 min              hi = 1 min + 1 µs  (hi is exclusive)
 
+    ABS(r.ts - l.ts) <= INTERVAL 5 SECONDS                -5 s <= d <= 5 s
     CAST(r.ts AS LONG) - CAST(l.ts AS LONG) <= 60         d < 61 s, and Spark is asked about each pair
     window(l.ts, '1 minute') = window(r.ts, '1 minute')   -1 min < d < 1 min, and Spark is asked
 
@@ -22,6 +23,7 @@ Out: `Bound`s, intersected by `penstock.sql.bind` and `penstock.sql.limits`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import reduce
 from math import ceil, floor
 from typing import TYPE_CHECKING
@@ -161,11 +163,13 @@ def _comparisons(condition: Form, left: Side, unit: int) -> Iterator[_Comparison
         for end, compared in ((low, ">="), (high, "<=")):
             yield _Comparison(value, compared, end) if value and end else None
     elif operator in {"=", *_NEGATED}:
-        inside = _absolute(trees[0]) if unit and operator in {"<", "<="} else None
+        inside = _absolute(trees[0]) if operator in {"<", "<="} else None
         first, second = (run(linear(each, left, unit)) for each in (inside or trees[0], trees[1]))
         if not first or not second or (inside and not second.is_constant):
             yield None
             return
+        if inside and _is_negative(second, operator):
+            first, second = (replace(each, below=Fraction(0), above=Fraction(0)) for each in (first, second))
         yield _Comparison(first, operator, second)
         if inside:
             yield _Comparison(first.times(-1), operator, second)
@@ -176,6 +180,17 @@ def _absolute(tree: Tree) -> Tree | None:
     return (
         tree.trees[0] if isinstance(tree, Form) and tree.parts[0] == "ABS(" and len(tree.trees) == 1 else None
     )
+
+
+def _is_negative(number: Linear, operator: str) -> bool:
+    """Check whether no absolute value is below a constant: what is compared need not be known then."""
+    most = number.micros + number.above
+    return most < 0 or (most == 0 and operator == "<")
+
+
+def on_two_times(scope: Scope, tree: Tree) -> bool:
+    """Check whether all columns of a tree are the event times of two streams."""
+    return _two_times(scope, tree) is not None
 
 
 def _two_times(scope: Scope, tree: Tree) -> list[Input] | None:

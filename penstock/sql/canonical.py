@@ -74,6 +74,24 @@ def conjuncts(tree: Tree) -> Iterator[Tree]:
             yield each
 
 
+def affirmed(tree: Tree) -> Iterator[Tree]:
+    """Give the conjuncts of a tree, also those that it is by NOT: ``NOT (x OR y)`` is NOT x and NOT y."""
+    waiting = [tree]
+    while waiting:
+        each = unwrapped(waiting.pop())
+        inner = unwrapped(each.trees[0]) if isinstance(each, Form) and each.head == "NOT" else None
+        if isinstance(inner, Form) and inner.head == "NOT":
+            waiting.append(inner.trees[0])
+        elif isinstance(inner, Form) and inner.head == "OR":
+            waiting.extend(
+                Form("NOT", ("NOT ", part), NOT, (NOT,), part.span) for part in reversed(inner.trees)
+            )
+        elif isinstance(each, Form) and each.head == "AND":
+            waiting.extend(reversed(each.trees))
+        else:
+            yield each
+
+
 def tidied(node: Tree, type_of: Types) -> Tree:
     """Rewrite a node whose parts are rewritten already."""
     if not isinstance(node, Form):

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from penstock.sql.bounds import Bound, read_bound, window_bound
-from penstock.sql.canonical import canonical, conjuncts
+from penstock.sql.bounds import Bound, on_two_times, read_bound, window_bound
+from penstock.sql.canonical import affirmed, canonical, conjuncts
 from penstock.sql.connections import connected
 from penstock.sql.graph import Edge, side_number
 from penstock.sql.keys import make_key
@@ -89,13 +89,14 @@ def classify(scope: Scope, resolved: Iterable[Tree]) -> Conditions:
     """Sort out the conjuncts of some resolved conditions."""
     conditions = Conditions(scope)
     equal_times: list[Edge] = []
-    for tree in resolved:
-        for written in conjuncts(tree):  # cut first: a chain of conjuncts is not to be sorted
+    for condition in resolved:
+        for written in conjuncts(condition):  # cut first: a chain of conjuncts is not to be sorted
             windows = equal_windows(scope, written)
             if windows:
                 _sort_out_windows(scope, windows, conditions, equal_times)
                 continue
-            for each in conjuncts(canonical(without_time_windows(scope, written), scope.type_of)):
+            tree = canonical(without_time_windows(scope, written), scope.type_of)
+            for each in affirmed(tree) if on_two_times(scope, tree) else conjuncts(tree):
                 _sort_out(scope, each, conditions, equal_times)
     conditions.edges += _joining(equal_times, conditions.edges)
     return conditions

@@ -42,6 +42,8 @@ _COUNTED = {
 _CASTS = {"bigint": (SECOND, SECOND - 1, 0), "double": (SECOND, MILLISECOND, MILLISECOND)}
 """The same for types that a TIMESTAMP is cast to; a DOUBLE rounds far less than a millisecond."""
 
+_COUNTED |= {f"{name.upper()}(": form for name, form in _CASTS.items()}
+
 _DIFFERENCES = frozenset({"TIMESTAMPDIFF(", "DATEDIFF(", "DATE_DIFF(", "TIMEDIFF("})
 _UNITS = {
     "MICROSECOND": 1,

@@ -169,6 +169,7 @@ def test_other_conditions_on_times_are_residual_and_leave_the_window_alone(condi
     ("condition", "lo", "hi"),
     [
         ("CAST(B.ts AS LONG) - CAST(A.ts AS LONG) BETWEEN 0 AND 3600", -S + 1, 3601 * S),
+        ("BIGINT(B.ts) - bigint(A.ts) BETWEEN 0 AND 3600", -S + 1, 3601 * S),
         ("B.ts::bigint <= A.ts::bigint + 60 * 60", -FOREVER + 1, 3601 * S),
         ("5 >= unix_timestamp(B.ts) - to_unix_timestamp(A.ts)", -FOREVER + 1, 7 * S - 1),
         ("unix_timestamp(B.ts) - unix_timestamp(A.ts) BETWEEN -5 AND 5", -7 * S + 2, 7 * S - 1),
@@ -200,6 +201,17 @@ def test_numbers_that_count_time_bound_the_window_and_are_asked_of_each_pair(con
         ("timestampdiff(MICROSECOND, A.ts, B.ts) = 7", 7, 8),
         ("NOT B.ts < A.ts AND NOT B.ts > A.ts + INTERVAL 1 MINUTE", 0, MIN + 1),
         ("NOT (A.ts - INTERVAL 1 SECOND >= B.ts) AND NOT A.ts <= B.ts", -S + 1, 0),
+        ("NOT (B.ts < A.ts OR B.ts > A.ts + INTERVAL 1 MINUTE)", 0, MIN + 1),
+        (
+            "NOT (B.ts < A.ts OR NOT (B.ts <= A.ts + INTERVAL 1 MINUTE AND B.ts >= A.ts))",
+            0,
+            MIN + 1,
+        ),
+        ("NOT NOT (B.ts >= A.ts AND B.ts < A.ts + INTERVAL 1 MINUTE)", 0, MIN),
+        ("NOT (B.ts NOT BETWEEN A.ts AND A.ts + INTERVAL 1 MINUTE)", 0, MIN + 1),
+        ("abs(A.ts - B.ts) <= INTERVAL 5 SECONDS", -5 * S, 5 * S + 1),
+        ("INTERVAL '5' SECOND > abs(B.ts - A.ts)", -5 * S + 1, 5 * S),
+        ("NOT abs(B.ts - INTERVAL 1 SECOND - A.ts) > INTERVAL 5 SECONDS", -4 * S, 6 * S + 1),
     ],
 )
 def test_what_is_not_rounded_is_the_window_and_nothing_else(condition, lo, hi):
@@ -233,6 +245,26 @@ def test_numbers_that_leave_the_times_no_digits_bound_nothing(condition):
     assert where(condition.format(big=10**17)).window == Range(-10 * S + 1, 10 * S)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Oslo"])
+@pytest.mark.parametrize("number", ["unix_seconds", "unix_micros"])
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [
+        ("abs({}) < 0", True),
+        ("abs({}) <= -1", True),
+        ("0 > abs({} - 5)", True),
+        ("NOT abs({}) >= 1 - 1", True),
+        ("abs({}) <= 0", False),
+        ("abs({}) < 1", False),
+        ("abs({} - 5) <= 1 DIV 2", False),
+    ],
+)
+def test_an_absolute_value_below_zero_is_an_empty_window(text, empty, number, zone):
+    condition = text.format(f"{number}(B.ts) - {number}(A.ts)")
+    text = f"SELECT A.v FROM A, B WHERE A.k = B.k AND {condition} WINDOW 10 s"
+    assert bind_query("q", text, STREAMS, zone=zone).is_empty == empty
+
+
 def test_equal_numbers_of_seconds_are_a_key_like_others():
     query = where("CAST(A.ts AS LONG) = CAST(B.ts AS LONG)", window="")
     assert [key.left for key in query.keys] == ["CAST(ts AS LONG)", "k"]
@@ -263,6 +295,8 @@ COUNTED = {
     "(unix_millis(B.ts) - unix_millis(A.ts)) / 700": lambda a, b: (b // 1000 - a // 1000) / 700,
     "(unix_millis(B.ts) - unix_millis(A.ts)) DIV 700": lambda a, b: truncated(b // 1000 - a // 1000, 700),
     "unix_seconds(B.ts) * 2 - 2 * unix_seconds(A.ts)": lambda a, b: 2 * (b // S - a // S),
+    "bigint(B.ts) - BIGINT(A.ts)": lambda a, b: b // S - a // S,
+    "double(B.ts) - DOUBLE(A.ts)": lambda a, b: b / S - a / S,
     "CAST(A.ts AS DOUBLE) - CAST(B.ts AS DOUBLE) + 1": lambda a, b: a / S - b / S + 1,
     "unix_micros(B.ts) - unix_micros(A.ts)": lambda a, b: b - a,
     "timestampdiff(SECOND, A.ts, B.ts)": lambda a, b: truncated(b - a, S),
@@ -281,6 +315,10 @@ COMPARED = {
     "{} BETWEEN {} - 2 AND {}": lambda value, number: number - 2 <= value <= number,
     "NOT {} < {}": lambda value, number: value >= number,
     "NOT {} <= {}": lambda value, number: value > number,
+    "abs({} - {}) <= 1": lambda value, number: abs(value - number) <= 1,
+    "NOT ({0} < {1} - 1 OR {0} > {1} + 1)": lambda value, number: abs(value - number) <= 1,
+    "NOT NOT {} >= {}": lambda value, number: value >= number,
+    "NOT ({} NOT BETWEEN {} AND {})": lambda value, number: value == number,
 }
 
 

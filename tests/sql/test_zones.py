@@ -66,6 +66,14 @@ def test_differences_of_wall_clock_readings_are_bounded_widely(kind):
         assert len(query.residual) == 2
 
 
+def test_the_size_of_a_difference_goes_by_the_clock():
+    window = "abs(A.ts - B.ts) <= INTERVAL 1 HOUR"
+    for zone, shift in (("Europe/Oslo", clock_shift("Europe/Oslo")), ("UTC", 0)):
+        query = bound(window, zone=zone)
+        assert (query.window.lo, query.window.hi) == (-HOUR - shift, HOUR + 1 + shift)
+        assert len(query.residual) == bool(shift)
+
+
 def test_seconds_since_1970_go_by_no_clock():
     window = "CAST(B.ts AS LONG) - CAST(A.ts AS LONG) BETWEEN 0 AND 3599"
     assert bound(window).window == bound(window, zone="UTC").window
