@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.sql.bounds import on_two_times
 from penstock.sql.comparisons import read_comparison
 from penstock.sql.conditions import Conditions, classify
 from penstock.sql.connections import refuse_unconnected
@@ -32,7 +33,7 @@ from penstock.sql.result_streams import ANOTHER_WAY, why_not_joined
 from penstock.sql.scopes import make_scope, refuse_two_clocks, resolved_conditions
 from penstock.sql.shape import read_select
 from penstock.sql.tokens import Source, span_of_tokens
-from penstock.sql.tree import columns_of, show
+from penstock.sql.tree import columns_of, quoted, show, sides_of
 from penstock.sql.windows import WindowSpec, take_windows, window_clauses, window_range
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def _refuse_unbounded(scope: Scope, conditions: Conditions, query: str) -> None:
     bounded = {number for bound, _ in conditions.bounds for number in bound.between}
     for each in scope.inputs:
         if each.number not in bounded:
+            _refuse_unknown_bound(scope, conditions, f"{query} needs a window for {each.alias}", each.side)
             raise scope.source.error(
                 f"{query} needs a window for {each.alias}: no condition bounds its time. Add one, or {WINDOW_FORMS}; "
                 f"or [UNBOUNDED] after each stream to keep all rows",
@@ -252,7 +254,24 @@ def _refuse_no_window(scope: Scope, conditions: Conditions, query: str) -> None:
         raise scope.source.error(f"{query} {wrong}", scope.span)
     refused = refusal(query, streams, conditions.sorted_edges())
     if refused:
+        _refuse_unknown_bound(scope, conditions, f"{query} has no window")
         raise scope.source.error(refused, scope.span)
+
+
+def _refuse_unknown_bound(scope: Scope, conditions: Conditions, lack: str, of: str = "") -> None:
+    """Point at a condition on nothing but two event times, by which a window was meant; `of` is one of the sides."""
+    on_times = (each for each in conditions.residual if on_two_times(scope, each))
+    meant = next((each for each in on_times if not of or of in sides_of(each)), None)
+    if meant is None:
+        return
+    sides = sorted(map(scope.side, sides_of(meant)), key=lambda each: each.number)
+    first, second = (f"{quoted(each.alias)}.{quoted(each.stream.time)}" for each in sides)
+    raise scope.error(
+        f"{lack}, and this condition is not recognised as a bound of time. Write it as {second} BETWEEN {first} - "
+        f"INTERVAL 10 SECONDS AND {first} + INTERVAL 10 SECONDS, with any lengths, or write WINDOW 10 seconds at the "
+        "end as well",
+        meant,
+    )
 
 
 def _refuse_time_asked(scope: Scope, query: str, options: Mapping[str, str], *, aggregates: bool) -> None:

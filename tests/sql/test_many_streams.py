@@ -371,6 +371,10 @@ WRONG = [
         "SELECT O.id FROM Orders O, Payments P >>[NOW], Shipments S [NOW] WHERE O.k = P.k AND P.k = S.k",
         "P has a window and O has none: write one after O too",
     ),
+    (
+        f"SELECT O.id FROM {FULFILLED.partition('FROM')[2]} AND P.paid > O.ts AND >>S.ts <> P.paid",
+        "q3 needs a window for S, and this condition is not recognised as a bound of time. Write it as S.ts BETWEEN P.",
+    ),
     (">>SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.id = S.k", "q3 has no window, and "),
     (
         "SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND >>P.paid = S.k WINDOW 1 s",
