@@ -29,7 +29,6 @@ from penstock.engine.damage import with_owner
 from penstock.engine.ingest.checkpoints import check_checkpoint
 from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.ingest.sources import check_conditions, open_source, with_ingest_columns
-from penstock.engine.out.adopt import adopt
 from penstock.engine.out.answers import refuse_endless
 from penstock.engine.out.pair_sql import check_outputs
 from penstock.engine.out.propagation import finished_now, refuse_untold
@@ -345,7 +344,6 @@ class Engine:
         sinks = file_sinks(transition.after.queries).values()
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         self._refuse_other_types(transition, empty)
-        adopt(self._store)
         plan = self._go_over(transition)
         self._chooser = Chooser(self._workload.budget)
         joiner = self._new_joiner(plan)

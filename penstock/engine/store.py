@@ -60,9 +60,6 @@ KINDS = (
 """The directories of a state.  They are made before anybody else makes them, Spark for one, so that their content is
 their owner's alone, whoever may enter the state's own directory."""
 
-OF_BEFORE = ("table", "ordered")
-"""Directories of results that an earlier version made (`penstock.engine.out.adopt`)."""
-
 
 class Store:
     """A state directory, owned."""
@@ -78,7 +75,7 @@ class Store:
             self.journal = open_journal(self.files)
             self.journal.recover()
             self._claim()
-            for kind in (*KINDS, *(each for each in OF_BEFORE if self.files.list(each))):
+            for kind in KINDS:
                 self.files.make_private(kind)
             refuse_waiting(self.files)
             self._remove_leftovers()

@@ -18,7 +18,6 @@ import msgspec
 
 from penstock.errors import RunError
 from penstock.log.commits import Commit
-from penstock.log.old_formats import upgraded_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 FORMAT = 5
-"""Of commits and snapshots; 1 is that of version 0.1, which had none."""
+"""Of commits and snapshots."""
 
 V = TypeVar("V")
 
@@ -55,19 +54,32 @@ def from_json(data: Any, kind: type[V]) -> V:
     return value
 
 
+def refuse_other_format(data: Mapping[str, Any]) -> None:
+    """Refuse a commit or snapshot that another version wrote."""
+    number = data.get("format", 1)
+    if number > FORMAT:
+        raise RunError(
+            f"the state has format {number}, from a newer version; this one reads {FORMAT}: update Penstock"
+        )
+    if number < FORMAT:
+        raise RunError(
+            f"the state has format {number}, from before the first release; this version reads {FORMAT}: "
+            "run the queries with a new state directory"
+        )
+
+
 def encode(commit: Commit) -> Json:
     """Write a commit."""
     return {"kind": commit.KIND, "format": FORMAT, **to_json(commit)}
 
 
 def decode(data: Mapping[str, Any]) -> Commit:
-    """Read a commit, also one of an earlier format."""
+    """Read a commit."""
+    refuse_other_format(data)
     kind = _KINDS.get(str(data.get("kind")))
-    number = data.get("format", 1)
-    if kind is None or number > FORMAT:
+    if kind is None:
         raise RunError(f"the journal has a commit of kind {data.get('kind')!r}: it is from a newer version")
-    current = data if number == FORMAT else upgraded_commit(data, number)
-    fields = {name: value for name, value in current.items() if name not in {"kind", "format"}}
+    fields = {name: value for name, value in data.items() if name not in {"kind", "format"}}
     try:
         return from_json(fields, kind)
     except msgspec.ValidationError as error:

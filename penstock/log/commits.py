@@ -192,16 +192,14 @@ class PlanServed:
     """What each query that begins, or is defined anew, starts with."""
     tables: Mapping[str, tuple[StoredTable, ...]] = field(default_factory=dict)
     """For each group, the tables that begin."""
-    writes: Mapping[str, str] | None = None
-    """For each group whose pairs are stored, the table they go to; null of version 0.1: the last that was begun."""
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """For each group whose pairs are stored, the table they go to."""
     rolls: Mapping[str, int | None] = field(default_factory=dict)
     """For each stream whose rows are counted, from when on."""
     ordered: Mapping[str, int] = field(default_factory=dict)
     """For each query that wants its results in order, the version of the plan that brought its definition."""
     release: Released | None = None
     """What ends the sequences of queries that are defined anew or stopped."""
-    adopted: bool = False
-    """Whether the state is new, so that no earlier version has left results in it."""
     panes: Mapping[str, PaneSet] = field(default_factory=dict)
     """The pane sets that aggregate queries share from here on."""
     promises: tuple[str, ...] = ()
@@ -384,17 +382,6 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
-    """These are the files of results that an earlier version left in directories."""
-
-    KIND: ClassVar = "adopt"
-    BY: ClassVar = "start"
-
-    stored: Mapping[str, Mapping[str, tuple[StoredFile, ...]]] = field(default_factory=dict)
-    kept: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Priced:
     """This is what the engine's work costs here."""
 
@@ -421,6 +408,5 @@ Commit = (
     | PromisesMerged
     | Published
     | Compacted
-    | Adopted
     | Priced
 )

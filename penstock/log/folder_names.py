@@ -10,29 +10,19 @@ so free, and some filesystems ignore case::
 
 A plain name has no hyphen, so it is never one that was made; made ones differ by their digests.
 
-In:  the name of a query or stream.  Out: one safe path component; `folder_of` also finds directories of before.
+In:  the name of a query or stream.  Out: one safe path component, or a directory with it.
 """
 
 from __future__ import annotations
 
 import re
 from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-from penstock.errors import InputError
-
-if TYPE_CHECKING:
-    from penstock.log.files import Files
 
 LONGEST_NAME_CHARACTERS = 200
 """A longer name is not kept as it is: filesystems take 255 bytes."""
 
 _PLAIN_NAME = re.compile(rf"[a-z0-9_]{{1,{LONGEST_NAME_CHARACTERS}}}")
-_MADE_NAME = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
 _READABLE_CHARACTERS = 40
-
-_CONTENT_PREFIXES = {"checkpoint": "offsets", "late": "batch=", "ordered": "v"}
-"""How the content of a directory named after a stream or query begins, by which one of before is recognised."""
 
 
 def safe_name(name: str) -> str:
@@ -48,20 +38,6 @@ def safe_name(name: str) -> str:
     return f"{readable}-{blake2b(lowered.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
 
 
-def folder_of(files: Files, kind: str, name: str) -> str:
-    """Say where a state keeps what belongs to a query or stream; versions before this used any name as it was."""
-    safe, before = safe_name(name), name.lower()
-    if safe != before and _is_there(files, kind, before):
-        return f"{kind}/{before}"
-    return f"{kind}/{safe}"
-
-
-def _is_there(files: Files, kind: str, before: str) -> bool:
-    """Say whether an earlier version has made a directory under the name itself."""
-    parts = before.split("/")
-    if _MADE_NAME.fullmatch(before) or not all(parts) or {".", ".."} & set(parts):
-        return False
-    try:
-        return any(each.startswith(_CONTENT_PREFIXES[kind]) for each in files.list(f"{kind}/{before}"))
-    except (OSError, ValueError, InputError):  # it could never have been a directory
-        return False
+def folder_of(kind: str, name: str) -> str:
+    """Return the directory where a state keeps what belongs to a query or stream."""
+    return f"{kind}/{safe_name(name)}"

@@ -14,7 +14,6 @@ from functools import singledispatch
 from typing import Any
 
 from penstock.log.commits import (
-    Adopted,
     Answered,
     Backfilled,
     BatchIngested,
@@ -42,7 +41,7 @@ from penstock.log.promises import PromiseFiles
 from penstock.log.recent import Departures, Effort, Fanout, Fit, Traffic
 from penstock.log.row_times import Roll
 from penstock.log.segment import Segment
-from penstock.log.tables import Fed, StoredFile, StoredTable, last_begun, readable, without_ends
+from penstock.log.tables import Fed, StoredFile, StoredTable, readable, without_ends
 from penstock.log.values import (
     GroupState,
     Layout,
@@ -80,8 +79,6 @@ class Ledger:
     """For each group whose units find pairs for a table, the one they go to."""
     kept: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
     """For each query, the files of results that the state keeps for it alone, in order."""
-    adopted: bool = False
-    """Whether all files of results are named here; not in a state of an earlier version, before `adopt`."""
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     logs: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
@@ -174,7 +171,7 @@ class Ledger:
         """List the files of pairs and results that the state keeps."""
         for tables in self.tables.values():
             for table in tables:
-                yield from table.files or ()
+                yield from table.files
         for files in self.kept.values():
             yield from files
 
@@ -240,11 +237,10 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         traffic={log: each for log, each in ledger.traffic.items() if log in commit.logs},
         groups={name: _going_on(each, ledger.groups.get(name)) for name, each in commit.groups.items()},
         tables=tables,
-        writes=last_written(commit.writes, tables),
+        writes=_written(commit),
         rolls={stream: ledger.rolls.get(stream, Roll(since)) for stream, since in commit.rolls.items()},
         queries=queries,
         kept={name: files for name, files in ledger.kept.items() if name in queries},
-        adopted=ledger.adopted or commit.adopted,
         holds={name: _begun(ledger.hold(name), era) for name, era in commit.ordered.items()},
         panes=_pane_sets(ledger, commit),
         promises={index: ledger.promises.get(index, PromiseFiles()) for index in commit.promises},
@@ -326,7 +322,7 @@ def _readable(
     for group in {**ledger.tables, **commit.tables}:
         all_tables = (*ledger.tables.get(group, ()), *commit.tables.get(group, ()))
         read = tuple(readable(each, born) for each in all_tables)
-        written = last_written(commit.writes, {group: read}).get(group)
+        written = _written(commit).get(group)
         used = (each for each in read if each.files != () or written == each.id or each.version == version)
         names = {each.id for each in used}
         if kept := without_ends(
@@ -336,13 +332,9 @@ def _readable(
     return tables
 
 
-def last_written(
-    writes: Mapping[str, str] | None, tables: Mapping[str, Sequence[StoredTable]]
-) -> dict[str, str]:
-    """Say to which table the units of each group write; earlier versions did not write that down."""
-    if writes is None:
-        writes = {group: last_begun(each) for group, each in tables.items()}
-    return {group: table for group, table in writes.items() if table}
+def _written(commit: PlanServed) -> dict[str, str]:
+    """Return the table that the units of each group write to, of groups that have one."""
+    return {group: table for group, table in commit.writes.items() if table}
 
 
 @_fold.register
@@ -382,27 +374,17 @@ def _delivered(ledger: Ledger, output: Output) -> Ledger:
     )
 
 
-def _kept(ledger: Ledger, output: Output | Adopted) -> Ledger:
+def _kept(ledger: Ledger, output: Output) -> Ledger:
     """Name the files of results that the state keeps from here on."""
     tables, kept = dict(ledger.tables), dict(ledger.kept)
     for group, stored in output.stored.items():
         tables[group] = tuple(
-            replace(each, files=(each.files or ()) + stored[each.id]) if each.id in stored else each
+            replace(each, files=each.files + stored[each.id]) if each.id in stored else each
             for each in tables[group]
         )
     for query, files in output.kept.items():
         kept[query] = kept.get(query, ()) + files
     return replace(ledger, tables=tables, kept=kept)
-
-
-@_fold.register
-def _adopt(commit: Adopted, ledger: Ledger) -> Ledger:
-    """Name the files of results that an earlier version has left in directories."""
-    tables = {
-        group: tuple(each if each.files is not None else replace(each, files=()) for each in of_group)
-        for group, of_group in ledger.tables.items()
-    }
-    return replace(_kept(replace(ledger, tables=tables), commit), adopted=True)
 
 
 @_fold.register
@@ -424,7 +406,7 @@ def _compact(commit: Compacted, ledger: Ledger) -> Ledger:
 def _with_files(table: StoredTable, change: FilesReplaced) -> StoredTable:
     """Take some files from a table, and add others to it."""
     gone = set(change.remove)
-    rest = tuple(each for each in table.files or () if each.name not in gone)
+    rest = tuple(each for each in table.files if each.name not in gone)
     return replace(table, files=change.add.get(table.id, ()) + rest)
 
 

@@ -84,8 +84,7 @@ class Definition:
 class StoredTable:
     """Pairs of a group, the queries that read them, and how.
 
-    `id` is unique in the group.  `into` names the table that it is being merged into, file by file.  A table of an
-    earlier version has no list of `files` (None) until its directory has been looked at.
+    `id` is unique in the group.  `into` names the table that it is being merged into, file by file.
     """
 
     id: str
@@ -93,7 +92,7 @@ class StoredTable:
     schema: str
     selective: bool
     members: Mapping[str, tuple[Definition, ...]]
-    files: tuple[StoredFile, ...] | None = ()
+    files: tuple[StoredFile, ...] = ()
     generation: int = 0
     into: str = ""
 
@@ -132,12 +131,6 @@ def without_ends(tables: Iterable[StoredTable]) -> tuple[StoredTable, ...]:
     kept = tuple(each for each in remaining if each.files != () or not each.generation or each.id in targets)
     ids = {each.id for each in kept}
     return tuple(each if each.into in ids else replace(each, into="") for each in kept)
-
-
-def last_begun(tables: Sequence[StoredTable]) -> str:
-    """Name the table that a group's units write to where a plan of an earlier version did not: the last that began."""
-    begun = [each.id for each in tables if not each.is_of_the_past and not each.generation]
-    return begun[-1] if begun else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ class Session:
         """Read a query's results from the pairs that its group keeps."""
         types = kept_types(table.schema)
         for definition in table.members.get(query, ()):
-            for file in table.files or ():
+            for file in table.files:
                 pairs = pq.read_table(map_whole(self._store.files, file))
                 wanted = wanted_rows(pairs, definition.number, definition.levels, selective=table.selective)
                 rows = unpacked(pairs.filter(pa.array(wanted)))
@@ -295,7 +295,7 @@ class Session:
         if name in self._late:
             return self._late[name]
         self._refuse_closed()
-        folder = folder_of(files, "late", name)
+        folder = folder_of("late", name)
         return [
             row
             for file in files.find(folder)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from penstock.engine.change.plan_commit import served
 from penstock.errors import RunError
 from penstock.log.codec import FORMAT, decode, encode, from_json, to_json
-from penstock.log.commits import Commit, Output, PlanServed, UnitJoined
-from penstock.log.ledger import Ledger
-from penstock.log.snapshot import dump, load
-from penstock.log.values import Cursor, GroupState, QueryState, ServedPlan
+from penstock.log.commits import Commit, PlanServed
+from penstock.log.snapshot import load
+from penstock.log.values import ServedPlan
 from penstock.plan.build import Stopped, build_plan
 from penstock.sql.query import Column, Stream
 from tests.join.drawn import examples
@@ -72,40 +71,9 @@ def test_a_commit_that_lacks_something_or_has_it_of_another_type_is_refused_by_n
             decode({"kind": kind.KIND, "format": FORMAT, each.name: object()})
 
 
-def test_a_state_of_format_2_is_read_with_its_cursors_of_two():
-    """A cursor was the batches of both streams and a time; a group said `mixed` of its layouts."""
-    group = GroupState((Cursor((3, 4)), Cursor((2, 1), 7)), (5, None), mixed_layouts=True)
-    apart = replace(group, stations=((Cursor((2, 1), 7), (5, None)), (Cursor((3, 4)), (6, 8))))
-    late = QueryState(backfill=Cursor((3, 4)))
-    for commit in (
-        PlanServed(ServedPlan(), "start", groups={"g": apart}, queries={"q": late, "r": QueryState()}),
-        UnitJoined("g", group.cursors, (5, None), 9, Output(), stations=apart.stations),
-    ):
-        assert decode(_as_format_2(encode(commit))) == commit
-    ledger = Ledger(groups={"g": apart}, queries={"q": late}, plan=ServedPlan())
-    assert load(_as_format_2(dump(ledger))) == ledger
-
-
-@pytest.mark.parametrize("number", [3, 4])
-def test_a_state_of_format_3_or_4_is_read_as_it_is(number):
-    group = GroupState((Cursor((3, 4)), Cursor((2, 1), 7)), (5, None), mixed_layouts=True)
-    commit = UnitJoined("g", group.cursors, (5, None), 9, Output(), stations=group.stations)
-    assert decode({**json.loads(json.dumps(encode(commit))), "format": number}) == commit
-    ledger = Ledger(groups={"g": group}, plan=ServedPlan())
-    assert load({**json.loads(json.dumps(dump(ledger))), "format": number}) == ledger
-
-
-def _as_format_2(data):
-    """Write cursors flat, as they were."""
-    data = json.loads(json.dumps({**data, "format": 2}))
-    for each in (data, *data.get("groups", {}).values()):
-        if "cursors" in each:
-            each["cursors"] = [[*batches, below] for batches, below, _ in each["cursors"]]
-            each["stations"] = [[[*batches, below], marks] for (batches, below, _), marks in each["stations"]]
-        if "mixed_layouts" in each:
-            each["mixed"] = each.pop("mixed_layouts")
-    for query in data.get("queries", {}).values():
-        if query["backfill"]:
-            batches, below, _ = query["backfill"]
-            query["backfill"] = [*batches, below]
-    return data
+@pytest.mark.parametrize("number", [None, 1, FORMAT - 1])
+def test_a_state_of_before_the_first_release_is_refused_with_the_fix(number):
+    old = {} if number is None else {"format": number}
+    for read in (decode, load):
+        with pytest.raises(RunError, match=f"has format {number or 1}.*a new state directory"):
+            read({"kind": "opened", **old})

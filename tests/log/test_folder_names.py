@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-import uuid
-from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.log.files import open_files
-from penstock.log.folder_names import folder_of, safe_name
+from penstock.log.folder_names import safe_name
 from penstock.plan.group import group_id
 from penstock.plan.stored import KeyPart, log_id
 from penstock.sql.query import Signature
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 odd = st.text(max_size=400) | st.sampled_from(
     ["a/b", "..", ".", "CON", "é", "É", "A" * 300, "x-1", "", "a b", "a\0b"]
@@ -50,32 +43,3 @@ def test_logs_and_groups_of_any_stream_have_names_that_fit(name: str) -> None:
         group_id(Signature(name, name, ())),
     ]
     assert all(re.fullmatch(r"[a-z0-9_-]{1,255}", each) for each in ids)
-
-
-@pytest.mark.parametrize("kind", ["local", "memory"])
-def test_a_directory_that_an_earlier_version_made_is_found_again(kind: str, tmp_path: Path) -> None:
-    files = open_files(str(tmp_path) if kind == "local" else f"memory://{uuid.uuid4().hex}")
-    files.put("checkpoint/my-stream/offsets/0", b"v1")
-    files.put("ordered/a/b/v000001/released-0.parquet", b"")
-
-    assert folder_of(files, "checkpoint", "My-Stream") == "checkpoint/my-stream"
-    assert folder_of(files, "ordered", "a/b") == "ordered/a/b"
-    assert folder_of(files, "late", "my-stream") == f"late/{safe_name('my-stream')}"
-
-
-def test_a_name_that_is_another_s_directory_is_not_taken_for_its_own(tmp_path: Path) -> None:
-    """A stream called ``a/offsets``, and one called as the directory of ``a b`` is."""
-    files = open_files(str(tmp_path))
-    files.put("checkpoint/a/offsets/0", b"v1")
-    files.put(f"checkpoint/{safe_name('a b')}/offsets/0", b"v1")
-    for name in (
-        "a/offsets",
-        "a/offsets/0",
-        safe_name("a b"),
-        "..",
-        "../checkpoint/a",
-        "/a",
-        "a\0b",
-        "ä" * 300,
-    ):
-        assert folder_of(files, "checkpoint", name) == f"checkpoint/{safe_name(name)}"

@@ -134,10 +134,10 @@ def test_a_rewrite_puts_one_segment_in_the_place_of_others_of_its_log_only():
 
 
 def test_a_commit_of_a_newer_version_is_refused_and_not_passed_over():
-    for newer in ({"kind": "moved"}, {"kind": "opened", "format": FORMAT + 1}):
+    for newer in ({"kind": "moved", "format": FORMAT}, {"kind": "opened", "format": FORMAT + 1}):
         with pytest.raises(RunError, match="from a newer version"):
             decode(newer)
-    with pytest.raises(RunError, match="run a newer one"):
+    with pytest.raises(RunError, match="update Penstock"):
         load({"format": FORMAT + 1})
 
 

@@ -86,8 +86,8 @@ def _package_frame() -> str:
     return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})" if inside else ""
 
 
-EXEMPT = (PACKAGE / "engine" / "repair", PACKAGE / "engine" / "out" / "adopt.py")
-"""Where files are checked on request, or only a footer is read."""
+EXEMPT = (PACKAGE / "engine" / "repair",)
+"""Where files are checked on request."""
 
 
 def _is_exempt(frame) -> bool:

@@ -103,7 +103,6 @@ def plan_commit(
         panes=_pane_sets(plan, before, change, ledger, parts),
         tables={group.id: _tables(group, plan, ledger, lacking) for group in plan.groups},
         writes={group.id: _written(group, plan, ledger) for group in plan.groups},
-        adopted=before is None,
         promises=tuple(remembered(plan)),
         watched=plan.watched,
         streams=begun,

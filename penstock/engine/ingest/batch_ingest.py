@@ -117,7 +117,7 @@ class BatchIngest(Generic[Batch]):
         """Write rows that do not count to the dead letters."""
         if after.late + after.no_time + after.broken == before.late + before.no_time + before.broken:
             return
-        folder = f"{folder_of(self.store.files, 'late', self.stream.name)}/{before.batches:010d}"
+        folder = f"{folder_of('late', self.stream.name)}/{before.batches:010d}"
         if task.promises:
             self.backend.keep_late_and_broken(rows, self.stream, task, folder)
         else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def checkpoint_of(files: Files, stream: str) -> Checkpoint:
     """Give the checkpoint of a stream."""
-    return Checkpoint(files, folder_of(files, "checkpoint", stream))
+    return Checkpoint(files, folder_of("checkpoint", stream))
 
 
 def check_checkpoint(store: Store, stream: str) -> None:

@@ -126,7 +126,7 @@ def _table_steps(group: str, tables: Sequence[StoredTable], fan: int, *, pressin
             yield from _moves(group, sources, target)
     for table in tables:
         if not table.into:
-            by_age = sorted(table.files or (), key=lambda each: -each.generation)
+            by_age = sorted(table.files, key=lambda each: -each.generation)
             for run in runs_to_merge([replace(each, shape="") for each in by_age], fan, pressing=pressing):
                 merge = Merge(run, f"{pairs_folder(group)}/", run[0].generation + 1)
                 yield Step(merge, group, table.id)
@@ -134,8 +134,8 @@ def _table_steps(group: str, tables: Sequence[StoredTable], fan: int, *, pressin
 
 def _moves(group: str, sources: Sequence[StoredTable], target: StoredTable) -> Iterator[Step]:
     """Take the files of some tables over into another, about as many at a time as make a full one."""
-    bits = {each.name: bits_between(table, target) for table in sources for each in table.files or ()}
-    for run in _bins([each for table in sources for each in table.files or ()]):
+    bits = {each.name: bits_between(table, target) for table in sources for each in table.files}
+    for run in _bins([each for table in sources for each in table.files]):
         generation = max(each.generation for each in run) + (len(run) > 1)
         bits_of = {each.name: bits[each.name] for each in run}
         merge = Merge(run, f"{pairs_folder(group)}/", generation, bits_of, words_of(target.members))

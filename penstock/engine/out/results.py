@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from penstock.engine.ingest.batch_task import reason_name
 from penstock.engine.ingest.key_types import type_text
 from penstock.engine.ingest.malformed import SHOWN, keeps_text
-from penstock.engine.out.adopt import with_all_named
 from penstock.engine.out.answers import OPERATION, SEQUENCE
 from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pairs
 from penstock.engine.out.propagation import key_ddl, told_values
@@ -68,9 +67,9 @@ def read_results(
     for _ in range(_LOOKS):
         with suppress(MissingError):
             ledger = look()
-            return latest(_read_kept(spark, files, plan, with_all_named(files, ledger), query), query, ledger)
+            return latest(_read_kept(spark, files, plan, ledger, query), query, ledger)
     ledger = look()
-    return latest(_read_kept(spark, files, plan, with_all_named(files, ledger), query), query, ledger)
+    return latest(_read_kept(spark, files, plan, ledger, query), query, ledger)
 
 
 def latest(rows: DataFrame, query: Query, ledger: Ledger) -> DataFrame:
@@ -193,11 +192,8 @@ def _finished_values(
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream, committed: int) -> DataFrame:
-    """Read the rows of the committed batches that were set aside, with the text of unreadable lines and the reasons.
-
-    An earlier version wrote no reason for late rows of a stream without promises: it is null there.
-    """
-    folder = folder_of(files, "late", stream.name)
+    """Read the rows of the committed batches that were set aside, with the text of unreadable lines and the reasons."""
+    folder = folder_of("late", stream.name)
     batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder) if int(each) < committed]
     schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
     schema += f", {reason_name(each.name for each in stream.columns)} string"

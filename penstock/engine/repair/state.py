@@ -304,10 +304,9 @@ def _path(file: tuple[Files, str]) -> str:
 def _remove_late_rows(files: Files, ledger: Ledger, streams: Iterable[str]) -> None:
     """Remove the rows that were set aside of batches that come again."""
     for stream in streams:
-        folder = folder_of(files, "late", stream)
+        folder = folder_of("late", stream)
         for name in files.list(folder):
-            number = name.removeprefix("batch=")  # as an earlier version called it
-            if number.isdecimal() and int(number) >= ledger.stream(stream).batches:
+            if name.isdecimal() and int(name) >= ledger.stream(stream).batches:
                 files.delete_tree(f"{folder}/{name}")
 
 

@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import compact
-from penstock.engine.out.adopt import adopt, with_all_named
 from penstock.log import ledger as books
 from penstock.log import tables
-from penstock.log.snapshot import dump, load
+from penstock.log.snapshot import dump
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output, Range, Sink
 from tests.engine.change.test_changes import changed
@@ -263,58 +262,6 @@ def test_a_few_large_files_are_merged_only_while_there_is_nothing_to_join(busy):
     ledger = books.Ledger(tables={"g": (table,)}, writes={"g": "v1"}, kept={"q": files})
     chosen = compact.choose_steps(ledger, 2, busy=busy)
     assert len(chosen.steps) == (0 if busy else 2)
-
-
-def as_before(world):
-    """Make a state of what is there as earlier versions had it: files in directories, and no list of them."""
-    data = dump(world.ledger)
-    for name in ("kept", "writes", "adopted", "format"):
-        del data[name]
-    for group in data["groups"].values():
-        group["cursors"] = [[*batches, below] for batches, below, *_ in group["cursors"]]
-        group["mixed"] = group.pop("mixed_layouts")
-        group["spans"] = [[[int(rows), span] for rows, span in side.items()] for side in group["spans"]]
-    for each in data["pending"]:
-        each["moves"] = [list(move.values()) for move in each["moves"]]
-    data["plan"]["spark_settings"] = None
-    for group, known in data["tables"].items():
-        for table in known:
-            for file in table.pop("files"):
-                name = file["name"].rpartition("/")[2]
-                world.files.move(file["name"], f"table/{group}/{table['id']}/{name}")
-            table["directory"] = table.pop("id")
-            table["members"] = {name: dict(only) for name, (only,) in table["members"].items()}
-            for member in table["members"].values():
-                del member["version"]
-            del table["generation"], table["into"]
-    for name, files in world.ledger.kept.items():
-        for number, file in enumerate(files):
-            world.files.move(file.name, f"ordered/{name}/v000001/released-{number:012d}.parquet")
-    data["layouts"] = {log: list(layouts.values()) for log, layouts in data["layouts"].items()}
-    return json.loads(json.dumps(data))
-
-
-def test_a_state_of_an_earlier_version_is_read_and_goes_on(tmp_path):
-    """Its files are found once, named from then on, and merged with those that come."""
-    ordered = query("ordered", Range.window(9, 9), order="filter-order")
-    world = World(tmp_path, [query("q", Range.window(9, 9)), ordered], parts=1)
-    send(world, range(6))
-    world.ledger = load(as_before(world))
-    assert not world.ledger.adopted
-    assert {each.name for each in with_all_named(world.files, world.ledger).result_files()}
-    world.files.make_dirs("table/old/v1/_staging")
-    adopt(world.store)
-    assert world.ledger.adopted
-    assert not world.files.exists("table/old/v1/_staging")
-    world.check_results()
-    world.check_order()
-    with eager():
-        send(world, range(6, 12))
-        world.check_results()
-        world.check_order()
-        assert not any(name.startswith(("table/", "ordered/")) for name in named_files(world))
-    adopt(world.store)
-    assert not [name for kind in ("table", "ordered") for name in all_files(tmp_path / kind)]
 
 
 def all_files(folder):

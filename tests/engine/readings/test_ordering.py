@@ -23,8 +23,6 @@ from penstock.engine.readings import idle, waiting
 from penstock.engine.readings.plans import next_plan
 from penstock.engine.readings.waiting import load_of, mode_of
 from penstock.log import hold
-from penstock.log import ledger as books
-from penstock.log.codec import decode
 from penstock.log.snapshot import dump, load
 from penstock.plan.order_policy import HOLD, SYNC, Load
 from penstock.plan.schedule import POLICIES
@@ -465,20 +463,6 @@ def test_a_start_without_a_query_whose_input_waits_would_lose_results(tmp_path):
     assert any(
         "3 rows that wait until it is their turn would never be joined for it" in each for each in lost
     )
-
-
-def test_where_a_sequence_ended_is_not_known_from_journals_of_an_earlier_version():
-    ledger = books.Ledger(holds={"q": hold.Hold()})
-    release = {
-        "kind": "release",
-        "until": {"q": 50},
-        "results": {},
-        "gone": {"q": []},
-        "held": {},
-        "publish": [],
-    }
-    assert books.fold(ledger, decode(release)).hold("q").until is None
-    assert books.fold(ledger, decode({**release, "disordered": {}})).hold("q").until == 50
 
 
 def test_who_only_wants_another_order_has_missed_nothing(tmp_path):
