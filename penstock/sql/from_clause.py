@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from penstock.sql.aggregates import refuse_aggregates
 from penstock.sql.graph import MOST_INPUTS
 from penstock.sql.parse import parse_expression
-from penstock.sql.refusals import REFUSED_CLAUSES, refused_join, refused_table
+from penstock.sql.refusals import REFUSED_CLAUSES, refused_join, refused_rows, refused_table
 from penstock.sql.tokens import span_of_tokens
 from penstock.sql.words import CLAUSES, JOINS
 
@@ -70,7 +70,7 @@ def read_from(reader: Reader) -> From:
     while True:
         if reader.accept(","):
             joined.tables.append(_read_table(reader))
-        elif reader.word() in JOINS:
+        elif reader.word() in JOINS or _is_outer(reader):
             _read_join(reader, joined)
         else:
             return joined
@@ -111,7 +111,7 @@ def _read_words(reader: Reader) -> list[str]:
 def _read_table(reader: Reader) -> Table:
     """Read a stream and its alias."""
     start = reader.span[0]
-    if error := refused_table(reader):
+    if error := refused_rows(reader):
         raise error
     name = _part(reader)
     while reader.accept("."):
@@ -120,10 +120,18 @@ def _read_table(reader: Reader) -> Table:
     if error := refused_table(reader):
         raise error
     span = (start, reader.behind)
+    alias = name.rpartition(".")[2]
     named = reader.accept("AS")
-    if named or (token and (token.kind == "quoted" or _is_alias(token))):
-        return Table(name, _part(reader), span)
-    return Table(name, name.rpartition(".")[2], span)
+    if named or (token and (token.kind == "quoted" or _is_alias(token)) and not _is_outer(reader)):
+        alias = _part(reader)
+        if error := refused_table(reader):
+            raise error
+    return Table(name, alias, span)
+
+
+def _is_outer(reader: Reader) -> bool:
+    """Say whether ``OUTER JOIN`` comes next, which is no alias and a join."""
+    return (reader.word(), reader.word(1)) == ("OUTER", "JOIN")
 
 
 def _is_alias(token: Token) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.sql.tokens import depths
+from penstock.sql.words import GENERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,13 +53,15 @@ _NO_PARTNER = (
     "the stream with the results"
 )
 _JOINS = {
-    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "ANTI"), _NO_PARTNER),
+    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "OUTER", "ANTI"), _NO_PARTNER),
     "SEMI": "a row is in the result once for each partner. Write JOIN ... ON ..., and GROUP BY the columns you select",
     "NATURAL": "columns are not paired by their names. Name those that are equal, as in A JOIN B USING (k)",
     "ASOF": "a row meets all partners in its window. Write JOIN ... ON ... and GROUP BY the row, with MAX of B's time",
 }
 
 _TIME_TRAVEL = "name the stream alone: its rows are taken as they arrive"
+
+_ROWS = "make a stream of its rows, with engine.stream of a DataFrame or from files"
 
 _TABLES = {
     ("TABLESAMPLE", "("): ("TABLESAMPLE", "leave it out, or write a condition such as A.k % 10 = 0"),
@@ -81,13 +84,17 @@ _TABLES = {
     ("VERSION", "AS"): ("VERSION AS OF", _TIME_TRAVEL),
     ("(", "SELECT"): ("a subquery in FROM", ANOTHER_QUERY),
     ("(", "WITH"): ("a subquery in FROM", ANOTHER_QUERY),
-    ("(", "VALUES"): ("a table of VALUES", "read the rows as a stream"),
+    ("(", "VALUES"): ("a table of VALUES", _ROWS),
+    ("VALUES", "("): ("a table of VALUES", _ROWS),
 }
 """Two words that stand in FROM where a stream or its alias should."""
 
 _SLIDES = "write WINDOW 1 hour EVERY 1 min at the end of the query instead"
 _GROUP_WINDOWS = {
-    "TUMBLE": "group by window(A.ts, '1 minute'), which the SELECT list may call window.start and window.end",
+    "TUMBLE": (
+        "group by window(A.ts, '1 minute'), which the SELECT list may call window.start and window.end; or, to join on "
+        "it, write window(A.ts, '1 minute') = window(B.ts, '1 minute')"
+    ),
     "HOP": _SLIDES,
     "CUMULATE": _SLIDES,
     "SESSION": "group by window(A.ts, '10 minutes') or date_trunc('hour', A.ts)",
@@ -95,7 +102,24 @@ _GROUP_WINDOWS = {
 """Flink's functions that assign rows to windows."""
 _WINDOW_PARTS = ("", "_START", "_END", "_ROWTIME", "_PROCTIME")
 
-_BEFORE_WINDOW = {"FROM": "FROM", "JOIN": "JOIN", "WHERE": "WHERE", "GROUP": "GROUP BY", "HAVING": "HAVING"}
+_ADDED = "leave it out, as rows are only ever added"
+_CONSTRAINTS = {
+    "PRIMARY": ("PRIMARY KEY", _ADDED),
+    "UNIQUE": ("UNIQUE", "leave it out; if each value comes only once, say WITH (unique = '<columns>')"),
+    "FOREIGN": ("FOREIGN KEY", _ADDED),
+    "REFERENCES": ("REFERENCES", _ADDED),
+    "CONSTRAINT": ("CONSTRAINT", _ADDED),
+    "CHECK": ("CHECK", "write its condition into the WHERE of the queries"),
+    "DEFAULT": ("DEFAULT", "write COALESCE(column, value) into the queries"),
+    "GENERATED": ("a computed column", "write its expression into the SELECT lists"),
+}
+"""Words that begin a constraint of columns, the constraint, and what to write instead."""
+
+_BEFORE_WINDOW = {
+    **{word: word for word in ("FROM", "JOIN", "WHERE", "HAVING")},
+    "GROUP": "GROUP BY",
+    **dict.fromkeys(("AND", "OR"), "this condition"),
+}
 _SET_OPERATORS = {"UNION", "INTERSECT", "EXCEPT", "MINUS"}
 _OPERANDS = {"SELECT", "ALL", "DISTINCT", "(", "FROM", "TABLE", "VALUES", "WITH"}
 """What may stand behind a set operator."""
@@ -115,12 +139,25 @@ def refused_table(reader: Reader) -> SqlError | None:
     if (word, after) in _TABLES:
         what, instead = _TABLES[word, after]
         return reader.error(f"{what} is not supported: {instead}")
-    if word == "(":
-        return reader.error("brackets around a join are not supported: write A JOIN B ON ... without them")
     name = reader.word(2) if word == "TABLE" else word
     if after == "(" and (word == "TABLE" or name in _GROUP_WINDOWS):
         instead = f", and {_GROUP_WINDOWS[name]}" if name in _GROUP_WINDOWS else ""
         return reader.error(f"the table function {name} is not supported: name the stream itself{instead}")
+    return None
+
+
+def refused_rows(reader: Reader) -> SqlError | None:
+    """Refuse what begins an entry of FROM and is not the name of a stream; None if it may be."""
+    if error := refused_table(reader):
+        return error
+    word, after = reader.word(), reader.word(1)
+    if word == "(":
+        return reader.error("brackets around a join are not supported: write A JOIN B ON ... without them")
+    if word == "LATERAL" and reader.word(2) == "(":
+        return reader.error(f"LATERAL is not supported: {EXPLODE}")
+    if after == "(" and word:
+        instead = EXPLODE if word.lower() in GENERATORS else _ROWS
+        return reader.error(f"the table function {word} is not supported: {instead}")
     return None
 
 
@@ -146,11 +183,20 @@ def refused_column(reader: Reader) -> SqlError | None:
         return reader.error(
             f"WATERMARK FOR is not supported: write WITH (time = '{time}', lateness = '5 seconds')"
         )
-    if words == ("PRIMARY", "KEY"):
-        return reader.error("PRIMARY KEY is not supported: leave it out, as rows are only ever added")
+    opens = {("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("UNIQUE", "("), ("CHECK", "(")}
+    if words in opens or (words[0] == "CONSTRAINT" and third and third.upper in _CONSTRAINTS):
+        return reader.error(refused_constraint(words[0]))
     if words[1] == "AS":
         return reader.error("a computed column is not supported: write its expression into the SELECT lists")
     return None
+
+
+def refused_constraint(word: str) -> str:
+    """Say why a constraint of a column, or of several, is not supported; empty if the word begins none."""
+    if word not in _CONSTRAINTS:
+        return ""
+    what, instead = _CONSTRAINTS[word]
+    return f"{what} is not supported: {instead}"
 
 
 def refuse_set_operators(source: Source, tokens: Sequence[Token]) -> None:

@@ -69,6 +69,10 @@ class Select:
         return grouped or any(has_aggregate(item.tree) for item in self.items)
 
 
+_STAR_CLAUSES = {"EXCLUDE", "REPLACE", "RENAME"}
+"""What other dialects of SQL write behind a star."""
+
+
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     """Read a SELECT, or say why it is none that can be run."""
     reader = Reader(source, tokens)
@@ -140,9 +144,12 @@ def _read_item(reader: Reader) -> Item:
     first = reader.at
     tree = parse_expression(reader)
     tokens = reader.tokens[first : reader.at]
-    if tokens[-1].text == "*" and reader.word() == "EXCEPT":
+    word, after = reader.word(), reader.word(1)
+    if tokens[-1].text == "*" and (
+        word == "EXCEPT" or (word in _STAR_CLAUSES and after not in {"", ",", "FROM"})
+    ):
         raise reader.error(
-            "* is every column and takes no EXCEPT: list the columns you want", span_of_tokens(tokens)
+            f"* is every column and takes no {word}: list the columns you want", span_of_tokens(tokens)
         )
     alias = Parser(reader).alias()
     if alias is not None and isinstance(tree, Form) and tree.head == "STAR":

@@ -13,6 +13,7 @@ columns.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
@@ -22,7 +23,7 @@ from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.punctuates import PromiseError
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
-from penstock.sql.refusals import refused_column
+from penstock.sql.refusals import refused_column, refused_constraint
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.tokens import joined, span_of_tokens
 
@@ -123,7 +124,9 @@ def _read_column(reader: Reader) -> Column:
     """Read one ``name TYPE``; NOT NULL and COMMENT may follow and mean nothing here."""
     name_span = reader.span
     name = reader.name("a column")
-    tokens = _without_notes(reader.until(",", ")"))
+    written = reader.until(",", ")")
+    _refuse_constraints(reader, written)
+    tokens = _without_notes(written)
     if not tokens:
         raise reader.error(f"column {name} has no type", name_span)
     if is_reserved(name):
@@ -141,6 +144,13 @@ def _read_column(reader: Reader) -> Column:
         )
         raise reader.error(message, span_of_tokens(tokens))
     return Column(name, str(kind))
+
+
+def _refuse_constraints(reader: Reader, tokens: list[Token]) -> None:
+    """Refuse ``INT PRIMARY KEY``; behind ``<`` or a comma such a word is the name of a field."""
+    for before, token in pairwise(tokens):
+        if before.text not in {"<", ","} and (refusal := refused_constraint(token.upper)):
+            raise reader.error(refusal, (token.start, token.end))
 
 
 def _without_notes(tokens: list[Token]) -> list[Token]:

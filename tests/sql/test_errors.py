@@ -132,6 +132,20 @@ QUERIES = [
     ("SELECT 1 FROM >>TABLE(TUMBLE(TABLE A, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) t, B WINDOW 1 s", "the table function TUMBLE is not supported: name the stream itself, and group by window("),
     ("SELECT 1 FROM A, >>HOP(TABLE B, DESCRIPTOR(ts), INTERVAL '1' MINUTE) WINDOW 1 s", "the table function HOP is not supported"),
     ("SELECT 1 FROM A JOIN B >>FOR SYSTEM_TIME AS OF A.ts ON A.k = B.k", "FOR SYSTEM_TIME AS OF is not supported: join both streams, with a condition"),
+    ("SELECT 1 FROM A >>OUTER JOIN B ON A.k = B.k WINDOW 1 s", "OUTER JOIN is not supported: rows without a partner"),
+    ("SELECT 1 FROM A x >>OUTER JOIN B ON x.k = B.k WINDOW 1 s", "OUTER JOIN is not supported"),
+    ("SELECT 1 FROM >>range(10) x, B WHERE x.id = B.k WINDOW 1 s", "the table function RANGE is not supported: make a stream of its rows"),
+    ("SELECT 1 FROM A JOIN >>explode(A.tags) x WINDOW 1 s", "the table function EXPLODE is not supported: explode the column before"),
+    ("SELECT 1 FROM A, >>VALUES (1), (2) x WINDOW 1 s", "a table of VALUES is not supported: make a stream of its rows"),
+    ("SELECT 1 FROM A JOIN B AS y >>FOR SYSTEM_TIME AS OF A.ts ON A.k = y.k", "FOR SYSTEM_TIME AS OF is not supported: join both"),
+    ("SELECT 1 FROM A x >>TABLESAMPLE (10 PERCENT), B WHERE x.k = B.k WINDOW 1 s", "TABLESAMPLE is not supported: leave it out"),
+    ("SELECT 1 FROM A, >>LATERAL explode(A.tags) t WINDOW 1 s", "LATERAL is not supported: explode the column before"),
+    ("SELECT 1 FROM A, B WHERE A.k = B.k AND >>TUMBLE(A.ts, INTERVAL '1' MINUTE) = TUMBLE(B.ts, INTERVAL '1' MINUTE)", "to join on it, write window(A.ts, '1 minute') = window(B.ts, '1 minute')"),
+    (f"{OK} >>AND A.v > 3", "this condition stands behind WINDOW, which ends a query: write this condition before it"),
+    (f"{OK} EVERY 1 s >>OR A.v > 3", "this condition stands behind EVERY"),
+    ("SELECT >>* EXCLUDE (k) FROM A, B WHERE A.k = B.k WINDOW 1 s", "* is every column and takes no EXCLUDE: list the columns you want"),
+    ("SELECT >>A.* REPLACE (k + 1 AS k) FROM A, B WHERE A.k = B.k WINDOW 1 s", "takes no REPLACE"),
+    ("SELECT >>* exclude FROM A, B WHERE A.k = B.k WINDOW 1 s", "* is every column and cannot be called exclude"),
     ("SELECT 1 FROM A >>VERSION AS OF 1, B WHERE A.k = B.k WINDOW 1 s", "VERSION AS OF is not supported"),
     ("SELECT 1 FROM A, >>LATERAL (SELECT * FROM B) WINDOW 1 s", "LATERAL is not supported: write A JOIN B"),
     ("SELECT 1 FROM A >>LATERAL VIEW explode(A.tags) t, B WHERE A.k = B.k WINDOW 1 s", "LATERAL VIEW is not supported: explode the column before"),
@@ -198,6 +212,13 @@ SCRIPTS = [
     ("CREATE STREAM >>a (k INT, ts DATE) WITH (format = 'rate', time = 'ts')", "stream a is declared twice"),
     ("CREATE STREAM S (k INT, t DATE, >>WATERMARK FOR t AS t - INTERVAL '5' SECOND) WITH (format = 'rate')", "WATERMARK FOR is not supported: write WITH (time = 't', lateness = '5 seconds')"),
     ("CREATE STREAM S (k INT, >>PRIMARY KEY (k) NOT ENFORCED) WITH (format = 'rate')", "PRIMARY KEY is not supported: leave it out"),
+    ("CREATE STREAM S (k INT, >>UNIQUE (k)) WITH (format = 'rate')", "UNIQUE is not supported: leave it out; if each value comes only once, say WITH (unique = '<columns>')"),
+    ("CREATE STREAM S (k INT, >>CONSTRAINT pk PRIMARY KEY (k)) WITH (format = 'rate')", "CONSTRAINT is not supported: leave it out"),
+    ("CREATE STREAM S (k INT >>PRIMARY KEY, d DATE) WITH (format = 'rate')", "PRIMARY KEY is not supported: leave it out"),
+    ("CREATE STREAM S (k INT NOT NULL >>UNIQUE) WITH (format = 'rate')", "UNIQUE is not supported"),
+    ("CREATE STREAM S (k DECIMAL(9,2) >>CHECK (k > 0)) WITH (format = 'rate')", "CHECK is not supported: write its condition into the WHERE"),
+    ("CREATE STREAM S (k INT, >>FOREIGN KEY (k) REFERENCES T (k)) WITH (format = 'rate')", "FOREIGN KEY is not supported"),
+    ("CREATE STREAM S (k INT >>DEFAULT 5) WITH (format = 'rate')", "DEFAULT is not supported: write COALESCE(column, value)"),
     ("CREATE STREAM S (k INT, >>t AS CAST(k AS DATE)) WITH (format = 'rate')", "a computed column is not supported"),
     (f"CREATE QUERY q AS {OK};\nCREATE QUERY >>Q AS {OK}", "query Q is declared twice"),
     (f"CREATE QUERY q WITH (sink = >>'parket') AS {OK}", "unknown sink parket: did you mean parquet?"),
@@ -232,6 +253,16 @@ SCRIPTS = [
 @pytest.mark.parametrize(("marked", "message"), SCRIPTS)
 def test_a_wrong_script_is_refused_where_it_is_wrong(marked, message):
     check(lambda text: parse_script(text, STREAMS), marked, message)
+
+
+def test_columns_and_streams_may_be_called_as_what_is_refused():
+    columns = (
+        "unique DECIMAL(9,2), check INT, constraint STRING, place STRUCT<unique: INT, check: INT>, ts DATE"
+    )
+    script = f"CREATE STREAM outer ({columns}) WITH (format = 'rate', time = 'ts')"
+    script += "; CREATE QUERY q AS SELECT outer.check FROM outer, outer AS range WHERE outer.check = range.check WINDOW 1 s"
+    (query,) = parse_script(script).queries
+    assert query.streams == ("outer", "outer")
 
 
 def test_the_caret_stands_under_the_name_in_the_script():
