@@ -9,6 +9,7 @@ In:  the format of a source and the name of an option.  Out: what is wrong with 
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 
 _FILES = """
@@ -51,6 +52,7 @@ _KAFKA = """
 _OPTIONS = {
     "parquet": f"{_FILES} mergeSchema datetimeRebaseMode int96RebaseMode",
     "orc": f"{_FILES} mergeSchema",
+    "binaryfile": _FILES,
     "text": f"{_FILES} wholetext lineSep encoding",
     "csv": f"{_FILES} {_TEXTS} {_CSV}",
     "json": f"{_FILES} {_TEXTS} {_JSON}",
@@ -62,6 +64,24 @@ _OPTIONS = {
     "socket": "host port includeTimestamp numPartitions",
 }
 
+_CLASS = re.compile(
+    r"(?:org\.apache\.spark\.sql|com\.databricks\.spark)\.(?:\w+\.)*?(\w+?)"
+    r"(?:fileformat|datasourcev2|sourceprovider|streamprovider|provider)?(?:\.defaultsource)?"
+)
+"""The name of a class of Spark's that is a source, in lower case; what it is called begins with the group."""
+_OF_CLASSES = {"binary": "binaryfile", "textsocket": "socket", "ratepermicrobatch": "rate-micro-batch"}
+
+
+def _short(source: str) -> str:
+    """Give the short name of a source that may be written as a class of Spark's.
+
+    >>> _short("CSV"), _short("org.apache.spark.sql.execution.datasources.v2.csv.CSVDataSourceV2")
+    ('csv', 'csv')
+    """
+    found = _CLASS.fullmatch(source.lower())
+    name = found[1] if found else source.lower()
+    return _OF_CLASSES.get(name, name)
+
 
 def why_unknown(source: str, name: str, others: tuple[str, ...]) -> str:
     """Say why an option is unknown to a source; empty if it may be known. `others` are those that are ours.
@@ -71,9 +91,10 @@ def why_unknown(source: str, name: str, others: tuple[str, ...]) -> str:
     >>> why_unknown("parquet", "fs.s3a.endpoint", ()), why_unknown("org.me.Source", "whatever", ())
     ('', '')
     """
-    known = {each.lower(): each for each in (*_OPTIONS.get(source.lower(), "").split(), *others)}
-    if source.lower() not in _OPTIONS or "." in name or name.lower() in known:
+    short = _short(source)
+    known = {each.lower(): each for each in (*_OPTIONS.get(short, "").split(), *others)}
+    if short not in _OPTIONS or "." in name or name.lower() in known:
         return ""
     near = get_close_matches(name.lower(), known, n=1)
     instead = f"did you mean {known[near[0]]}?" if near else "leave it out"
-    return f"option {name} is unknown to a {source.lower()} source, which would ignore it: {instead}"
+    return f"option {name} is unknown to a {short} source, which would ignore it: {instead}"

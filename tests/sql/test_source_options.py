@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.engine.change.declarations import stream_difference
 from penstock.errors import InputError, Place, SqlError
 from penstock.log.codec import to_json
+from penstock.sql.known_options import why_unknown
 from penstock.sql.query import Column, Stream
 from penstock.sql.script import parse_script
 from penstock.sql.source_options import REDACTED, is_secret, redacted, without_stream_secrets
@@ -214,6 +215,7 @@ def test_options_that_a_source_knows_pass_in_any_case(source: str) -> None:
         ("kafka", "password", "leave it out"),
         ("rate", "rowPerSecond", "did you mean rowsPerSecond?"),
         ("json", "state_ttl", "leave it out"),
+        ("binaryfile", "pathGlobFiltr", "did you mean pathGlobFilter?"),
     ],
 )
 def test_an_option_that_a_source_would_ignore_is_refused(source: str, name: str, said: str) -> None:
@@ -224,3 +226,29 @@ def test_an_option_that_a_source_would_ignore_is_refused(source: str, name: str,
     message = f"option {name} is unknown to a {source.lower()} source, which would ignore it: {said}"
     assert caught.value.message == message
     assert caught.value.place == Place(1, text.index(name) + 1, len(name))
+
+
+@pytest.mark.parametrize(
+    ("written", "short"),
+    [
+        ("org.apache.spark.sql.execution.datasources.v2.csv.CSVDataSourceV2", "csv"),
+        ("org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat", "parquet"),
+        ("org.apache.spark.sql.execution.datasources.binaryfile.BinaryFileFormat", "binaryfile"),
+        ("org.apache.spark.sql.execution.streaming.sources.RateStreamProvider", "rate"),
+        ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchProvider", "rate-micro-batch"),
+        ("org.apache.spark.sql.execution.streaming.sources.TextSocketSourceProvider", "socket"),
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "kafka"),
+        ("org.apache.spark.sql.avro.AvroFileFormat", "avro"),
+        ("org.apache.spark.sql.json", "json"),
+        ("org.apache.spark.sql.execution.datasources.orc.DefaultSource", "orc"),
+        ("com.databricks.spark.csv", "csv"),
+    ],
+)
+def test_a_source_may_be_written_as_a_class_of_sparks(written: str, short: str) -> None:
+    message = f"option nonsense is unknown to a {short} source, which would ignore it: leave it out"
+    assert why_unknown(written, "nonsense", ()) == message
+
+
+@pytest.mark.parametrize("written", ["org.apache.spark.sql.me.Source", "org.me.CSVDataSourceV2", "iceberg"])
+def test_options_of_other_classes_are_known_to_them_only(written: str) -> None:
+    assert why_unknown(written, "nonsense", ()) == ""
