@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.pane_fold import FoldSpec  # noqa: TC001 - a field's type, which reports are read by
-from penstock.log.panes import PaneFile  # noqa: TC001 - likewise
+from penstock.engine.out.pane_fold import FoldSpec
+from penstock.log.panes import PaneFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
