@@ -156,8 +156,8 @@ def refused_rows(reader: Reader) -> SqlError | None:
     if word == "LATERAL" and reader.word(2) == "(":
         return reader.error(f"LATERAL is not supported: {EXPLODE}")
     if after == "(" and word:
-        instead = EXPLODE if word.lower() in GENERATORS else _ROWS
-        return reader.error(f"the table function {word} is not supported: {instead}")
+        stream = EXPLODE if word.lower() in GENERATORS else _ROWS
+        return reader.error(f"the table function {word} is not supported: {stream}")
     return None
 
 
