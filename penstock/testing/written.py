@@ -15,7 +15,8 @@ Out: a `Written`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.sql.canonical import conjuncts
@@ -24,7 +25,7 @@ from penstock.sql.query import FOREVER
 from penstock.sql.scopes import make_scope, resolved_conditions
 from penstock.sql.shape import read_select
 from penstock.sql.tokens import Source, span_of_tokens
-from penstock.sql.tree import Constant, columns_of, rebuilt, show
+from penstock.sql.tree import Column, Constant, Form, columns_of, rebuilt, show, unwrapped
 from penstock.sql.windows import take_windows, window_clauses
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def read_written(query: Query, streams: Sequence[Stream], zone: str) -> Written:
     trees = (
         each for tree in resolved_conditions(scope, select.joined, select.where) for each in conjuncts(tree)
     )
-    conditions = [show(rebuilt(each, _in_micros)) for each in trees if _is_on_times(scope, each)]
+    conditions = [show(rebuilt(each, partial(_plain, scope))) for each in trees if _is_on_times(scope, each)]
     return Written(tuple(lengths), tuple(conditions))
 
 
@@ -68,7 +69,15 @@ def _is_on_times(scope: Scope, tree: Tree) -> bool:
     return len(read) > 1 and all(name == scope.side(side).stream.time for side, name in read)
 
 
-def _in_micros(node: Tree) -> Tree:
-    """Write a constant interval so that every engine reads it."""
-    micros = interval_micros(node) if isinstance(node, Constant) else None
-    return node if micros is None else Constant(f"INTERVAL {micros} MICROSECONDS", "interval", node.span)
+def _plain(scope: Scope, node: Tree) -> Tree:
+    """Write constant intervals and differences of dates so that DuckDB reads them as Spark does."""
+    if isinstance(node, Constant):
+        micros = interval_micros(node)
+        return node if micros is None else replace(node, text=f"INTERVAL {micros} MICROSECONDS")
+    if isinstance(node, Form) and node.head == "-":
+        sides = [unwrapped(each) for each in node.trees]
+        if all(isinstance(each, Column) and scope.type_of(each) == "date" for each in sides):
+            return node.with_trees(
+                tuple(Form("CAST(", ("CAST(", each, " AS TIMESTAMP_NTZ)")) for each in sides)
+            )
+    return node

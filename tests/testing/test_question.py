@@ -216,3 +216,26 @@ def test_conditions_on_times_are_asked_as_they_are_written(condition):
         CONNECTION.register(table_of(side), table)
     expected = {(a, b) for a in times for b in times if CONDITIONS[condition](b - a)}
     assert set(CONNECTION.execute(asked.results()).fetchall()) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("b.d - a.d <= INTERVAL 2 DAYS AND b.d >= a.d", lambda d: 0 <= d <= 2),
+        ("b.d BETWEEN a.d - INTERVAL 36 HOURS AND a.d + INTERVAL 1 DAY", lambda d: -1 <= d <= 1),
+        ("INTERVAL '1' DAY >= (a.d) - b.d AND b.d <= a.d", lambda d: -1 <= d <= 0),
+        ("NOT b.d - a.d > INTERVAL 2 DAYS AND b.d > a.d", lambda d: 0 < d <= 2),
+    ],
+)
+def test_conditions_on_days_are_asked_as_they_are_written(condition, holds):
+    """A difference of dates is an interval in Spark, and a number in DuckDB."""
+    days = (Column("k", "int"), Column("d", "date"))
+    streams = {name: Stream(name, days, "d") for name in ("Ash", "Birch")}
+    text = f"SELECT a.d AS x, b.d AS y FROM Ash a, Birch b WHERE a.k = b.k AND {condition}"
+    query = replace(bind_query("q", text, streams), window=Range(0, 1))
+    dates = [dt.date(2026, 2, 25) + dt.timedelta(days=each) for each in range(8)]
+    moments = pa.array([each * 86_400 * S for each in range(8)], pa.int64())
+    for side in query.sides:
+        CONNECTION.register(table_of(side), pa.table({"k": [1] * 8, "d": dates, TIME: moments}))
+    got = CONNECTION.execute(Question(query, tuple(streams.values()), SparkSettings()).results()).fetchall()
+    assert set(got) == {(a, b) for a in dates for b in dates if holds((b - a).days)}
