@@ -14,7 +14,7 @@ from rich.table import Table
 
 from penstock.app.show import console
 from penstock.app.spark_talk import quiet_spark
-from penstock.engine.change.recut import plan_over
+from penstock.engine.change.recut_policy import plan_over
 from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.costs.costs import cost_lines, costs
 from penstock.engine.out.sinks import settled

@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from penstock.engine.change.recut import Chooser
+from penstock.engine.change.recut_policy import RecutPolicy
 from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.control import Listener
 from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
@@ -29,9 +29,9 @@ from penstock.engine.damage import with_owner
 from penstock.engine.ingest.checkpoints import check_checkpoint
 from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.ingest.sources import check_conditions, open_source, with_ingest_columns
-from penstock.engine.out.answers import refuse_endless
+from penstock.engine.out.answers import check_final_completes
 from penstock.engine.out.pair_sql import check_outputs
-from penstock.engine.out.propagation import finished_now, refuse_untold
+from penstock.engine.out.propagation import check_propagation, finished_now
 from penstock.engine.out.result_types import refuse_other_types
 from penstock.engine.out.results import (
     read_finished,
@@ -75,8 +75,8 @@ from penstock.engine.spark.spark_errors import named_file, short_message
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.store import Store
 from penstock.engine.units.joiner import Joiner
-from penstock.engine.units.joining import Joining
 from penstock.engine.units.stages import publish
+from penstock.engine.units.turn_context import TurnContext
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError
 from penstock.log.files import LocalFiles
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.costs.status import Status
     from penstock.engine.out.sinks import Callback
-    from penstock.engine.units.joining import UnitDone
+    from penstock.engine.units.turn_context import UnitDone
     from penstock.log.values import Publication
     from penstock.plan.build import Plan, Stopped
     from penstock.sql.query import Query, Sink, Stream
@@ -161,9 +161,9 @@ class Engine:
         self._joiner: Joiner | None = None
         self._watchers: list[Callable[[UnitDone], None]] = []
         self._listener: Listener | None = None
-        self._chooser = Chooser()
+        self._recut_policy = RecutPolicy()
         self._spark_backend: SparkBackend | None = None
-        self._farewells: dict[str, str] = {}
+        self._drop_messages: dict[str, str] = {}
         """What has become of the results of queries that were dropped."""
         self._registering = threading.RLock()
         self._once = False
@@ -333,8 +333,8 @@ class Engine:
         if not accept_loss:
             transition.refuse_losses(self._store.files.root)
         if not once:
-            refuse_endless(transition.after)
-        refuse_untold(transition.after)
+            check_final_completes(transition.after)
+        check_propagation(transition.after)
         self._check_settings()
         self._workers = PythonWorkers(self.spark)
         self._workers.begin()
@@ -345,9 +345,9 @@ class Engine:
         refuse_unknown_results(sinks, self._store.files, self._store.ledger)
         self._refuse_other_types(transition, empty)
         plan = self._go_over(transition)
-        self._chooser = Chooser(self._workload.budget)
+        self._recut_policy = RecutPolicy(self._workload.budget)
         joiner = self._new_joiner(plan)
-        publish(joiner.joining)
+        publish(joiner.context)
         clear_staging(self._roots(plan))
         self._store.clear("spool")  # all of it was handed over
         write_empty_results(plan, empty)
@@ -370,15 +370,15 @@ class Engine:
 
     def _new_joiner(self, plan: Plan) -> Joiner:
         """Make the thread that joins by a plan."""
-        joining = self._new_joining(plan)
-        joining.watchers = self._watchers
-        joining.reconsider = self._reconsider
-        joining.stop_queries = self._stop_queries
-        joining.idle = IdleClock(has_input=self._streams_with_input)
-        joining.scheduler = scheduler_of(self._workload.settings)
-        joining.memory = MemoryPolicy.of(self._workload.settings)
-        joining.in_no_hurry = self._once
-        joiner = Joiner(joining)
+        context = self._new_context(plan)
+        context.watchers = self._watchers
+        context.reconsider = self._reconsider
+        context.stop_queries = self._stop_queries
+        context.idle = IdleClock(has_input=self._streams_with_input)
+        context.scheduler = scheduler_of(self._workload.settings)
+        context.memory = MemoryPolicy.of(self._workload.settings)
+        context.in_no_hurry = self._once
+        joiner = Joiner(context)
         joiner.on_failure = self._stop_reading
         joiner.mid_batch = self._streams_mid_batch
         return joiner
@@ -416,7 +416,7 @@ class Engine:
 
     def _dropped(self, name: str) -> str:
         """Say what has become of the results of a query that was dropped while running."""
-        return f"dropped {name}; {self._farewells.get(name.lower(), 'it had no results')}"
+        return f"dropped {name}; {self._drop_messages.get(name.lower(), 'it had no results')}"
 
     def _completeness(self, name: str) -> str:
         """Say in words from when on a query is complete."""
@@ -464,14 +464,14 @@ class Engine:
         with joiner.between_units(), self._between_batches():
             transition = Transition.to(self._workload.plan(self._store.ledger), self._store.ledger)
             transition.refuse_moves()
-            refuse_endless(transition.after)
-            refuse_untold(transition.after)
+            check_final_completes(transition.after)
+            check_propagation(transition.after)
             sources, empty = self._check(transition.after)
             self._refuse_other_types(transition, empty)
             plan = self._go_over(transition)
-            joiner.joining.scheduler = scheduler_of(self._workload.settings)
-            joiner.joining.memory = MemoryPolicy.of(self._workload.settings)
-            self._chooser.budget = self._workload.budget
+            joiner.context.scheduler = scheduler_of(self._workload.settings)
+            joiner.context.memory = MemoryPolicy.of(self._workload.settings)
+            self._recut_policy.budget = self._workload.budget
         write_empty_results(plan, empty)
         self._follow_streams(plan, sources)
 
@@ -487,7 +487,7 @@ class Engine:
         """Apply a transition, and let everybody who runs follow."""
         plan = self._plan = self._apply(transition)
         if self._joiner is not None:
-            self._joiner.joining.plan = plan
+            self._joiner.context.plan = plan
         for ingester in self._ingesters:
             ingester.follow(plan)
         return plan
@@ -505,14 +505,14 @@ class Engine:
         version = self._store.ledger.version
         marked = claim_sinks(transition.after.queries, self._store.files, self._store.identity)
         try:
-            transition.get_in_step(self._store.ledger, self._new_joining)
-            gone = transition.farewells(self._store.ledger)
+            transition.align_cursors(self._store.ledger, self._new_context)
+            gone = transition.drop_messages(self._store.ledger)
             plan = self._made_true(transition)
         except BaseException:
             if self._store.ledger.version == version:
                 undo_claims(marked)
             raise
-        self._farewells |= gone
+        self._drop_messages |= gone
         return self._as_registered(plan)
 
     def _made_true(self, transition: Transition) -> Plan:
@@ -573,7 +573,7 @@ class Engine:
         """
         if any(self._store.ledger.groups[group.id].slices_apart for group in plan.groups):
             return plan
-        better = self._chooser.look(plan, self._store.ledger)
+        better = self._recut_policy.look(plan, self._store.ledger)
         if better is None:
             return plan
         cuts, why = better
@@ -582,9 +582,9 @@ class Engine:
         self._plan = self._as_registered(self._made_true(Transition.to(again, self._store.ledger, why)))
         return self._plan
 
-    def _new_joining(self, plan: Plan) -> Joining:
+    def _new_context(self, plan: Plan) -> TurnContext:
         """Make what turns by a plan work on."""
-        return Joining(self._store, self._backend, plan, self._hand_over)
+        return TurnContext(self._store, self._backend, plan, self._hand_over)
 
     def _follow_streams(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Stop reading streams that nobody asks for any more, start reading those somebody does."""
@@ -681,7 +681,7 @@ class Engine:
             raise InputError("process_available: the engine is not started; call start() first")
         if threading.current_thread() is self._joiner:
             raise InputError("a callback cannot wait for itself: call process_available from another thread")
-        self._joiner.joining.in_no_hurry = False  # here somebody waits
+        self._joiner.context.in_no_hurry = False  # here somebody waits
         self._joiner.notify()
         for ingester in self._ingesters:
             try:
@@ -726,9 +726,9 @@ class Engine:
 
     def _explained(self, ingester: Ingester, error: Exception) -> PenstockError:
         """Say which stream and which file stopped the run, or that ingest stopped because the join had."""
-        joining = self._join_failure()
-        if joining is not None:
-            return joining
+        failed = self._join_failure()
+        if failed is not None:
+            return failed
         cause = ingester.failure or error
         if isinstance(cause, PenstockError):
             return cause

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
-from penstock.engine.change.recut import plan_over
+from penstock.engine.change.recut_policy import plan_over
 from penstock.engine.ingest.key_types import type_text, with_key_types
 from penstock.engine.out.sinks import Callback, settled
 from penstock.engine.readings.plans import stopped_queries

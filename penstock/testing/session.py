@@ -26,12 +26,12 @@ import pyarrow.parquet as pq
 from penstock.engine.change.transition import Transition
 from penstock.engine.costs.status import take_status
 from penstock.engine.ingest.batch_ingest import BatchIngest
-from penstock.engine.out.propagation import finished_now, told_values
+from penstock.engine.out.propagation import finished_now, finished_values
 from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.store import Store
-from penstock.engine.units.joining import Joining
 from penstock.engine.units.turn import take_turn
+from penstock.engine.units.turn_context import TurnContext
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, did_you_mean
 from penstock.log.checksum import map_whole
@@ -156,21 +156,21 @@ class Session:
         backend = self._backend = InlineBackend(self._store.files, tasks=self._tasks, settings=self._settings)
         transition = Transition.to(self._workload.plan(ledger), ledger)
         transition.refuse_moves()
-        transition.get_in_step(ledger, self._joining_of)
+        transition.align_cursors(ledger, self._context_of)
         self.altered |= set(transition.change.altered)
         self.plan: Plan = transition.apply(self._store, backend)
-        self._joining = self._joining_of(self.plan)
+        self._context = self._context_of(self.plan)
         self._batches = {
             each.name: BatchIngest(self._store, backend, self.plan, each) for each in self.plan.sources
         }
         for name in list(self._unread):
             self._read(name)
 
-    def _joining_of(self, plan: Plan) -> Joining:
-        joining = Joining(self._store, self._backend, plan, lambda _: None)
-        joining.scheduler = scheduler_of(self._workload.settings)
-        joining.memory = MemoryPolicy.of(self._workload.settings)
-        return joining
+    def _context_of(self, plan: Plan) -> TurnContext:
+        context = TurnContext(self._store, self._backend, plan, lambda _: None)
+        context.scheduler = scheduler_of(self._workload.settings)
+        context.memory = MemoryPolicy.of(self._workload.settings)
+        return context
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
@@ -199,9 +199,9 @@ class Session:
         """Join, release and publish all that is there, as far as watermarks let it."""
         self._refuse_closed()
         try:
-            take_turn(self._joining)
-            while self._joining.has_work():
-                take_turn(self._joining)
+            take_turn(self._context)
+            while self._context.has_work():
+                take_turn(self._context)
         except (
             QueriesFailedError
         ) as failed:  # as it is, not as a running engine would go on without the query
@@ -215,9 +215,9 @@ class Session:
 
     def end(self) -> None:
         """Take what is there for all there is: nothing is waited for any more."""
-        self._joining.input_ended = True
+        self._context.input_ended = True
         self.turn()
-        self._joining.input_ended = False
+        self._context.input_ended = False
 
     def close(self) -> None:
         """Give up the state, and remove it."""
@@ -308,7 +308,7 @@ class Session:
         self._refuse_closed()
         asked = self.plan.query(query)
         task = finished_now(self.plan, self._store.ledger, asked, self._backend)
-        return told_values(self._store.files, task)[0].to_pylist() if task else []
+        return finished_values(self._store.files, task)[0].to_pylist() if task else []
 
     def status(self) -> Status:
         """Say how far every stream, slice and query is, and how many rows are held."""

@@ -15,7 +15,7 @@ from penstock.engine import control as requests_module
 from penstock.engine.control import Listener, ask
 from penstock.engine.engine import Engine
 from penstock.engine.store import Store
-from penstock.engine.units.joining import UnitDone
+from penstock.engine.units.turn_context import UnitDone
 from penstock.errors import InputError, RunError, StateBusyError
 from penstock.log.commits import Opened
 from penstock.log.files import FsspecFiles, LocalFiles, open_files

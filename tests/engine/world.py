@@ -33,8 +33,8 @@ from penstock.engine.readings.plans import next_plan
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.units.advance import bring_up
 from penstock.engine.units.expiry import expire
-from penstock.engine.units.joining import Joining
 from penstock.engine.units.turn import take_turn
+from penstock.engine.units.turn_context import TurnContext
 from penstock.join.reference import Event, nested_loop_join
 from penstock.log import ledger as books
 from penstock.log.census import rows_per_slice
@@ -178,11 +178,11 @@ class World:
         self.backend = WorldBackend(self, tasks=parts)
         self.plan: Plan | None = None
         self.plan = self._planned(queries)
-        self.joining = self._joining(self.plan)
+        self.context = self._context(self.plan)
 
-    def _joining(self, plan: Plan) -> Joining:
+    def _context(self, plan: Plan) -> TurnContext:
         """Make what turns work on."""
-        return Joining(self.store, self.backend, plan, self._hand_over)
+        return TurnContext(self.store, self.backend, plan, self._hand_over)
 
     def share(self, strategy: str, source: Random) -> None:
         """Go over to another strategy, or cut the chains elsewhere, at random where the strategy may choose."""
@@ -200,7 +200,7 @@ class World:
         """
         known = {each.name: each.sink for each in self.plan.queries}
         settled = [replace(each, sink=known.get(each.name) or self._fresh(each.sink)) for each in queries]
-        self.plan = self.joining.plan = self._planned(settled)
+        self.plan = self.context.plan = self._planned(settled)
 
     def _fresh(self, sink: Sink) -> Sink:
         """Give a parquet sink a directory of its own."""
@@ -212,7 +212,7 @@ class World:
         """Commit a plan, and write down what it means for each query's life."""
         after = next_plan(self.streams, queries, self.ledger, strategy=self.strategy, cuts=self.cuts)
         transition = Transition.to(after, self.ledger, "at random")
-        transition.get_in_step(self.ledger, self._joining)
+        transition.align_cursors(self.ledger, self._context)
         change = transition.change
         for name in change.dropped + change.altered + change.moved:
             self.lives[name][-1].end = self._cursor(self.lives[name][-1].query, self.plan)
@@ -305,27 +305,27 @@ class World:
     def turn(self) -> None:
         """Let the joiner join, publish and tidy all there is."""
         self.step()
-        while self.joining.any_behind():
+        while self.context.any_behind():
             self.step()
 
     def bring_up(self) -> None:
         """Let every group join all there is, also what waits for its turn."""
-        bring_up(self.joining, self.plan.groups)
+        bring_up(self.context, self.plan.groups)
 
     def step(self) -> None:
         """Take one turn: the slices whose turn it is advance, the others stay behind."""
-        take_turn(self.joining)
+        take_turn(self.context)
 
     def advance(self, group: Group) -> None:
         """Let one group join what there is, leaving the others behind; then tidy."""
-        bring_up(self.joining, [group])
-        expire(self.joining)
+        bring_up(self.context, [group])
+        expire(self.context)
 
     def end(self) -> None:
         """Take what is there for all there is, as a run to the end of the input does."""
-        self.joining.input_ended = True
+        self.context.input_ended = True
         self.turn()
-        self.joining.input_ended = False
+        self.context.input_ended = False
         for one in self.plan.queries:
             self.breaks.setdefault(one.name, []).append(self.ledger.query(one.name).results)
 

@@ -49,7 +49,7 @@ def watch_units(session, seen):
         known = ledger.buffers.get(group.id)
         seen.append((ledger.groups[group.id].mapped, known.memory if known else None))
 
-    session._joining.watchers = [note]
+    session._context.watchers = [note]
 
 
 @settings(deadline=None, max_examples=20)
@@ -228,9 +228,9 @@ def test_no_more_of_the_segments_is_resident_than_is_said_to_be_mapped():
             for name in ("S0", "S1"):
                 send_rows(session, name, start, 20_000)
         (group,) = session.plan.groups
-        ledger, joining = session._store.ledger, session._joining
+        ledger, context = session._store.ledger, session._context
         none, ends = Cursor((0, 0)), Cursor((3, 3))
-        task = joining.describer(ledger).task(group, (none, none), ends, (None, None))
+        task = context.planner(ledger).task(group, (none, none), ends, (None, None))
         files = session._store.files
         found = [
             each for part in range(task.parts) for each in task.find(files, part)

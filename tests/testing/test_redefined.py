@@ -58,7 +58,7 @@ def test_a_bucket_that_was_given_is_not_given_again_by_another_definition():
 def test_streams_that_are_all_silent_end_no_bucket_that_is_open():
     script = f"{STREAMS}CREATE QUERY q WITH (emit = 'final', idle_after = '1 second') AS {FINAL};"
     with testing.Session(script) as session:
-        session._joining.idle = IdleClock(started=-1e9)
+        session._context.idle = IdleClock(started=-1e9)
         send(session, 10, 30)
         assert session.results("q") == []
         send(session, 55, 75)

@@ -67,7 +67,7 @@ def check_world(seed, is_narrow, tasks, setting, choose):
         wide = [each for each in asked if max(each.windows) > 64 * each.every]
         assert len(folded) + len(wide) == len(asked)
         for number, cut in enumerate(rounds(random, 50)):
-            session._joining.in_no_hurry = in_no_hurry = random.random() < 0.3
+            session._context.in_no_hurry = in_no_hurry = random.random() < 0.3
             send(session, streams, cut)
             session.turn()
             if random.random() < 0.3:
@@ -131,7 +131,7 @@ def test_who_is_in_no_hurry_gets_the_same_answers_in_fewer_goes(seed, is_by_key)
     for in_no_hurry in (False, True):
         with testing.Session(STREAMS + asked.penstock()) as session:
             for first in range(0, 80, 8):
-                session._joining.in_no_hurry = in_no_hurry
+                session._context.in_no_hurry = in_no_hurry
                 send(session, streams, dict.fromkeys("AB", slice(first, first + 8)))
                 session.turn()
                 if first == 40:

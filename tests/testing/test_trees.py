@@ -214,7 +214,7 @@ def test_no_more_is_kept_than_what_is_still_to_come_asks_for(seed):
                     assert all(segment.max_t >= gone for segment in ledger.segments(log.id))
 
     with Session(script(sensors, queries)) as session:
-        session._joining.backend.__class__ = Recording
+        session._context.backend.__class__ = Recording
         play(session, sensors, rng, restarts=False, look=look)
 
 
@@ -374,8 +374,8 @@ def test_while_a_query_is_behind_the_one_it_reads_what_is_kept_stays_bounded():
         for start in range(0, 200, 10):
             for name in ("S1", "S2", "S3"):
                 session.send(name, pa.table({"k": range(start, start + 10), "n": range(start, start + 10)}))
-            take_turn(session._joining)
-            lagging = session._joining.has_work()
+            take_turn(session._context)
+            lagging = session._context.has_work()
             (kept,) = [b for q in session.status().queries for b in q.buffers if b.stream == "S3"]
             assert kept.rows <= 21
         assert lagging

@@ -30,7 +30,7 @@ from penstock.engine.out.release import last_releases, release_commit, release_j
 from penstock.engine.readings.plans import next_plan, standing_plan
 from penstock.engine.runners.runner import Job
 from penstock.engine.spark.spark_errors import short_message
-from penstock.engine.units.advance import bring_up, get_in_step
+from penstock.engine.units.advance import align_cursors, bring_up
 from penstock.errors import InputError, PenstockError
 from penstock.log.commits import Declared
 from penstock.log.ledger import fold
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.engine.change.diff import Change
     from penstock.engine.runners.runner import Runner
     from penstock.engine.store import Store
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
     from penstock.log.commits import Released
     from penstock.log.ledger import Ledger
     from penstock.log.segment import Segment
@@ -90,7 +90,7 @@ class Transition:
         """Give the ledger as it would be afterwards, as far as can be told without writing anything."""
         return fold(ledger, plan_commit(self.after, self.before, self.change, ledger))
 
-    def farewells(self, ledger: Ledger) -> dict[str, str]:
+    def drop_messages(self, ledger: Ledger) -> dict[str, str]:
         """Say what becomes of the results of each query that goes, by its name in lower case."""
         if self.before is None:
             return {}
@@ -98,13 +98,13 @@ class Transition:
 
     # --- applied --------------------------------------------------------------------------------------------------
 
-    def get_in_step(self, ledger: Ledger, joining: Callable[[Plan], Joining]) -> None:
+    def align_cursors(self, ledger: Ledger, context: Callable[[Plan], TurnContext]) -> None:
         """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
         if self.before is not None and not is_in_step(self.after, self.before, ledger):
             if must_join_all(self.after, self.before, ledger):
-                bring_up(joining(self.before), self.before.groups, without=self.change.failed)
+                bring_up(context(self.before), self.before.groups, without=self.change.failed)
             else:
-                get_in_step(joining(self.before), without=self.change.failed)
+                align_cursors(context(self.before), without=self.change.failed)
 
     def apply(self, store: Store, backend: Backend[Any]) -> Plan:
         """Make the plan true, unless it is already; the groups before are in step."""

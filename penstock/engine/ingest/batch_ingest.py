@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.ingest.promise_columns import promise_task
-from penstock.engine.ingest.promise_rows import Door
+from penstock.engine.ingest.promise_rows import PartnerPromises
 from penstock.engine.ingest.watching import Arrival, put_together
 from penstock.engine.readings.needs import ingest_masks, promising_partners
 from penstock.engine.runners.runner import Job
@@ -182,7 +182,9 @@ class BatchIngest(Generic[Batch]):
         """Describe the batch to its tasks."""
         return BatchTask(
             batch=before.batches,
-            logs=tuple(replace(each, doors=self._doors(each.log)) for each in self._logs),
+            logs=tuple(
+                replace(each, partner_promises=self._partner_promises(each.log)) for each in self._logs
+            ),
             time_column=self.stream.time,
             time_type=self._time_type,
             watermark=before.watermark,
@@ -211,11 +213,11 @@ class BatchIngest(Generic[Batch]):
         known = {index: ledger.promises[index].bare() for index in wanted if index in ledger.promises}
         return replace(self._promises, known=known)
 
-    def _doors(self, log: LogPlan) -> tuple[Door, ...]:
+    def _partner_promises(self, log: LogPlan) -> tuple[PartnerPromises, ...]:
         """Give what each partner of a log has promised by now; nothing if some partner makes no promises by its key."""
         ledger = self.store.ledger
         return tuple(
-            Door(
+            PartnerPromises(
                 each.partner,
                 ledger.promises.get(each.index, PromiseFiles()).bare(),
                 ledger.stream(each.partner).watermark,

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.ingest.promise_columns import PromiseTask
-from penstock.engine.ingest.promise_rows import NO_TIME, Door, PartPromises, at_the_doors
+from penstock.engine.ingest.promise_rows import NO_TIME, PartnerPromises, PartPromises, filter_by_promises
 from penstock.engine.ingest.watching import Arrival, values_of, watch_log, with_positions
 from penstock.engine.runners.runner import ROWS, Job
 from penstock.join.key_hash import digests, mix
@@ -55,7 +55,7 @@ class LogTask:
     log: LogPlan
     masks: tuple[int, ...]
     layout: int = 0
-    doors: tuple[Door, ...] = ()
+    partner_promises: tuple[PartnerPromises, ...] = ()
     """What the partners of all its groups have promised; none if some partner promises nothing."""
 
 
@@ -331,7 +331,7 @@ def _write_log(files: Files, task: BatchTask, part: BatchPart, number: int, batc
         columns=_stored_columns(rows, log, task, key_columns),
         time_columns=_time_columns(log, task),
     )
-    if task.logs[number].doors:
+    if task.logs[number].partner_promises:
         _write_by_door(files, task, part, number, content)
     else:
         _write_rows(files, task, part, number, content)
@@ -341,9 +341,9 @@ def _write_by_door(
     files: Files, task: BatchTask, part: BatchPart, number: int, content: SegmentColumns
 ) -> None:
     """Write the rows of a log apart that are not kept, and leave out those that can meet nobody."""
-    log, doors = task.logs[number].log, task.logs[number].doors
+    log, partner_promises = task.logs[number].log, task.logs[number].partner_promises
     keys = [column for name, column in content.columns.items() if name.startswith(KEY)]
-    entering = at_the_doors(files, doors, content.h, keys, content.t)
+    entering = filter_by_promises(files, partner_promises, content.h, keys, content.t)
     leaving = entering.dropped | entering.discarded
     part.dropped += int(entering.dropped.sum())
     part.discarded += int(entering.discarded.sum())

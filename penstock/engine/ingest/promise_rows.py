@@ -48,7 +48,7 @@ NO_TIME = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class PartnerPromises:
     """What the partner of one group has promised, for rows that are about to enter a log.
 
     A row is *dropped* if every partner it could have is out of reach: the last one is at p at the latest, and p is
@@ -73,17 +73,17 @@ class Entering:
     """By partner: when its watermark has passed this, all discarded rows have met everybody."""
 
 
-def at_the_doors(
-    files: Files, doors: Iterable[Door], h: Hashes, keys: Sequence[pa.Array], t: Ints
+def filter_by_promises(
+    files: Files, partner_promises: Iterable[PartnerPromises], h: Hashes, keys: Sequence[pa.Array], t: Ints
 ) -> Entering:
     """Find the rows to drop and to discard: those for which the promises of every partner say so."""
     dropped, discarded = np.ones(t.size, np.bool_), np.ones(t.size, np.bool_)
     leasts: list[tuple[str, Ints]] = []
-    for door in doors:
-        least = open_promises(files, door.known).earliest(h, keys)
-        dropped &= least <= t - door.beyond if door.beyond is not None else False
-        discarded &= least < (-NEVER if door.watermark is None else door.watermark)
-        leasts.append((door.partner, least))
+    for promised in partner_promises:
+        least = open_promises(files, promised.known).earliest(h, keys)
+        dropped &= least <= t - promised.beyond if promised.beyond is not None else False
+        discarded &= least < (-NEVER if promised.watermark is None else promised.watermark)
+        leasts.append((promised.partner, least))
     discarded &= ~dropped
     ends: dict[str, int] = {}
     for partner, least in leasts if discarded.any() else ():

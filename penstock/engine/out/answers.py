@@ -384,7 +384,7 @@ def _crowded(state: PaneState, fan: int) -> bool:
     return any(each >= fan for each in counts.values())
 
 
-def refuse_endless(plan: Plan) -> None:
+def check_final_completes(plan: Plan) -> None:
     """Refuse final queries whose groups could never be complete while the input goes on."""
     for query in plan.queries:
         aggregation = query.aggregation

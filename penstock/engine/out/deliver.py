@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.pane_fold import FoldRoute, folds_of
-from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, way_of
+from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, unwrap_route
 from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
 from penstock.engine.out.shared_files import shared_files
 from penstock.engine.runners.runner import PAIRS, RESULTS
@@ -79,7 +79,7 @@ class Target:
     @property
     def in_table(self) -> bool:
         """Say whether its results are read from the group's table."""
-        return isinstance(way_of(self.route), TableRoute)
+        return isinstance(unwrap_route(self.route), TableRoute)
 
     @property
     def is_folded(self) -> bool:

@@ -71,7 +71,7 @@ class Propagation:
 
     def run(self, files: Files) -> PropagationReport:
         """Write the values that are finished, for the sink and as told."""
-        table, h, keys = told_values(files, self)
+        table, h, keys = finished_values(files, self)
         if not h.size:
             return PropagationReport()
         when = min(self.finishing.left.watermark, self.finishing.right.watermark)
@@ -162,7 +162,7 @@ def _is_answered(ledger: Ledger, query: Query, finishing: FinishedKeys) -> bool:
     return state.promises_seen >= finishing.spoken
 
 
-def refuse_untold(plan: Plan) -> None:
+def check_propagation(plan: Plan) -> None:
     """Refuse to tell which values are finished where results with them may still follow."""
     for query in plan.queries:
         if not tells(query):
@@ -234,7 +234,7 @@ def key_ddl(plan: Plan, query: Query) -> str:
 # --- in a task ------------------------------------------------------------------------------------------------------
 
 
-def told_values(files: Files, task: Propagation) -> tuple[pa.Table, Hashes, list[pa.Array]]:
+def finished_values(files: Files, task: Propagation) -> tuple[pa.Table, Hashes, list[pa.Array]]:
     """Find the values that are finished and were not told before, as columns, and as they are kept."""
     h, keys = _candidates(files, task.finishing)
     if not h.size:

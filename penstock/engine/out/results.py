@@ -20,7 +20,7 @@ from penstock.engine.ingest.key_types import type_text
 from penstock.engine.ingest.malformed import SHOWN, keeps_text
 from penstock.engine.out.answers import OPERATION, SEQUENCE
 from penstock.engine.out.pair_sql import empty_result, output_columns, wanted_pairs
-from penstock.engine.out.propagation import key_ddl, told_values
+from penstock.engine.out.propagation import finished_values, key_ddl
 from penstock.engine.out.release import RELEASE
 from penstock.engine.out.row_order import in_order, positioned, unpositioned
 from penstock.engine.runners.runner import Job
@@ -188,7 +188,7 @@ def _finished_values(
     files: Files, task: Propagation, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        yield from told_values(files, task)[0].to_batches()
+        yield from finished_values(files, task)[0].to_batches()
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream, committed: int) -> DataFrame:

@@ -159,7 +159,7 @@ class FeedRoute:
         return OutputFile(task.delivery.state, name, kept=True)
 
 
-def way_of(route: Route) -> Route:
+def unwrap_route(route: Route) -> Route:
     """Give the way that results take to their sink, whoever else reads them."""
     return route.way if isinstance(route, FeedRoute) else route
 

@@ -1,6 +1,6 @@
 """Join: new queries get the past that is held, then the slices whose turn it is advance by one unit of each group.
 
-In:  what stages share (`penstock.engine.units.joining`).  Out: ``backfill`` and ``unit`` commits.
+In:  what stages share (`penstock.engine.units.turn_context`).  Out: ``backfill`` and ``unit`` commits.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import row_spans, sealed_until
-from penstock.engine.units.joining import UnitDone
 from penstock.engine.units.many_plan import exploding
 from penstock.engine.units.next_unit import Advance, next_advance
+from penstock.engine.units.turn_context import UnitDone
 from penstock.engine.units.unit_commit import together, unit_delays, unit_fed, unit_output
 from penstock.engine.units.unit_culprits import blame_for_unit
 from penstock.engine.units.unit_task import FoldTask, JoinTask
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.engine.out.deliver import Delivery
-    from penstock.engine.units.describe import Describer
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.units.unit_planner import UnitPlanner
     from penstock.engine.units.unit_task import UnitTask
     from penstock.log.ledger import Ledger
     from penstock.plan.group import Group
@@ -40,101 +40,101 @@ if TYPE_CHECKING:
 _log = Logger(__name__)
 
 
-def join(joining: Joining) -> None:
+def join(context: TurnContext) -> None:
     """Bring new queries up, and let every group take its next step; queries that fail are stopped, the others go on."""
     try:
-        catch_up(joining)
-        for group in joining.plan.groups:
-            if joining.is_behind(group):
-                advance(joining, group)
-                if joining.is_wanted():
+        catch_up(context)
+        for group in context.plan.groups:
+            if context.is_behind(group):
+                advance(context, group)
+                if context.is_wanted():
                     return
     except QueriesFailedError as error:
-        joining.go_on_without(error.failures, error.__cause__)
+        context.go_on_without(error.failures, error.__cause__)
 
 
-def get_in_step(joining: Joining, without: Iterable[str] = ()) -> None:
+def align_cursors(context: TurnContext, without: Iterable[str] = ()) -> None:
     """Advance all slices to the cursor of the newest one, and groups that divide a log's rows to the newest group."""
-    ledger, families = joining.ledger, joining.plan.families
-    joining.targets = {
+    ledger, families = context.ledger, context.plan.families
+    context.targets = {
         group.id: furthest(group, ledger, families[group.id].groups)
-        for group in joining.plan.groups
+        for group in context.plan.groups
         if not group.signature.counted
     }
-    bring_up(joining, joining.plan.groups, without)
+    bring_up(context, context.plan.groups, without)
 
 
-def bring_up(joining: Joining, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
+def bring_up(context: TurnContext, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
     """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors.
 
     Nothing is evaluated or delivered for queries that the groups go `without`: they have failed.
     """
-    joining.without = frozenset(without)
-    catch_up(joining)
-    joining.joins_all = True
+    context.without = frozenset(without)
+    catch_up(context)
+    context.joins_all = True
     try:
         for group in groups:
-            while joining.is_behind(group):
-                advance(joining, group)
+            while context.is_behind(group):
+                advance(context, group)
     finally:
-        joining.joins_all = False
+        context.joins_all = False
 
 
-def catch_up(joining: Joining) -> None:
+def catch_up(context: TurnContext) -> None:
     """Give new queries the pairs of rows that were there before them: a unit in each group, one commit."""
-    lacking = [(group, names) for group in joining.plan.groups if (names := joining.lacking(group))]
+    lacking = [(group, names) for group in context.plan.groups if (names := context.lacking(group))]
     if not lacking:
         return
-    outputs = [_past(joining, group, names) for group, names in lacking]
+    outputs = [_past(context, group, names) for group, names in lacking]
     lack = {name for _, names in lacking for name in names}
-    queries = tuple(each.name for each in joining.plan.queries if each.name in lack)
-    joining.store.commit(Backfilled(queries, together(outputs)))
+    queries = tuple(each.name for each in context.plan.queries if each.name in lack)
+    context.store.commit(Backfilled(queries, together(outputs)))
 
 
-def _past(joining: Joining, group: Group, names: list[str]) -> Output:
+def _past(context: TurnContext, group: Group, names: list[str]) -> Output:
     """Join, for some queries of a group, all that was there before them."""
-    ledger = joining.ledger
+    ledger = context.ledger
     # where the group was when they came: this is done before it advances
     until, horizon = ledger.groups[group.id].cursors[0], ledger.groups[group.id].watermarks[0]
     small = subgroup(group, names)
     unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
     # nothing of the first input is joined, and all of the others
     since = (Cursor((0,) * len(group.inputs)), *((until,) * (len(group.inputs) - 1)))
-    describer = joining.describer(ledger)
-    task = describer.task(small, since, until, (None, horizon)).without_arrivals()
+    planner = context.planner(ledger)
+    task = planner.task(small, since, until, (None, horizon)).without_arrivals()
     past = f"v{ledger.version}-past"
     table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
-    delivery = describer.delivery(small, unit, table)
+    delivery = planner.delivery(small, unit, table)
     label = f"backfill of {', '.join(names)}"
-    reports = _run(describer, small, task, delivery, label) if task.inputs[0].new else []
+    reports = _run(planner, small, task, delivery, label) if task.inputs[0].new else []
     if delivery.of_rows().targets:
         nothing = (Cursor((0,) * len(group.inputs)),) * len(group.inputs)
-        everything = describer.task(small, nothing, until, (None, horizon)).without_arrivals()
-        reports += _fold(describer, everything, delivery, label)
-    return unit_output(small, unit, reports, table, joining.without)
+        everything = planner.task(small, nothing, until, (None, horizon)).without_arrivals()
+        reports += _fold(planner, everything, delivery, label)
+    return unit_output(small, unit, reports, table, context.without)
 
 
-def advance(joining: Joining, group: Group) -> None:
+def advance(context: TurnContext, group: Group) -> None:
     """Run one unit of the slices whose turn it is, and commit it."""
-    started, ledger = time.monotonic(), joining.ledger
-    step = _next_step(joining, group, ledger)
+    started, ledger = time.monotonic(), context.ledger
+    step = _next_step(context, group, ledger)
     unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
     before, horizon = ledger.groups[group.id].watermarks[0], sealed_until(group, ledger)
     since = (step.since,) * len(group.inputs)
-    describer = joining.describer(ledger)
-    task = describer.task(group, since, step.until, (before, horizon))
-    parts = joining.parts_for(group, task.new_rows)
+    planner = context.planner(ledger)
+    task = planner.task(group, since, step.until, (before, horizon))
+    parts = context.parts_for(group, task.new_rows)
     task = replace(task, levels=step.runs(group.chain), parts=parts)
     if group.oblivious:
-        refuse_large_batch(group, task.new_segments, ledger, joining.memory.budget)
+        refuse_large_batch(group, task.new_segments, ledger, context.memory.budget)
     table = ledger.table(group.id)
-    delivery, reports = describer.delivery(group, unit, table, task), list[UnitReport]()
+    delivery, reports = planner.delivery(group, unit, table, task), list[UnitReport]()
     if any(each.new for each in task.inputs):
         label = _label(group, step)
-        reports = _run(describer, group, task, delivery, label)
+        reports = _run(planner, group, task, delivery, label)
         if task.has_innermost:
-            reports += _fold(describer, task, delivery, label)
-    output = unit_output(group, unit, reports, table, joining.without)
+            reports += _fold(planner, task, delivery, label)
+    output = unit_output(group, unit, reports, table, context.without)
     counted = group.signature.counted
     joined = UnitJoined(
         group=group.id,
@@ -142,45 +142,45 @@ def advance(joining: Joining, group: Group) -> None:
         watermarks=(horizon,) * len(group.inputs) if counted else step.watermarks,
         pairs=sum(each.pairs for each in reports),
         output=replace(output, delays=unit_delays(group, reports), fed=unit_fed(reports, task.arrived)),
-        spans=row_spans(group, ledger, joining.runner, horizon),
+        spans=row_spans(group, ledger, context.runner, horizon),
         rows=task.new_rows,
         seconds=time.monotonic() - started,
         stations=step.stations if len(set(step.cursors)) > 1 else (),
         fanouts={step: seen for each in reports for step, seen in each.fanouts.items()},
         mapped=task.mapped_bytes,
     )
-    joining.store.commit(joined)
-    joining.note_pairs(group, task.new_rows, joined.pairs)
-    _warn_of_keys(joining, group, joined)
-    joining.unit_seconds = time.monotonic() - started
+    context.store.commit(joined)
+    context.note_pairs(group, task.new_rows, joined.pairs)
+    _warn_of_keys(context, group, joined)
+    context.unit_seconds = time.monotonic() - started
     rows = sum(ledger.stream(name).rows for name in set(group.streams))
     rows -= waiting_rows(group, ledger, step.cursors)
-    for watcher in joining.watchers:
-        watcher(UnitDone(group.id, unit, rows, joined.pairs, joining.unit_seconds))
+    for watcher in context.watchers:
+        watcher(UnitDone(group.id, unit, rows, joined.pairs, context.unit_seconds))
 
 
-def _warn_of_keys(joining: Joining, group: Group, joined: UnitJoined) -> None:
+def _warn_of_keys(context: TurnContext, group: Group, joined: UnitJoined) -> None:
     """Name keys whose rows multiply the results, once for each."""
     for key, sentence in exploding(group, joined.fanouts):
-        if key not in joining.warned:
-            joining.warned.add(key)
+        if key not in context.warned:
+            context.warned.add(key)
             _log.warning("%s: %s", group.title, sentence)
 
 
-def _next_step(joining: Joining, group: Group, ledger: Ledger) -> Advance:
+def _next_step(context: TurnContext, group: Group, ledger: Ledger) -> Advance:
     """Choose the slices that advance; all at once where windows count rows."""
-    policy = "lwo" if group.signature.counted else joining.scheduler
-    goal = joining.goal(group, ledger)
+    policy = "lwo" if group.signature.counted else context.scheduler
+    goal = context.goal(group, ledger)
     step = next_advance(group, ledger, policy, goal)
     if step is None:  # only the horizon of windows that count rows has moved
         until, state = goal[0], ledger.groups[group.id]
         return Advance(tuple(range(len(state.cursors))), until, until, state.cursors, state.all_stations)
-    if step.overdue and step.overdue != joining.overdue.get(group.id, ""):
+    if step.overdue and step.overdue != context.overdue.get(group.id, ""):
         _log.warning(
             "query %s is behind by more than its max_lag, and is served first: more arrives than can be joined",
             step.overdue,
         )
-    joining.overdue[group.id] = step.overdue
+    context.overdue[group.id] = step.overdue
     return step
 
 
@@ -192,7 +192,7 @@ def _label(group: Group, step: Advance) -> str:
 
 
 def _run(
-    describer: Describer, group: Group, task: UnitTask, delivery: Delivery, label: str
+    planner: UnitPlanner, group: Group, task: UnitTask, delivery: Delivery, label: str
 ) -> list[UnitReport]:
     """Run a unit's job; if it fails, find out whether that is because of some queries."""
     if delivery.of_rows().targets:  # they may look farther than those who want pairs
@@ -203,8 +203,8 @@ def _run(
 
     def run(delivery: Delivery) -> list[UnitReport]:
         tasks = [JoinTask(task, delivery, part) for part in range(task.parts)]
-        backend, job = describer.backend, Job("join", f"join {label}")
-        pairs = describer.expressions(group, delivery)
+        backend, job = planner.backend, Job("join", f"join {label}")
+        pairs = planner.expressions(group, delivery)
         if pairs is None:
             return backend.runner.map(tasks, job)
         return backend.runner.map_sql(tasks, backend.pair_sql(pairs), job)
@@ -217,10 +217,10 @@ def _run(
         raise
 
 
-def _fold(describer: Describer, task: UnitTask, delivery: Delivery, label: str) -> list[UnitReport]:
+def _fold(planner: UnitPlanner, task: UnitTask, delivery: Delivery, label: str) -> list[UnitReport]:
     """Fold the new rows of a unit for the queries that want no pairs, if there are any."""
     rows = delivery.of_rows()
     if not rows.targets:
         return []
     tasks = [FoldTask(task, rows, part) for part in range(task.parts)]
-    return describer.backend.runner.map(tasks, Job("join", f"fold {label}"))
+    return planner.backend.runner.map(tasks, Job("join", f"fold {label}"))

@@ -37,7 +37,7 @@ from penstock.plan.promises import remembered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
     from penstock.log.relayout import Common
     from penstock.log.rewrite import RewrittenRun
     from penstock.log.segment import Segment
@@ -51,15 +51,15 @@ MOST_PATIENCE = 64
 """The most times `LOOK_SHARE`'s wait that a log waits: it doubles when a look ends less than one row in so many."""
 
 
-def expire(joining: Joining) -> None:
+def expire(context: TurnContext) -> None:
     """Let go of what has ended, and rewrite what is worth it; not while a new query still needs the past."""
-    if any(joining.lacking(group) for group in joining.plan.groups):
+    if any(context.lacking(group) for group in context.plan.groups):
         return
-    for log in joining.plan.logs:
-        _look_for_finished(joining, log)
-    _expire_logs(joining)
-    if joining.ledger.promises:
-        _merge_promises(joining)
+    for log in context.plan.logs:
+        _look_for_finished(context, log)
+    _expire_logs(context)
+    if context.ledger.promises:
+        _merge_promises(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,50 +97,50 @@ class _Expiry:
         ]
 
 
-def _expire_logs(joining: Joining) -> None:
+def _expire_logs(context: TurnContext) -> None:
     """Let go of what has ended: one Spark job for all logs, and a commit for each.
 
     Segments of a log that hold the same for everyone can be merged with each other; others are merged after them.
     """
-    plan, ledger = joining.plan, joining.ledger
+    plan, ledger = context.plan, context.ledger
     alike = [
         [(log.id, shared, settled) for shared, settled in settled_alike(plan, log.id, ledger).items()]
         for log in plan.logs
     ]
     for together in zip_longest(*alike):
-        chosen = [_choose(joining, *each) for each in together if each is not None]
-        _expire(joining, [each for each in chosen if each.gone])
+        chosen = [_choose(context, *each) for each in together if each is not None]
+        _expire(context, [each for each in chosen if each.gone])
 
 
-def _choose(joining: Joining, log: str, shared: Layout, settled: list[Segment]) -> _Expiry:
+def _choose(context: TurnContext, log: str, shared: Layout, settled: list[Segment]) -> _Expiry:
     """Choose the segments of a log that go, and those that are rewritten."""
-    plan, ledger = joining.plan, joining.ledger
-    common = common_layout(plan, log, ledger, settled, shared, files=joining.store.files)
+    plan, ledger = context.plan, context.ledger
+    common = common_layout(plan, log, ledger, settled, shared, files=context.store.files)
     ended = [each for each in settled if is_ended(each, common.claims[each.layout])]
     rest = [each for each in settled if each not in ended]
-    claims, tight = common.claims[settled[0].layout], is_tight(plan, log, ledger, joining.memory)
+    claims, tight = common.claims[settled[0].layout], is_tight(plan, log, ledger, context.memory)
     runs = choose_rewrites(rest, claims, passed(plan, log, ledger), common.claims, tight=tight)
     return _Expiry(log, common, shared, tuple(ended), tuple(map(tuple, runs)))
 
 
-def _expire(joining: Joining, chosen: Sequence[_Expiry]) -> None:
+def _expire(context: TurnContext, chosen: Sequence[_Expiry]) -> None:
     """Rewrite what was chosen in one job, and commit log by log."""
     started = time.monotonic()
     tasks = [each.tasks() for each in chosen]
-    names = sorted({joining.plan.stream_of(each.log) for each in chosen if each.runs})
+    names = sorted({context.plan.stream_of(each.log) for each in chosen if each.runs})
     job = Job("expire", f"merge segments of {', '.join(names)}")
-    reports = iter(joining.runner.map([task for some in tasks for task in some], job))
+    reports = iter(context.runner.map([task for some in tasks for task in some], job))
     seconds, rows = time.monotonic() - started, sum(each.rows for each in chosen)
     for expiry, some in zip(chosen, tasks, strict=True):
-        _commit(joining, expiry, list(islice(reports, len(some))), seconds * expiry.rows / (rows or 1))
+        _commit(context, expiry, list(islice(reports, len(some))), seconds * expiry.rows / (rows or 1))
 
 
-def _commit(joining: Joining, expiry: _Expiry, made: Sequence[RewrittenRun], seconds: float) -> None:
+def _commit(context: TurnContext, expiry: _Expiry, made: Sequence[RewrittenRun], seconds: float) -> None:
     """Commit what has become of a log's segments, and delete those that went."""
     added = tuple(each.segment for each in made if each.segment)
     known = sum(each.finished for run in expiry.runs for each in run)
-    is_new = added and expiry.common.layout not in joining.ledger.layouts[expiry.log]
-    joining.store.commit(
+    is_new = added and expiry.common.layout not in context.ledger.layouts[expiry.log]
+    context.store.commit(
         Rewritten(
             log=expiry.log,
             remove=tuple(each.name for each in expiry.gone),
@@ -148,13 +148,13 @@ def _commit(joining: Joining, expiry: _Expiry, made: Sequence[RewrittenRun], sec
             layouts=(NumberedLayout(expiry.common.layout, expiry.shared),) if is_new else (),
             rows=expiry.rows,
             seconds=seconds,
-            stream=joining.plan.stream_of(expiry.log),
+            stream=context.plan.stream_of(expiry.log),
             purged=max(0, sum(each.finished for each in made) - known),
             gone=_departed(made),
         )
     )
     for each in expiry.gone:
-        joining.store.let_go(each.name)
+        context.store.let_go(each.name)
 
 
 def _departed(made: Sequence[RewrittenRun]) -> tuple[int, int] | None:
@@ -163,31 +163,31 @@ def _departed(made: Sequence[RewrittenRun]) -> tuple[int, int] | None:
     return (max(newest), sum(each.finished for each in made)) if newest else None
 
 
-def _look_for_finished(joining: Joining, log: LogPlan) -> None:
+def _look_for_finished(context: TurnContext, log: LogPlan) -> None:
     """Hold a log's segments against the promises of its partners, if enough have taken effect since the last time."""
-    plan, ledger = joining.plan, joining.ledger
+    plan, ledger = context.plan, context.ledger
     if not promising_partners(plan, log):
         return
     settled = [each for each in settled_segments(plan, log.id, ledger) if not each.ends]
     effective, seen = promises_before(plan, log.id, ledger), ledger.promises_seen.get(log.id, 0.0)
-    patience = joining.fruitless.get(log.id, 1)
+    patience = context.fruitless.get(log.id, 1)
     few = max(1, patience * (sum(each.rows for each in settled) // LOOK_SHARE))
-    if not settled or effective - seen < (1 if joining.input_ended else few):
+    if not settled or effective - seen < (1 if context.input_ended else few):
         return
     claims = {
-        layout: claims_on(plan, log.id, ledger, layout, joining.store.files)
+        layout: claims_on(plan, log.id, ledger, layout, context.store.files)
         for layout in {each.layout for each in settled}
     }
     tasks = [FinishedTask(each.bare(), tuple(claims[each.layout])) for each in settled]
-    looked = joining.runner.map(tasks, Job("expire", f"look for finished rows of {log.stream}"))
+    looked = context.runner.map(tasks, Job("expire", f"look for finished rows of {log.stream}"))
     finished = {
         one.name: each.finished
         for one, each in zip(settled, looked, strict=True)
         if each.finished != one.finished
     }
     is_worth_it = sum(finished.values()) * MOST_PATIENCE >= sum(each.rows for each in settled)
-    joining.fruitless[log.id] = 1 if is_worth_it else min(MOST_PATIENCE, 2 * patience)
-    joining.store.commit(
+    context.fruitless[log.id] = 1 if is_worth_it else min(MOST_PATIENCE, 2 * patience)
+    context.store.commit(
         Rewritten(
             log=log.id,
             remove=(),
@@ -199,9 +199,9 @@ def _look_for_finished(joining: Joining, log: LogPlan) -> None:
     )
 
 
-def _merge_promises(joining: Joining) -> None:
+def _merge_promises(context: TurnContext) -> None:
     """Make fewer files of promises, and forget the oldest where there are too many."""
-    plan, ledger = joining.plan, joining.ledger
+    plan, ledger = context.plan, context.ledger
     merges = [
         merge
         for index, budget in remembered(plan).items()
@@ -210,12 +210,12 @@ def _merge_promises(joining: Joining) -> None:
     ]
     if not merges:
         return
-    made = joining.runner.map([each.bare() for each in merges], Job("expire", "merge files of punctuations"))
+    made = context.runner.map([each.bare() for each in merges], Job("expire", "merge files of punctuations"))
     remove: dict[str, tuple[str, ...]] = {}
     add: dict[str, PromiseFiles] = {}
     for merge, file in zip(merges, made, strict=True):
         names = tuple(each.name for each in merge.files)
         remove[merge.index] = remove.get(merge.index, ()) + names
         add[merge.index] = add.get(merge.index, PromiseFiles()).plus(merge.result(file))
-    joining.store.commit(PromisesMerged(remove, add))
-    joining.attic.take({each for names in remove.values() for each in names})  # a batch may be reading them
+    context.store.commit(PromisesMerged(remove, add))
+    context.attic.take({each for names in remove.values() for each in names})  # a batch may be reading them

@@ -18,31 +18,31 @@ from penstock.engine.readings.buffers import results_above
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
     from penstock.sql.query import Stream
 
 
-def feed(joining: Joining) -> None:
+def feed(context: TurnContext) -> None:
     """Put the results that wait into the logs of the queries that read them."""
-    if not joining.ledger.fed:
+    if not context.ledger.fed:
         return
-    for stream in joining.plan.results:
-        if stream.name in joining.ledger.fed and not _feed(joining, stream):
+    for stream in context.plan.results:
+        if stream.name in context.ledger.fed and not _feed(context, stream):
             return
 
 
-def _feed(joining: Joining, stream: Stream) -> bool:
+def _feed(context: TurnContext, stream: Stream) -> bool:
     """Make one batch of what waits of a query; say whether the plan is still what it was."""
-    plan = joining.plan
-    batch = ResultIngest(joining.store, joining.backend, plan, stream)
+    plan = context.plan
+    batch = ResultIngest(context.store, context.backend, plan, stream)
     try:
-        batch.take(results_above(plan, stream.name, joining.ledger))
+        batch.take(results_above(plan, stream.name, context.ledger))
     except PenstockError:
         raise
     except Exception as error:
-        failures = joining.backend.failures(batch.rows(), stream, plan)
+        failures = context.backend.failures(batch.rows(), stream, plan)
         if not failures:
             raise
-        joining.go_on_without(failures, error)
+        context.go_on_without(failures, error)
         return False
     return True

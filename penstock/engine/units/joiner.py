@@ -21,7 +21,7 @@ from penstock.engine.units.turn import take_turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
 
 
 LONGEST_WAIT_FOR_PARTNER = 1.0
@@ -31,10 +31,10 @@ LONGEST_WAIT_FOR_PARTNER = 1.0
 class Joiner(threading.Thread):
     """Takes turns while there is something to join, and lets the plan be changed between two units."""
 
-    def __init__(self, joining: Joining) -> None:
+    def __init__(self, context: TurnContext) -> None:
         """Get ready."""
         super().__init__(name="penstock-joiner", daemon=True)
-        self.joining = joining
+        self.context = context
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
         self.mid_batch: Callable[[], set[str]] = set
@@ -42,7 +42,7 @@ class Joiner(threading.Thread):
         self._wake = threading.Condition()
         self._turning = threading.Lock()
         self._changing = 0
-        joining.is_wanted = lambda: self._changing > 0
+        context.is_wanted = lambda: self._changing > 0
         self._stopping = False
         self._news = True
 
@@ -54,7 +54,7 @@ class Joiner(threading.Thread):
 
     def finish_input(self) -> None:
         """Wait for no more rows: what is there is all, for windows that count rows and for results in order."""
-        self.joining.input_ended = True
+        self.context.input_ended = True
         self.notify()
 
     def finish(self) -> None:
@@ -69,7 +69,7 @@ class Joiner(threading.Thread):
         """Wait until everything committed so far is joined and published."""
         with self._wake:
             self._wake.wait_for(
-                lambda: self.failure or self._stopping or not (self._news or self.joining.has_work())
+                lambda: self.failure or self._stopping or not (self._news or self.context.has_work())
             )
 
     @contextmanager
@@ -90,8 +90,8 @@ class Joiner(threading.Thread):
         try:
             while self._wait():
                 with self._turning:
-                    take_turn(self.joining)
-                if self.joining.has_work():
+                    take_turn(self.context)
+                if self.context.has_work():
                     self.notify()  # other slices have still to follow, or an answer has left files to merge
         except BaseException as failure:  # noqa: BLE001 - handed to the thread that owns the engine
             self.failure = failure
@@ -102,14 +102,14 @@ class Joiner(threading.Thread):
 
     def _wait(self) -> bool:
         """Wait for news; say whether to go on."""
-        joining = self.joining
+        context = self.context
         with self._wake:
             self._wake.notify_all()
-            idle = joining.idle.until_idle(joining.plan, joining.ledger)
-            self._wake.wait_for(lambda: self._stopping or self._news, timeout=0 if joining.untidy else idle)
-            patience = min(joining.unit_seconds, LONGEST_WAIT_FOR_PARTNER)
+            idle = context.idle.until_idle(context.plan, context.ledger)
+            self._wake.wait_for(lambda: self._stopping or self._news, timeout=0 if context.untidy else idle)
+            patience = min(context.unit_seconds, LONGEST_WAIT_FOR_PARTNER)
             self._wake.wait_for(
-                lambda: self._stopping or not joining.waits_for_partner(self.mid_batch()), timeout=patience
+                lambda: self._stopping or not context.waits_for_partner(self.mid_batch()), timeout=patience
             )
             self._news = False
         while self._changing and not self._stopping:

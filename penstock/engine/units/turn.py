@@ -38,7 +38,7 @@ from penstock.engine.units.stages import (
 from penstock.engine.units.watching import watch
 
 if TYPE_CHECKING:
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
 
 STAGES = (
     seal,
@@ -56,9 +56,9 @@ STAGES = (
 )
 
 
-def take_turn(joining: Joining) -> None:
+def take_turn(context: TurnContext) -> None:
     """Run each stage once; stop early if a change of plan waits for the turn to end."""
     for stage in STAGES:
-        stage(joining)
-        if joining.is_wanted():
+        stage(context)
+        if context.is_wanted():
             return

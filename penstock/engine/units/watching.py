@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.engine.readings.memory import MemoryPolicy
-    from penstock.engine.units.joining import Joining
+    from penstock.engine.units.turn_context import TurnContext
     from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
 _log = Logger(__name__)
 
 
-def watch(joining: Joining) -> None:
+def watch(context: TurnContext) -> None:
     """Look at what units of joins without a window have read since the last time."""
-    ledger, plan = joining.ledger, joining.plan
+    ledger, plan = context.ledger, context.plan
     oblivious = [group for group in plan.groups if group.oblivious]
-    moved = _moved(plan, oblivious, ledger, joining.memory)
+    moved = _moved(plan, oblivious, ledger, context.memory)
     if not moved:
         return
-    joining.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
+    context.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
     for group in oblivious:
         if group.id in moved:
             before, after = ledger.buffers.get(group.id), moved[group.id]
-            _tell(joining, group, before, after)
+            _tell(context, group, before, after)
             known = is_known(plan, group, after.scrambling, ledger)
-            _tell_of_disorder(joining, group)
+            _tell_of_disorder(context, group)
             _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
 
 
@@ -225,28 +225,28 @@ def _settled(oblivious: Sequence[Group], moved: dict[str, GroupWatch], ledger: L
     return {log: until for log, until in settled.items() if log in ledger.watches}
 
 
-def _tell(joining: Joining, group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
+def _tell(context: TurnContext, group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
     """Warn of results that were missed; again when as many have been missed since as were told of."""
     if not after.misses or (before is not None and after.misses == before.misses):
         return
     last = after.misses[-1]
-    told, untold = joining.missed.get(group.id, (0.0, 0.0))
+    told, untold = context.missed.get(group.id, (0.0, 0.0))
     untold += last.results
     if untold < told:
-        joining.missed[group.id] = told, untold
+        context.missed[group.id] = told, untold
         return
-    joining.missed[group.id] = told + untold, 0.0
+    context.missed[group.id] = told + untold, 0.0
     more = "; from here on more is kept" if last.streams else ""
     results = f"{untold:,.0f}"
     _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
 
 
-def _tell_of_disorder(joining: Joining, group: Group) -> None:
+def _tell_of_disorder(context: TurnContext, group: Group) -> None:
     """Warn once of each stream that does not follow the order that it declares."""
-    for said in group_disorder(joining.plan, group, joining.ledger):
+    for said in group_disorder(context.plan, group, context.ledger):
         stream = said.partition(":")[0]
-        if stream not in joining.warned:
-            joining.warned.add(stream)
+        if stream not in context.warned:
+            context.warned.add(stream)
             _log.warning("%s", said)
 
 

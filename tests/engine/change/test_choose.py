@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engine.change.recut import PATIENCE, Chooser, starting_cuts
+from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_cuts
 from penstock.engine.costs.costs import costs
 from penstock.engine.readings.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.engine.readings.plans import next_plan
@@ -79,10 +79,10 @@ def test_a_condition_that_came_just_now_is_assumed_until_it_is_counted(tmp_path)
     assert known.left.any_of({"p0"}) == pytest.approx(0.2, abs=0.15)
 
 
-def reconsidered(world, chooser, looks):
+def reconsidered(world, policy, looks):
     """Look some times at the plan, as the joiner does after each turn, and follow what is chosen."""
     for _ in range(looks):
-        found = chooser.look(world.plan, world.ledger)
+        found = policy.look(world.plan, world.ledger)
         if found:
             world.cuts, why = found
             world.change(world.plan.queries)
@@ -103,7 +103,7 @@ def chosen(tmp_path, strategy, budget=None, **prices):
     set_prices(world, unit=1e-9, row=1e-9, **prices)
     steady(world, 30)
     set_prices(world, unit=1e-9, row=1e-9, **prices)  # forget how long the units of this machine took
-    why = reconsidered(world, Chooser(budget), 40)
+    why = reconsidered(world, RecutPolicy(budget), 40)
     steady(world, 10)
     world.check_results()
     world.check_state()
@@ -143,7 +143,7 @@ def test_a_chain_that_outgrows_its_budget_is_cut_again(tmp_path):
     world, _ = chosen(tmp_path, "auto", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
     known = measure(world.plan, world.ledger, world.plan.groups[0].signature)
     merged = known.statistics.row_bytes * 20 * 8
-    why = reconsidered(world, Chooser(merged * 0.8), 40)
+    why = reconsidered(world, RecutPolicy(merged * 0.8), 40)
     assert "of state expected, and" in why
     assert len(world.plan.groups[0].chain.readers) > 2
 
@@ -153,12 +153,12 @@ def test_one_look_is_not_enough(tmp_path):
     world = World(tmp_path, CHOOSY, strategy="cpu-opt")
     steady(world, 10)
     set_prices(world, unit=1e-9, row=1e-9, rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
-    chooser = Chooser()
-    looks = next(turn for turn in range(1, 100) if chooser.look(world.plan, world.ledger))
+    policy = RecutPolicy()
+    looks = next(turn for turn in range(1, 100) if policy.look(world.plan, world.ledger))
     assert looks > PATIENCE
     dear = world.ledger
     set_prices(world, unit=1e-9, row=1e-9, rewrite=1e-9, pair=1.0)
-    again = Chooser()
+    again = RecutPolicy()
     for turn in range(1, 100):
         swinging = dear if turn // 2 % PATIENCE else world.ledger
         assert again.look(world.plan, swinging) is None
@@ -313,7 +313,7 @@ def test_a_steady_stream_does_not_lead_prices_astray():
 def test_a_merged_chain_is_cut_apart_when_no_chain_fits_the_budget(tmp_path):
     world, _ = chosen(tmp_path, "auto", rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
     assert len(world.plan.groups[0].chain.readers) == 2
-    why = reconsidered(world, Chooser(10.0), 60)
+    why = reconsidered(world, RecutPolicy(10.0), 60)
     assert "is too small" in why
     assert len(world.plan.groups[0].chain.readers) == 4
 
@@ -326,7 +326,7 @@ def test_a_window_without_an_end_promises_no_gain_by_itself(tmp_path):
     )
     steady(world, 20)
     set_prices(world, rewrite=1e-9, pair=1.0)
-    assert reconsidered(world, Chooser(), 40) is None
+    assert reconsidered(world, RecutPolicy(), 40) is None
 
 
 def test_costs_of_a_query_that_is_registered_and_not_yet_started_are_predicted(tmp_path):

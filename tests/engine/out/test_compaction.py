@@ -93,7 +93,7 @@ def test_every_query_is_exact_over_its_life_however_its_files_are_merged(spare, 
 
         run(world, *happening, change)
         assert stored_files(world) >= named_files(world)
-        while world.joining.untidy:
+        while world.context.untidy:
             world.step()
         assert stored_files(world) == named_files(world)
         world.check_results()
@@ -121,8 +121,8 @@ def changing(world, source, number, queries):
     )
     distinct = {each.name: each for each in queries}
     world.change([selecting(each, source) for each in distinct.values()])
-    world.joining.untidy = True
-    while world.joining.untidy:
+    world.context.untidy = True
+    while world.context.untidy:
         world.step()
 
 

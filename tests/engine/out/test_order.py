@@ -269,8 +269,8 @@ def test_the_end_waits_for_batches_that_are_not_joined_yet(tmp_path):
     world.ingest("B", [row(3, 100)])
     world.advance(world.plan.groups[0])
     world.ingest("B", [row(4, 60)])
-    world.joining.input_ended = True
-    release(world.joining)
+    world.context.input_ended = True
+    release(world.context)
     assert world.ledger.query("q").results == 0
     world.end()
     assert world.sequence(one) == [(2, 4), (2, 3), (1, 4), (1, 3)]

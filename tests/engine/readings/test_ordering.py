@@ -272,7 +272,7 @@ def test_a_stream_that_is_idle_is_left_out_and_when_it_comes_back_nothing_is_los
     world = World(tmp_path, [one_query(order, idle_after="1 min")])
     (one,) = world.plan.queries
     with patch.object(time, "time") as now:
-        world.joining.idle = idle.IdleClock(1000.0)
+        world.context.idle = idle.IdleClock(1000.0)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         assert world.sequence(one) == [(1, 10), (1, 11)]
@@ -280,7 +280,7 @@ def test_a_stream_that_is_idle_is_left_out_and_when_it_comes_back_nothing_is_los
         world.ingest("B", [row(20, 25)])
         world.turn()
         assert world.sequence(one) == [(1, 10), (1, 11)], "ten seconds are missing"
-        assert 9.9 < world.joining.idle.until_idle(world.plan, world.ledger) < 10.1
+        assert 9.9 < world.context.idle.until_idle(world.plan, world.ledger) < 10.1
         now.return_value = 1060.0
         world.turn()
         assert world.sequence(one) == up_to(world, one, 25)
@@ -300,7 +300,7 @@ def test_when_all_streams_are_idle_nothing_is_waited_for(tmp_path):
     world = World(tmp_path, [one_query("sync-filter", idle_after="1 min")], lateness=1000)
     (one,) = world.plan.queries
     with patch.object(time, "time") as now:
-        world.joining.idle = idle.IdleClock(1000.0)
+        world.context.idle = idle.IdleClock(1000.0)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         assert world.sequence(one) == []
@@ -414,14 +414,14 @@ def test_a_stream_with_rows_on_their_way_is_not_idle(tmp_path):
     (one,) = world.plan.queries
     coming = {"A"}
     with patch.object(time, "time") as now:
-        world.joining.idle = idle.IdleClock(1000.0, lambda: coming)
+        world.context.idle = idle.IdleClock(1000.0, lambda: coming)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         before = world.sequence(one)
         now.return_value = 1007.0
         world.turn()
         assert world.sequence(one) == before
-        assert world.joining.idle.until_idle(world.plan, world.ledger) == idle.LOOK_AGAIN
+        assert world.context.idle.until_idle(world.plan, world.ledger) == idle.LOOK_AGAIN
         coming.clear()
         world.turn()
         assert len(world.sequence(one)) > len(before)
@@ -429,7 +429,7 @@ def test_a_stream_with_rows_on_their_way_is_not_idle(tmp_path):
 
 def test_nobody_sleeps_longer_than_a_clock_can_say(tmp_path):
     world = World(tmp_path, [one_query("sync-filter", idle_after="200000 days")])
-    assert world.joining.idle.until_idle(world.plan, world.ledger) == idle.LONGEST_SLEEP
+    assert world.context.idle.until_idle(world.plan, world.ledger) == idle.LONGEST_SLEEP
 
 
 def test_a_file_in_order_says_how_many_rows_were_waiting(tmp_path):

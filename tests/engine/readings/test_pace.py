@@ -16,15 +16,15 @@ def row(number, time):
 def test_the_joiner_waits_for_a_partner_that_is_on_its_way_and_for_nothing_else():
     with folders() as folder:
         world = World(folder / "state", in_folder(WORKLOAD, folder))
-        joining = world.joining
-        assert not joining.waits_for_partner({"A", "B", "C"}), "nothing waits to be joined"
+        context = world.context
+        assert not context.waits_for_partner({"A", "B", "C"}), "nothing waits to be joined"
         world.ingest("A", [row(1, 10)])
-        both = joining.waits_for_partner({"A", "B", "C"})
+        both = context.waits_for_partner({"A", "B", "C"})
         assert both, "A has a batch, and B's is coming: one unit will do for both"
-        assert not joining.waits_for_partner({"A"}), "A's own next batch is not worth waiting for"
-        assert not joining.waits_for_partner(set()), "nothing is coming"
+        assert not context.waits_for_partner({"A"}), "A's own next batch is not worth waiting for"
+        assert not context.waits_for_partner(set()), "nothing is coming"
         world.turn()
-        assert not joining.waits_for_partner({"B"}), "all is joined"
+        assert not context.waits_for_partner({"B"}), "all is joined"
 
 
 def test_a_worker_freezes_what_its_first_tasks_have_loaded_and_no_more():

@@ -52,11 +52,11 @@ class BoundedSession(testing.Session):
         self.bound, self.units = Rows(most), 0
         super().__init__(script)
 
-    def _joining_of(self, plan):
-        joining = super()._joining_of(plan)
-        joining.unit_bound = self.bound
-        joining.watchers.append(self.count)
-        return joining
+    def _context_of(self, plan):
+        context = super()._context_of(plan)
+        context.unit_bound = self.bound
+        context.watchers.append(self.count)
+        return context
 
     def count(self, _done):
         self.units += 1
@@ -106,10 +106,10 @@ def test_results_are_duckdbs_however_small_the_units_and_whenever_the_plan_chang
             session.send("A", rows(source, number))
             session.send("B", rows(source, number))
         for _ in range(turns):
-            take_turn(session._joining)
+            take_turn(session._context)
         if source.random() < 0.5:
             session.script(query("later", LATER, order))
-            take_turn(session._joining)
+            take_turn(session._context)
             session.script("DROP QUERY later;\n")
         if source.random() < 0.5:
             session.restart()
@@ -131,8 +131,8 @@ def test_a_turn_delivers_results_before_all_that_waits_is_joined():
     with BoundedSession(STREAMS + query("small", QUERIES["small"]), 16) as session:
         waiting_batches(session, 10)
         delivered = []
-        while session._joining.has_work():
-            take_turn(session._joining)
+        while session._context.has_work():
+            take_turn(session._context)
             delivered.append(len(session.results("small")))
         assert len(delivered) >= 5, "a unit joins two batches or fewer"
         assert 0 < delivered[0] < delivered[-1], "results come from the first turn on"
@@ -141,7 +141,7 @@ def test_a_turn_delivers_results_before_all_that_waits_is_joined():
 def test_a_change_of_plan_waits_for_one_unit_and_not_for_all_that_waits():
     with BoundedSession(STREAMS + query("small", QUERIES["small"]), 16) as session:
         waiting_batches(session, 20)
-        joiner, joining = Joiner(session._joining), session._joining
+        joiner, context = Joiner(session._context), session._context
         units, asked, let_in = [], threading.Event(), threading.Event()
 
         def change():
@@ -156,7 +156,7 @@ def test_a_change_of_plan_waits_for_one_unit_and_not_for_all_that_waits():
                 threading.Thread(target=change, daemon=True).start()
                 asked.wait(10)
 
-        joining.watchers.append(watch)
+        context.watchers.append(watch)
         joiner.start()
         try:
             joiner.notify()

@@ -27,7 +27,7 @@ def rows(step):
 def test_what_an_answer_leaves_to_do_is_done_without_news():
     """An answer may leave so many files of incomplete groups that they should be merged, in a turn to come."""
     with testing.Session(SCRIPT) as session:
-        joiner = Joiner(session._joining)
+        joiner = Joiner(session._context)
         joiner.start()
         try:
             for step in range(30):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.engine.out import sinks
-from penstock.engine.units import joining
+from penstock.engine.units import turn_context
 from penstock.log.files import open_files
 from penstock.log.segment import read_segment
 from penstock.sql.query import Range
@@ -43,7 +43,7 @@ def pairs(world, name):
 
 def test_the_pairs_of_a_unit_are_divided_among_all_tasks(state, units, monkeypatch):
     """A hundred rows of A meet a hundred of B: first all new, then new rows on either side beside old ones."""
-    monkeypatch.setattr(joining, "ROWS_PER_TASK", 1)
+    monkeypatch.setattr(turn_context, "ROWS_PER_TASK", 1)
     world = World(state, [query("q", Range.window(1000, 1000), keys=NONE)], parts=4, lateness=1000)
     for go in range(2):
         for name in "AB":

@@ -42,7 +42,7 @@ def split(quantum=0.0, unit=0.0):
 
 
 def ringed(world, policy):
-    world.joining.scheduler = policy
+    world.context.scheduler = policy
     return world
 
 
@@ -174,14 +174,14 @@ def test_the_joiner_does_not_sleep_while_slices_are_behind_what_has_come():
         burst(world, 2)
         world.step()
         burst(world, 2)
-        world.joining.scheduler = "lwo"
+        world.context.scheduler = "lwo"
         world.step()
         state = world.ledger.groups[world.plan.groups[0].id]
         while state.slices_apart:
             world.step()
             state = world.ledger.groups[world.plan.groups[0].id]
         assert state.cursors[0].batches != (4, 4), "or this would show nothing"
-        assert world.joining.any_behind(), "so the joiner tells itself to go on"
+        assert world.context.any_behind(), "so the joiner tells itself to go on"
 
 
 def test_rings_are_divided_by_the_rows_that_wait_not_by_those_that_usually_do():

@@ -19,8 +19,8 @@ from penstock.engine.readings.step_size import UnitBound, within
 from penstock.engine.readings.waiting import goal_of
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import sealed_until
-from penstock.engine.units.describe import Describer
 from penstock.engine.units.sealing import choose_sealings
+from penstock.engine.units.unit_planner import UnitPlanner
 from penstock.sql.options import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class UnitDone:
 
 
 @dataclass
-class Joining:
+class TurnContext:
     """The state, the plan by which it is joined, and what stages remember from one turn to the next."""
 
     store: Store
@@ -136,9 +136,9 @@ class Joining:
             before = self.pairs_per_row.get(group.id, 0.0)
             self.pairs_per_row[group.id] = max(pairs / rows, _FADING * before)
 
-    def describer(self, ledger: Ledger) -> Describer:
+    def planner(self, ledger: Ledger) -> UnitPlanner:
         """Describe units by the ledger of one moment."""
-        return Describer(self.plan, ledger, self.store.files, self.backend, self.without)
+        return UnitPlanner(self.plan, ledger, self.store.files, self.backend, self.without)
 
     def goal(self, group: Group, ledger: Ledger | None = None) -> Station:
         """Return how far one unit of a group may advance, by the ledger of one moment."""

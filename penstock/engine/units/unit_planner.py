@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Describer:
+class UnitPlanner:
     """Describes units of a plan at one moment; nothing is delivered for queries that it goes `without`: they failed."""
 
     plan: Plan

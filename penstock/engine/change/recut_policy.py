@@ -93,7 +93,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
 
 
 @dataclass(slots=True)
-class Chooser:
+class RecutPolicy:
     """Looks at what was measured, now and then, and says when a chain should be cut elsewhere."""
 
     budget: float | None = None
