@@ -118,7 +118,7 @@ def _script(home: Path) -> str:
 @contextmanager
 def running(home: Path) -> Iterator[subprocess.Popen[str]]:
     """Start `penstock run`, and wait until it answers."""
-    command = "from penstock.app.cli import main; main()"
+    command = "from penstock.cli.main import main; main()"
     arguments = ("run", str(home / "script.sql"), "--state", str(home / "state"))
     launch, said = Launch((sys.executable, "-c", command, *arguments)), home / "run.log"
     with said.open("w") as log, conversation(launch, log) as run:

@@ -8,7 +8,7 @@ import sys
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from penstock.app.look import State
+from penstock.cli.look import State
 from penstock.sql.interval import show_duration
 
 BLUE, ORANGE, GREY = "#3b6ea5", "#d98032", "#b8bec6"

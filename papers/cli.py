@@ -18,7 +18,7 @@ from rich.markup import escape
 from benchmarks.printing import table
 from papers import paper1, paper2, paper3, paper4, paper5
 from papers.figure import CHECK, Figure, Paper
-from penstock.app.spark_talk import quiet_spark
+from penstock.cli.spark_talk import quiet_spark
 from penstock.errors import InputError, did_you_mean
 
 

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.log.recent import Effort
 from penstock.plan.order_policy import HOLD, SYNC, Adaptive, Load, Switch
+from penstock.state.recent import Effort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from papers.paper5_operator import KNOWN, Run
 from papers.paper5_strategies import fig9, fig10, fig11
 from papers.paper5_streams import CONGESTION
 from papers.paper5_sweep import WANTED
-from penstock.join.order_watch import HEADROOM
+from penstock.kernels.order_watch import HEADROOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

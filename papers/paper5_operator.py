@@ -5,9 +5,9 @@ Rows come in batches of a tenth of a second, and on their way to the join may wa
     arrive ──▶ sorter: the k lowest stay ──▶ disk: what is far ahead stays ──▶ join: buffers, oldest rows go
                msf, hybrid                   dbf, hybrid                       every strategy
 
-What may go from a buffer is said by the product's own code: `penstock.join.order_watch` by what it has measured so far,
-or with scrambling that is known; `penstock.plan.buffers` by Eq. 7, from rates and lags that are known.  W-Join keeps a
-fixed number of rows.
+What may go from a buffer is said by the product's own code: `penstock.kernels.order_watch` by what it has measured so
+far, or with scrambling that is known; `penstock.plan.buffers` by Eq. 7, from rates and lags that are known.  W-Join
+keeps a fixed number of rows.
 
 In:  streams, a `Way` to join them.  Out: a `Run`: rows kept over time, results found of those that exist, latencies.
 True always: a result is found if and only if all its rows are in their buffers when the batch of its last one comes.
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from papers.paper5_streams import ALIKE, Floats, Ints, Stream
-from penstock.join.accuracy_sketch import AccuracySketch
-from penstock.join.order_watch import Order, rows_done
+from penstock.kernels.accuracy_sketch import AccuracySketch
+from penstock.kernels.order_watch import Order, rows_done
 from penstock.plan.buffers import DBF, DEFAULT_AHEAD, HYBRID, MSF, PLAIN, rows_needed
 from penstock.plan.characteristics import Characteristics
 

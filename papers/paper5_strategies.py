@@ -12,7 +12,7 @@ from papers.paper5_curves import mean_curve, show, spread
 from papers.paper5_operator import ACCESS, BATCH, FIXED, Run, Way
 from papers.paper5_streams import BURST, RATE
 from papers.paper5_sweep import NAMES, WANTED
-from penstock.join.order_watch import PRECISION
+from penstock.kernels.order_watch import PRECISION
 from penstock.plan.buffers import DBF, DEFAULT_AHEAD, HYBRID, MSF, PLAIN, STRATEGIES
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 EARLY_STEPS = {
-    "script read": ("penstock.app.run", "load"),
-    "engine imported": ("penstock.app.run", "_engine"),
+    "script read": ("penstock.cli.run", "load"),
+    "engine imported": ("penstock.cli.run", "_engine"),
 }
 """What is there before the engine is imported: the step, and the module and function whose first call ends it."""
 
@@ -49,9 +49,9 @@ def tell_step(name: str, began: float) -> None:
 
 def run_penstock(began: float, arguments: list[str]) -> int:
     """Be the command line, and tell when its steps end."""
-    from penstock.app.cli import main  # noqa: PLC0415 - as the command itself imports it
+    from penstock.cli.main import main  # noqa: PLC0415 - as the command itself imports it
 
-    import_module("penstock.app.run")
+    import_module("penstock.cli.run")
     for name, where in EARLY_STEPS.items():
         _watch(name, where, began)
     status = main(arguments)

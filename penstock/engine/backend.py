@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from penstock.engine.out.answers import AnswerJob
     from penstock.engine.out.pair_columns import PairExpressions
     from penstock.engine.runners.runner import Runner, Sql
-    from penstock.log.tables import StoredFile
-    from penstock.log.values import Layout
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.state.tables import StoredFile
+    from penstock.state.values import Layout
 
 Batch = TypeVar("Batch")
 """The rows of one batch as a source delivers them: a Spark DataFrame, or an Arrow table."""

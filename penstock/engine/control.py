@@ -24,13 +24,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, PenstockError, RunError
-from penstock.log.files import open_files
 from penstock.reporting import Logger, Tolerant, reason
+from penstock.state.files import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.log.files import Files
+    from penstock.state.files import Files
 
     Request = dict[str, Any]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.log.hold import hold_folder
-from penstock.log.row_times import roll_folder
+from penstock.state.hold import hold_folder
+from penstock.state.row_times import roll_folder
 
 if TYPE_CHECKING:
     from penstock.plan.build import Plan

@@ -79,14 +79,14 @@ from penstock.engine.units.stages import publish
 from penstock.engine.units.turn_context import TurnContext
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError
-from penstock.log.files import LocalFiles
-from penstock.log.locations import absolute, refuse_one_process
 from penstock.plan.plan_text import plan_text, serving
 from penstock.plan.spark_settings import refuse_other
 from penstock.reporting import Logger, Tolerant
 from penstock.sql.options import scheduler_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, ShowQueries
 from penstock.sql.source_options import scrubbed
+from penstock.state.files import LocalFiles
+from penstock.state.locations import absolute, refuse_one_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -97,10 +97,10 @@ if TYPE_CHECKING:
     from penstock.engine.costs.status import Status
     from penstock.engine.out.sinks import Callback
     from penstock.engine.units.turn_context import UnitDone
-    from penstock.log.values import Publication
     from penstock.plan.build import Plan, Stopped
     from penstock.sql.query import Query, Sink, Stream
     from penstock.sql.script import Script
+    from penstock.state.values import Publication
 
 
 _log = Logger(__name__)

@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.out.answers import AnswerJob
     from penstock.engine.out.pair_columns import PairExpressions
-    from penstock.log.files import Files
-    from penstock.log.tables import StoredFile
-    from penstock.log.values import Layout
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.state.files import Files
+    from penstock.state.tables import StoredFile
+    from penstock.state.values import Layout
 
     Batches = Iterator[pa.RecordBatch]
 

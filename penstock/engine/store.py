@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.control import refuse_waiting
 from penstock.errors import RunError
-from penstock.log.codec import decode, encode
-from penstock.log.commits import Opened
-from penstock.log.files import open_files
-from penstock.log.journal import Journal, read_only
-from penstock.log.ledger import Ledger, fold
-from penstock.log.snapshot import dump, load
+from penstock.state.codec import decode, encode
+from penstock.state.commits import Opened
+from penstock.state.files import open_files
+from penstock.state.journal import Journal, read_only
+from penstock.state.ledger import Ledger, fold
+from penstock.state.snapshot import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.log.commits import Commit
-    from penstock.log.files import Files
+    from penstock.state.commits import Commit
+    from penstock.state.files import Files
 
 
 REPAIR_NOTE = "journal/repair.json"

@@ -15,10 +15,10 @@ from penstock.engine.out.propagation import Propagation
 from penstock.engine.out.release import Release
 from penstock.engine.units.count_axis import SpanTask
 from penstock.engine.units.unit_task import FoldTask, JoinTask
-from penstock.log.promises import BrokenTask, PromiseMerge
-from penstock.log.rewrite import FinishedTask, RewriteTask
-from penstock.log.row_times import Sealing
-from penstock.log.table_merge import MergeTask
+from penstock.state.promises import BrokenTask, PromiseMerge
+from penstock.state.rewrite import FinishedTask, RewriteTask
+from penstock.state.row_times import Sealing
+from penstock.state.table_merge import MergeTask
 
 TASKS = (
     IngestTask,

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.out.sinks import Handler
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.script import Statement
+    from penstock.state.ledger import Ledger
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ count, by one, and `penstock.plan.buffers` says what follows from either.
 
 What a join of such streams gives is a stream again, and Theorem 3.1 bounds it (`joined`).
 
-In:  what users declare, or `penstock.join` measures.  Out: values for `penstock.plan.buffers`.
+In:  what users declare, or `penstock.kernels` measures.  Out: values for `penstock.plan.buffers`.
 True always: a multiplicity of m goes with a scrambling of at least m - 1.  Rates are rows a second; times are seconds.
 """
 

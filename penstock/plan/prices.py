@@ -151,7 +151,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class _Sums(Protocol):
-        """The sums of a fit: see `penstock.log.recent.Fit`."""
+        """The sums of a fit: see `penstock.state.recent.Fit`."""
 
         @property
         def squares(self) -> tuple[float, ...]: ...

@@ -10,7 +10,7 @@ for a condition that few pairs satisfy.  Many such conditions bound the differen
 A `Comparison` is that bound, made *wide enough*: a pair it refuses is one for which Spark would not say true, whatever
 Spark makes of NaN, of rounding, or of an overflow; a pair it lets pass is still for Spark to decide.
 
-In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested by `penstock.join.column_checks`.
+In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested by `penstock.kernels.column_checks`.
 """
 
 from __future__ import annotations

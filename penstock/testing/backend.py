@@ -23,8 +23,8 @@ from penstock.engine.out.answers import AnswerJob
 from penstock.engine.out.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
-from penstock.log.checksum import map_whole
 from penstock.plan.spark_settings import SparkSettings
+from penstock.state.checksum import map_whole
 from penstock.testing.answer_values import answer_schema, answer_types, with_answers
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.pair_values import with_computed
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
-    from penstock.log.files import Files
-    from penstock.log.tables import StoredFile
-    from penstock.log.values import Layout
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.state.files import Files
+    from penstock.state.tables import StoredFile
+    from penstock.state.values import Layout
 
 
 class InlineBackend:

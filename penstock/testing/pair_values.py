@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.join.sets import members
+from penstock.kernels.sets import members
 from penstock.sql.graph import is_side, sides_for
 from penstock.sql.spark_types import parse_type
 from penstock.sql.tree import unquoted

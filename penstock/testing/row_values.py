@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names, promise_conditions
 from penstock.engine.ingest.promise_columns import exploding
-from penstock.log.promises import as_int64
 from penstock.sql.promises import promises_of
 from penstock.sql.query import DAY
 from penstock.sql.spark_types import parse_type
+from penstock.state.promises import as_int64
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.expression.values import FLOATING, arrow_type, is_supported
 

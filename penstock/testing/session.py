@@ -34,12 +34,12 @@ from penstock.engine.units.turn import take_turn
 from penstock.engine.units.turn_context import TurnContext
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, did_you_mean
-from penstock.log.checksum import map_whole
-from penstock.log.folder_names import folder_of
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import scheduler_of
 from penstock.sql.query import Sink
 from penstock.sql.spark_types import parse_type
+from penstock.state.checksum import map_whole
+from penstock.state.folder_names import folder_of
 from penstock.testing.answer_values import answer_types
 from penstock.testing.backend import InlineBackend
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.engine.costs.status import Status
-    from penstock.log.tables import StoredTable
     from penstock.plan.build import Plan
     from penstock.sql.graph import Key
     from penstock.sql.query import Query, Stream
+    from penstock.state.tables import StoredTable
 
     Row = dict[str, Any]
 

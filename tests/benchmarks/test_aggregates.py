@@ -16,7 +16,7 @@ from benchmarks.peers.answering import answer_script
 from benchmarks.peers.flink import PROGRAM
 from benchmarks.peers.run import Report
 from benchmarks.workloads import EPOCH, WindowQuery, Workload
-from penstock.app.cli import main
+from penstock.cli.main import main
 from penstock.sql.script import parse_script
 
 SECOND = 1_000_000

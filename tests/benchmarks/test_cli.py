@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.cli import BENCHMARKS
-from penstock.app.cli import main
+from penstock.cli.main import main
 
 
 def test_bench_lists_every_benchmark(capsys):

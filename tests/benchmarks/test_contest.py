@@ -40,7 +40,7 @@ from benchmarks.peers.run import (
 )
 from benchmarks.scale import Judgement, judge, more_state
 from benchmarks.workloads import WindowQuery, Workload, query_sets
-from penstock.app.cli import main
+from penstock.cli.main import main
 from penstock.errors import InputError
 
 TRUTH = Truth(rows=1_000, results=(7, 3), pairs=9)

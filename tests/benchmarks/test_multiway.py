@@ -15,7 +15,7 @@ from benchmarks.peers.flink import PROGRAM
 from benchmarks.peers.peer import Job
 from benchmarks.peers.run import Report
 from benchmarks.workloads import QUERY_SETS
-from penstock.app.cli import main
+from penstock.cli.main import main
 
 
 def small(tmp_path, streams: int, *peers: str) -> Multiway:

@@ -14,7 +14,7 @@ from benchmarks.peers.promising import average, share_of_data
 from benchmarks.peers.run import Report
 from benchmarks.punctuations import MOST_TIMES_SLOWER, WAYS, Promising, compared, rows_of
 from benchmarks.workloads import QUERY_SETS, WindowQuery, Workload
-from penstock.app.cli import main
+from penstock.cli.main import main
 from penstock.sql.promises import promise_options
 from penstock.sql.script import parse_script
 

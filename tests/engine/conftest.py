@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.log import segment
+from penstock.state import segment
 
 
 @pytest.fixture(autouse=True, scope="module")

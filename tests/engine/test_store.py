@@ -17,8 +17,8 @@ from penstock.engine.engine import Engine
 from penstock.engine.store import Store
 from penstock.engine.units.turn_context import UnitDone
 from penstock.errors import InputError, RunError, StateBusyError
-from penstock.log.commits import Opened
-from penstock.log.files import FsspecFiles, LocalFiles, open_files
+from penstock.state.commits import Opened
+from penstock.state.files import FsspecFiles, LocalFiles, open_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

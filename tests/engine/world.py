@@ -35,20 +35,20 @@ from penstock.engine.units.advance import bring_up
 from penstock.engine.units.expiry import expire
 from penstock.engine.units.turn import take_turn
 from penstock.engine.units.turn_context import TurnContext
-from penstock.join.reference import Event, nested_loop_join
-from penstock.log import ledger as books
-from penstock.log.census import rows_per_slice
-from penstock.log.claims import live_rows
-from penstock.log.codec import decode, encode
-from penstock.log.files import open_files
-from penstock.log.hold import read_hold
-from penstock.log.rewrite import RewriteTask
-from penstock.log.row_times import LONG_AGO
-from penstock.log.segment import read_segment
-from penstock.log.snapshot import dump, load
+from penstock.kernels.reference import Event, nested_loop_join
 from penstock.plan.share import Part
 from penstock.sql.graph import Key
 from penstock.sql.query import Column, Output, Query, Range, Sink, Stream
+from penstock.state import ledger as books
+from penstock.state.census import rows_per_slice
+from penstock.state.claims import live_rows
+from penstock.state.codec import decode, encode
+from penstock.state.files import open_files
+from penstock.state.hold import read_hold
+from penstock.state.rewrite import RewriteTask
+from penstock.state.row_times import LONG_AGO
+from penstock.state.segment import read_segment
+from penstock.state.snapshot import dump, load
 from penstock.testing.backend import InlineBackend
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.runners.runner import Job
-    from penstock.log.commits import Commit
-    from penstock.log.values import Cursor
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.state.commits import Commit
+    from penstock.state.values import Cursor
 
 COLUMNS = (Column("id", "bigint"), Column("k", "bigint"), Column("name", "string"), Column("ts", "timestamp"))
 WHOLE, DIGEST, NONE = (Key("k", "k"),), (Key("name", "name"),), ()

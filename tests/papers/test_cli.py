@@ -7,7 +7,7 @@ import pytest
 from papers.cli import PAPERS
 from papers.figure import CALIBRATED, CHECK, Claim, Outcome, Paper
 from papers.paper3_sweep import Sweep
-from penstock.app.cli import main
+from penstock.cli.main import main
 
 FIGURES = [each for paper in PAPERS for each in paper.figures]
 

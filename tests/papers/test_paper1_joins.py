@@ -24,7 +24,7 @@ from papers.paper1_joins import (
     state_slice,
 )
 from papers.paper1_sweep import chain_of
-from penstock.join.reference import Event, nested_loop_join
+from penstock.kernels.reference import Event, nested_loop_join
 from penstock.plan.cost import chain_cost, isolated_cost, pull_up_cost, push_down_cost
 from penstock.plan.facts import Independent, Reader, Statistics
 from penstock.plan.optimize import Cuts, mem_opt

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from papers.paper3_joins import Costs, Join, Told
 from papers.paper3_streams import Item
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 COSTS = Costs()
 

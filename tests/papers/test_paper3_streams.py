@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from papers.paper3_streams import GAP, Item, Notation, Stream, alternating, make, merged
 from penstock.errors import InputError
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 def made(text, seconds=60.0, seed=1, values=None):

@@ -39,9 +39,9 @@ from papers.paper4_sweep import (
     responses,
 )
 from penstock.errors import InputError
-from penstock.log.recent import Effort
 from penstock.plan.order_policy import HOLD, SYNC, Adaptive, gain
-from tests.join.drawn import examples
+from penstock.state.recent import Effort
+from tests.kernels.drawn import examples
 
 # --- the example of Figures 1 (C), 3 and 4 ----------------------------------------------------------------
 #

@@ -25,9 +25,9 @@ from papers.paper5_streams import (
     Stream,
     make,
 )
-from penstock.join.order_watch import PRECISION
+from penstock.kernels.order_watch import PRECISION
 from penstock.plan.buffers import DBF, HYBRID, MSF, PLAIN, STRATEGIES
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 from tests.papers.test_series import drawn
 from tests.plan.arrivals import full_join, scrambling, streams
 

@@ -13,7 +13,7 @@ from penstock.plan.stored import KeyPart, LogPlan, log_id
 from penstock.sql.graph import Key
 from penstock.sql.query import Output, Query, Range
 from penstock.sql.script import parse_script
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
 
 PAIR = Query("q", "A", "B", (Key("k", "k"),), Range(0, 10), (Output("id", "l.id", ("l", "id")),))

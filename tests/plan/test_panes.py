@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.plan.panes import MOST_READERS, alike, finest, set_of, share_panes, sharing_key
 from penstock.sql.bind import bind_query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 from tests.sql.streams import STREAMS
 
 S = 1_000_000

@@ -10,7 +10,7 @@ from penstock.plan.plan_text import plan_json, plan_mermaid, plan_text, serving,
 from penstock.sql.graph import Key
 from penstock.sql.query import FOREVER, Output, Query, Range
 from penstock.sql.script import parse_script
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
 
 LINE = re.compile(

@@ -1,7 +1,7 @@
 """Refuses to let the driver touch rows: the process that plans and commits opens no file that has rows in it.
 
-Files of the state (segments, rolls, holds, panes, promises, tables) pass through `penstock.log.files`, and source files
-are read by pyarrow.  Both are guarded here, in this process only: Python workers are other processes, which load
+Files of the state (segments, rolls, holds, panes, promises, tables) pass through `penstock.state.files`, and source
+files are read by pyarrow.  Both are guarded here, in this process only: Python workers are other processes, which load
 their own modules.  So is every way to bring the rows of a DataFrame to the driver.  Tests read results themselves; what
 they call is not refused, only what the package calls.
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.classic.dataframe import DataFrame
 
 import penstock
-from penstock.log import files
+from penstock.state import files
 
 PACKAGE = Path(penstock.__file__).parent
 ROW_FILES = (".arrow", ".parquet")
@@ -69,8 +69,8 @@ COLLECTS = {
     "engine/runners/spark.py",  # the reports of tasks
     "engine/ingest/batch_culprits.py",  # one number: the query is evaluated, and fails or not
     "engine/spark/schemas.py",  # no rows: the schema that Arrow has
-    "app/look.py",  # rows that a command prints
-    "app/demo.py",  # the same
+    "cli/look.py",  # rows that a command prints
+    "cli/demo.py",  # the same
 }
 """Modules that bring something of a DataFrame to the driver, and what."""
 

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from penstock.app.cli import main
-from penstock.app.look import State
+from penstock.cli.look import State
+from penstock.cli.main import main
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, noop, parquet
 from penstock.engine.units.unit_planner import passes_spark

@@ -1,7 +1,7 @@
 """Spark goes on rightly from a checkpoint that was repaired, and from none that could lose or repeat a row.
 
 Real checkpoints lose their last entries in every combination, gone or empty, while new files arrive (the same is asked
-of a model of Spark, thousands of times over, in tests/log/test_agreement.py).  What a killed process leaves needs no
+of a model of Spark, thousands of times over, in tests/state/test_agreement.py).  What a killed process leaves needs no
 repair, and a start writes nothing.
 """
 
@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from penstock.app.repair import repair_state
+from penstock.cli.repair import repair_state
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import noop
 from penstock.errors import RunError

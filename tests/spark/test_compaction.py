@@ -11,7 +11,7 @@ import pytest
 from penstock.engine.engine import Engine
 from penstock.engine.out import compact
 from penstock.engine.out.results import read_results
-from penstock.log import tables
+from penstock.state import tables
 from tests.oracle import answer, bag, same_bag
 from tests.spark.test_online import SECOND, Streams
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from penstock.engine.engine import Engine
 from penstock.engine.runners.spark import SparkRunner
 from penstock.errors import PenstockError
-from penstock.log import row_times as roll
-from penstock.log.journal import Journal
+from penstock.state import row_times as roll
+from penstock.state.journal import Journal
 from tests.oracle import Spec, Window, answer, bag, number, same_bag
 from tests.spark.runner import Run
 from tests.spark.test_crash import InjectedError, Supply, _commits, fail_once, runs

@@ -26,9 +26,9 @@ from penstock.engine.out import compact
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.units import stages
 from penstock.errors import PenstockError
-from penstock.log import retention as keep
-from penstock.log import tables
-from penstock.log.journal import Journal
+from penstock.state import retention as keep
+from penstock.state import tables
+from penstock.state.journal import Journal
 from tests.oracle import answer, bag, parquet_rows
 from tests.spark.crash_world import crash_feeds, crash_specs, write_files
 from tests.spark.runner import Run

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.log.column_encodings import SAMPLE_ROWS
-from penstock.log.output_file import OutputFile
-from tests.log.test_column_encodings import TYPES, values
+from penstock.state.column_encodings import SAMPLE_ROWS
+from penstock.state.output_file import OutputFile
+from tests.state.test_column_encodings import TYPES, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.runs_task_here]
 

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from penstock.app.cli import main
+from penstock.cli.main import main
 from tests.oracle import Feed, Spec, Window, answer, ask, bag, late, same_bag, timely
 from tests.spark.runner import Run
 from tests.spark.world import GRID, START, at

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from penstock.app.cli import main
+from penstock.cli.main import main
 from tests.answers import same
 from tests.oracle import parquet_rows
 from tests.spark import test_crash

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from penstock.app.auction_data import Auctions, make_auctions
-from penstock.app.cli import main
+from penstock.cli.auction_data import Auctions, make_auctions
+from penstock.cli.main import main
 from tests.answers import applied, bag, same
 from tests.oracle import parquet_rows
 

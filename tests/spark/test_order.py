@@ -6,13 +6,13 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.app.look import State
+from penstock.cli.look import State
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import callback, console, noop, parquet, table
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.units import stages
 from penstock.errors import InputError, PenstockError
-from penstock.log.journal import Journal
+from penstock.state.journal import Journal
 from tests.oracle import _plain as plain
 from tests.spark.test_crash import InjectedError, _commits, fail_once, runs
 from tests.spark.test_online import Streams

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.app.cli import main
+from penstock.cli.main import main
 from penstock.engine.engine import Engine
 from penstock.engine.out.sinks import parquet
 from penstock.errors import InputError

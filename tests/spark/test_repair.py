@@ -14,19 +14,19 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from penstock.app.repair import repair_state
+from penstock.cli.repair import repair_state
 from penstock.engine.repair import state as repair_module
 from penstock.engine.store import fold_json
 from penstock.errors import PenstockError, RunError
-from penstock.log.envelope import TornError, as_commit, commit_name, numbers, snapshot_name, unwrap
-from penstock.log.files import open_files
-from penstock.log.journal import Journal
-from penstock.log.ledger import Ledger
-from penstock.log.snapshot import dump, load
-from tests.log.test_checksum import damage
+from penstock.state.envelope import TornError, as_commit, commit_name, numbers, snapshot_name, unwrap
+from penstock.state.files import open_files
+from penstock.state.journal import Journal
+from penstock.state.ledger import Ledger
+from penstock.state.snapshot import dump, load
 from tests.oracle import Feed, Spec, Window, answer, same_bag
 from tests.spark.runner import Run
 from tests.spark.world import COLUMNS, GRID, LATENESS, random_rows
+from tests.state.test_checksum import damage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from penstock.engine.readings.estimates import prices_of
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.store import Store, peek
 from penstock.errors import InputError
-from penstock.log.commits import Priced
 from penstock.plan.prices import Prices
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import STRATEGIES
+from penstock.state.commits import Priced
 from tests.oracle import answer, same_bag
 from tests.spark.test_online import IDS, Streams, delivered
 

@@ -11,7 +11,6 @@ import pytest
 
 from penstock.engine.change.declarations import stream_difference
 from penstock.errors import InputError, SqlError
-from penstock.log.codec import from_json, to_json
 from penstock.sql.promise_types import widens
 from penstock.sql.promises import (
     DEFAULT_BUDGET,
@@ -28,6 +27,7 @@ from penstock.sql.promises import (
 from penstock.sql.query import Stream
 from penstock.sql.script import parse_script
 from penstock.sql.source_options import is_free, without_stream_secrets
+from penstock.state.codec import from_json, to_json
 from tests.sql.streams import stream as declared
 from tests.sql.test_errors import check
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.sql.bind import bind_query
 from penstock.sql.query import FOREVER, Range
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 from tests.sql.streams import STREAMS, bind, stream, where
 
 S = 1_000_000

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from penstock import testing
 from penstock.engine.out import answers as due
 from penstock.engine.out import group_totals, pane_fold, pane_sliding, running_fold
-from penstock.log import panes
 from penstock.sql.options import STRATEGIES
+from penstock.state import panes
 from tests.answers import SECOND, Asked, applied, bag, judged, micros, same
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 from tests.testing.answer_world import (
     LATENESS,
     STREAMS,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.log import promises as kept
+from penstock.state import promises as kept
 from tests.answers import SECOND
 from tests.testing.answer_world import START, at_time
 from tests.testing.promise_world import KINDS, Promised, Shape, covers, sent

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock import testing
 from penstock.errors import InputError
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 STREAMS = """
 CREATE STREAM T (Room BIGINT, Name STRING, Value DOUBLE, Cost DECIMAL(9,2), ts TIMESTAMP)

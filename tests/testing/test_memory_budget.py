@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.app.show import memory_lines
+from penstock.cli.show import memory_lines
 from penstock.engine.costs.status import Status
 from penstock.errors import InputError
-from penstock.log.values import Cursor
 from penstock.plan.buffers import DBF, HYBRID, PLAIN, STRATEGIES
 from penstock.sql.sizes import parse_size
+from penstock.state.values import Cursor
 from penstock.testing import Session
 from tests.testing.arrival_world import Sensor, full_join, scrambled, sensor
 from tests.testing.test_oblivious import buffers, play, results, script, table

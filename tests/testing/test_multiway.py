@@ -12,8 +12,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.log import retention
 from penstock.sql.options import SCHEDULERS, STRATEGIES
+from penstock.state import retention
 from tests.answers import SECOND, applied, bag, micros, same
 from tests.testing.answer_world import START, at_time
 from tests.testing.many_world import (

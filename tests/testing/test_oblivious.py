@@ -24,13 +24,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.app.show import console, status_view
+from penstock.cli.show import console, status_view
 from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.readings.buffers import watch_at
 from penstock.engine.readings.memory import MemoryPolicy
 from penstock.errors import InputError
-from penstock.join.accuracy_sketch import AccuracySketch
-from penstock.join.order_watch import PRECISION
+from penstock.kernels.accuracy_sketch import AccuracySketch
+from penstock.kernels.order_watch import PRECISION
 from penstock.testing import Session
 from tests.testing.arrival_world import (
     TYPES,

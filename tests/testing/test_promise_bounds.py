@@ -7,8 +7,8 @@ from unittest.mock import patch
 import pytest
 
 from penstock import testing
-from penstock.log import promises as kept
-from penstock.log.promises import MERGE_FAN, SPARE
+from penstock.state import promises as kept
+from penstock.state.promises import MERGE_FAN, SPARE
 from tests.answers import SECOND
 from tests.testing.answer_world import START, at_time
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from penstock import testing
 from penstock.engine.ingest.batch_ingest import BatchIngest
-from penstock.log import promises as kept
 from penstock.sql.options import SCHEDULERS, STRATEGIES
+from penstock.state import promises as kept
 from tests.answers import SECOND, applied, bag, same
 from tests.testing.answer_world import at_time
 from tests.testing.promise_world import KINDS, SHAPES, covers, random_stream, sent

@@ -14,7 +14,7 @@ import pytest
 from penstock import testing
 from penstock.engine.readings.idle import IdleClock
 from penstock.errors import InputError
-from penstock.join.measures import Folded
+from penstock.kernels.measures import Folded
 
 STREAMS = """
 CREATE STREAM A (k INT, v INT, t STRING, ts TIMESTAMP) WITH (format = 'parquet', path = 'a', time = 'ts');

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock import testing
 from penstock.errors import DamagedError, InputError
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 STREAMS = """
 CREATE STREAM T (Room INT, Name STRING, Value DOUBLE, ts TIMESTAMP)

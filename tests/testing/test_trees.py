@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock.engine.readings.plans import stopped_with_readers
 from penstock.engine.units.turn import take_turn
 from penstock.errors import InputError
-from penstock.join.order_watch import PRECISION
+from penstock.kernels.order_watch import PRECISION
 from penstock.testing import Session, expect, run
 from penstock.testing.backend import InlineBackend
 from tests.testing.arrival_world import TYPES, Sensor, sensor, true_multiplicity, true_scrambling

@@ -16,9 +16,9 @@ from penstock.sql.promises import carried
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
+    from penstock.state.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,21 +23,21 @@ from penstock.engine.change.diff import meaning
 from penstock.engine.change.no_past import why_no_past
 from penstock.engine.readings.buffers import buffer_of
 from penstock.engine.readings.needs import in_time
-from penstock.log.values import Cursor, GroupState, QueryState
 from penstock.plan.links import POSITION
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, Sink
+from penstock.state.values import Cursor, GroupState, QueryState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.engine.change.diff import Change
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Watermarks
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Member
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Watermarks
 
 
 def start_of(group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger) -> QueryState:

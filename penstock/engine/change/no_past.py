@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.log.ledger import Ledger
     from penstock.plan.group import Member
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Side
+    from penstock.state.ledger import Ledger
 
 
 def why_no_past(log: LogPlan, member: Member, side: Side, ledger: Ledger, *, kept: bool) -> str:

@@ -17,26 +17,26 @@ from penstock.engine.out.sinks import is_view
 from penstock.engine.readings.plans import stored_shapes
 from penstock.engine.readings.waiting import is_waiting
 from penstock.errors import InputError
-from penstock.log.commits import PlanServed
-from penstock.log.ledger import fold
-from penstock.log.tables import Definition, StoredTable
-from penstock.log.values import Cursor, Layout, ServedPlan, StreamState
 from penstock.plan.group import Group, subgroup
 from penstock.plan.panes import share_panes
 from penstock.plan.promises import remembered
 from penstock.plan.row_panes import queries_by_rows
 from penstock.sql.source_options import without_stream_secrets
+from penstock.state.commits import PlanServed
+from penstock.state.ledger import fold
+from penstock.state.tables import Definition, StoredTable
+from penstock.state.values import Cursor, Layout, ServedPlan, StreamState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.engine.change.diff import Change
-    from penstock.log.commits import Released
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Replacement
     from penstock.plan.build import Plan
     from penstock.plan.panes import PaneSet
     from penstock.plan.stored import LogPlan
+    from penstock.state.commits import Released
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Replacement
 
 
 Upgrades = Mapping[str, "Replacement"]

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from penstock.engine.readings.estimates import Estimate
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.plan.optimize import Choice
     from penstock.sql.query import Query, Stream
+    from penstock.state.ledger import Ledger
 
 TURNS_BETWEEN_LOOKS = 2
 """Turns from one look to the next, for each eight queries: finding the best chain takes time that grows with them."""

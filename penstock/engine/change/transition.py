@@ -32,10 +32,10 @@ from penstock.engine.runners.runner import Job
 from penstock.engine.spark.spark_errors import short_message
 from penstock.engine.units.advance import align_cursors, bring_up
 from penstock.errors import InputError, PenstockError
-from penstock.log.commits import Declared
-from penstock.log.ledger import fold
-from penstock.log.values import Replacement
 from penstock.sql.source_options import without_stream_secrets
+from penstock.state.commits import Declared
+from penstock.state.ledger import fold
+from penstock.state.values import Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from penstock.engine.runners.runner import Runner
     from penstock.engine.store import Store
     from penstock.engine.units.turn_context import TurnContext
-    from penstock.log.commits import Released
-    from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
+    from penstock.state.commits import Released
+    from penstock.state.ledger import Ledger
+    from penstock.state.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.join.width import bounded
-from penstock.log.relayout import Meaning, relayout_segment
-from penstock.log.segment import read_segment
+from penstock.kernels.width import bounded
 from penstock.plan.links import is_link_column
 from penstock.sql.query import RESERVED
+from penstock.state.relayout import Meaning, relayout_segment
+from penstock.state.segment import read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.log.files import Files
-    from penstock.log.segment import Segment
-    from penstock.log.values import Layout
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.state.files import Files
+    from penstock.state.segment import Segment
+    from penstock.state.values import Layout
 
 ROW = f"{RESERVED}n"
 """A column beside those that are stored, which no row lacks: predicates are guarded by it."""

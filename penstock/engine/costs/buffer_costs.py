@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.engine.readings.memory import MemoryPolicy
-    from penstock.log.ledger import Ledger
     from penstock.plan.buffers import Need
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.state.ledger import Ledger
 
 _ALL = 1 << 62
 

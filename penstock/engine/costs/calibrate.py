@@ -32,15 +32,15 @@ from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.out.deliver import Delivery, Target
 from penstock.engine.runners.runner import Job
 from penstock.engine.units.unit_task import InputTask, JoinTask, SegmentRange, UnitTask
-from penstock.join.key_hash import mix
-from penstock.join.probe import Wanted, probe
-from penstock.join.sets import to_words
-from penstock.log.claims import WindowClaim
-from penstock.log.rewrite import rewrite_segments
-from penstock.log.segment import SegmentColumns, read_segment, write_segment
+from penstock.kernels.key_hash import mix
+from penstock.kernels.probe import Wanted, probe
+from penstock.kernels.sets import to_words
 from penstock.plan.prices import Prices
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.query import SECOND, Column, Stream
+from penstock.state.claims import WindowClaim
+from penstock.state.rewrite import rewrite_segments
+from penstock.state.segment import SegmentColumns, read_segment, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     from penstock.engine.backend import Backend
     from penstock.engine.runners.runner import Task
-    from penstock.join.key_hash import Ints
-    from penstock.log.files import Files
-    from penstock.log.segment import Segment
+    from penstock.kernels.key_hash import Ints
+    from penstock.state.files import Files
+    from penstock.state.segment import Segment
 
 ROWS = 200_000
 """Rows of a batch: as many as a busy source sends at a time."""

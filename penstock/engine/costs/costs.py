@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.engine.readings.estimates import Estimate
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Side, Signature
+    from penstock.state.ledger import Ledger
 
 
 MOST_NAMES = 4

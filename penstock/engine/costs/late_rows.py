@@ -11,8 +11,8 @@ from penstock.sql.interval import show_duration
 from penstock.sql.query import SECOND
 
 if TYPE_CHECKING:
-    from penstock.log.values import StreamState
     from penstock.sql.query import Stream
+    from penstock.state.values import StreamState
 
 LATE_SHARE = 0.1
 """The share of late rows of a stream from which on a status warns."""
@@ -28,7 +28,7 @@ def late_share(state: StreamState) -> float:
 def late_warning(stream: Stream, state: StreamState) -> str | None:
     """Warn if many rows of a stream are late, and name the lateness that would have been enough; else return None.
 
-    >>> from penstock.log.values import StreamState
+    >>> from penstock.state.values import StreamState
     >>> from penstock.sql.query import Column, Stream
     >>> late_warning(
     ...     Stream("Payments", (Column("ts", "timestamp"),), "ts", lateness=5 * SECOND),

@@ -22,22 +22,22 @@ from penstock.engine.readings.plans import current_plan
 from penstock.engine.readings.waiting import lag_rows, mode_of
 from penstock.engine.units.many_plan import probe_orders
 from penstock.errors import InputError
-from penstock.log.census import rows_per_slice
 from penstock.plan.links import POSITION
 from penstock.plan.order_policy import SYNC
 from penstock.plan.promises import indexes_about
+from penstock.state.census import rows_per_slice
 
 if TYPE_CHECKING:
-    from penstock.log.commits import OrderSwitched
-    from penstock.log.ledger import Ledger
-    from penstock.log.recent import Delays, Fanout
-    from penstock.log.segment import Segment
-    from penstock.log.values import Layout, PlanChange
-    from penstock.log.watch import Miss
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.plan.probe_order import Step
     from penstock.sql.query import Query, Side
+    from penstock.state.commits import OrderSwitched
+    from penstock.state.ledger import Ledger
+    from penstock.state.recent import Delays, Fanout
+    from penstock.state.segment import Segment
+    from penstock.state.values import Layout, PlanChange
+    from penstock.state.watch import Miss
 
 
 Seen = TypeVar("Seen")

@@ -39,19 +39,19 @@ from penstock.engine.ingest.arrow_predicates import ArrowColumn, arrow_predicate
 from penstock.engine.ingest.batch_task import run_ingest
 from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
 from penstock.errors import RunError
-from penstock.join.width import gathered
-from penstock.log.locations import local_path
-from penstock.log.spark_schema import PLAIN
+from penstock.kernels.width import gathered
 from penstock.sql.query import DAY
 from penstock.sql.streams import KEPT_OPTIONS
+from penstock.state.locations import local_path
+from penstock.state.spark_schema import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.engine.ingest.batch_task import BatchPart, BatchTask
-    from penstock.log.files import Files
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.state.files import Files
 
 FILE_TYPES = {**PLAIN, "timestamp": pa.timestamp("us", "UTC")}
 """Declared types that Arrow reads as Spark does, and their types in a file."""

@@ -20,12 +20,12 @@ from penstock.engine.ingest.promise_rows import PartnerPromises
 from penstock.engine.ingest.watching import Arrival, put_together
 from penstock.engine.readings.needs import ingest_masks, promising_partners
 from penstock.engine.runners.runner import Job
-from penstock.log.commits import BatchIngested
-from penstock.log.folder_names import folder_of
-from penstock.log.promises import BrokenTask, PromiseFiles
-from penstock.log.recent import BatchTraffic
-from penstock.log.row_times import roll_folder
-from penstock.log.values import by_name
+from penstock.state.commits import BatchIngested
+from penstock.state.folder_names import folder_of
+from penstock.state.promises import BrokenTask, PromiseFiles
+from penstock.state.recent import BatchTraffic
+from penstock.state.row_times import roll_folder
+from penstock.state.values import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from penstock.engine.ingest.promise_columns import PromiseTask
     from penstock.engine.readings.needs import PromisingPartner
     from penstock.engine.store import Store
-    from penstock.log.segment import Segment
-    from penstock.log.values import StreamState
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.state.segment import Segment
+    from penstock.state.values import StreamState
 
 Batch = TypeVar("Batch")
 

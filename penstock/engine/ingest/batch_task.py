@@ -28,24 +28,24 @@ from penstock.engine.ingest.promise_columns import PromiseTask
 from penstock.engine.ingest.promise_rows import NO_TIME, PartnerPromises, PartPromises, filter_by_promises
 from penstock.engine.ingest.watching import Arrival, values_of, watch_log, with_positions
 from penstock.engine.runners.runner import ROWS, Job
-from penstock.join.key_hash import digests, mix
-from penstock.join.sets import find_patterns, from_words, query_sets, to_words
-from penstock.join.width import gathered
-from penstock.log.promises import PromiseFiles
-from penstock.log.recent import MOST_PATTERNS
-from penstock.log.row_times import write_times
-from penstock.log.segment import KEY, Segment, SegmentColumns, write_segment
-from penstock.log.watch import BatchWatch
+from penstock.kernels.key_hash import digests, mix
+from penstock.kernels.sets import find_patterns, from_words, query_sets, to_words
+from penstock.kernels.width import gathered
 from penstock.plan.links import POSITION, is_link_column, link_columns
+from penstock.state.promises import PromiseFiles
+from penstock.state.recent import MOST_PATTERNS
+from penstock.state.row_times import write_times
+from penstock.state.segment import KEY, Segment, SegmentColumns, write_segment
+from penstock.state.watch import BatchWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.join.sets import Words
-    from penstock.log.files import Files
+    from penstock.kernels.sets import Words
     from penstock.plan.stored import LogPlan
+    from penstock.state.files import Files
 
 
 @dataclass(frozen=True, slots=True)

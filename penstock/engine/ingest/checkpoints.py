@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
-from penstock.log.agreement import contradiction, disagreement
-from penstock.log.checkpoint import Checkpoint
-from penstock.log.folder_names import folder_of
-from penstock.log.origin import origin_of
+from penstock.state.agreement import contradiction, disagreement
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.folder_names import folder_of
+from penstock.state.origin import origin_of
 
 if TYPE_CHECKING:
     from penstock.engine.store import Store
-    from penstock.log.files import Files
+    from penstock.state.files import Files
 
 
 def checkpoint_of(files: Files, stream: str) -> Checkpoint:

@@ -1,7 +1,7 @@
 """Ingest of one stream: a Structured Streaming query whose every batch becomes segments and one commit.
 
 A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
-is known by where it came from (`penstock.log.origin`), and one that does not follow on the last stops the run.
+is known by where it came from (`penstock.state.origin`), and one that does not follow on the last stops the run.
 
 In:  the stream's DataFrame (`penstock.engine.ingest.sources`).  Out: ``batch`` commits.
 """

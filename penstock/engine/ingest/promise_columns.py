@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.ingest.ingest_columns import MARKS, bit_names, key_names
-from penstock.log.promises import PromiseFiles
 from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key, promises_about
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.promises import carried as carried_promises
@@ -25,6 +24,7 @@ from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED, Column
 from penstock.sql.spark_types import parse_type
 from penstock.sql.tree import always_quoted, quoted
+from penstock.state.promises import PromiseFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

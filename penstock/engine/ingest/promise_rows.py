@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.join.key_hash import digests, mix
-from penstock.log.promises import (
+from penstock.kernels.key_hash import digests, mix
+from penstock.state.promises import (
     NEVER,
     Exact,
     PromiseFiles,
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.ingest.promise_columns import KeyColumns, PromiseColumns, PromiseTask
-    from penstock.join.key_hash import Hashes, Ints
-    from penstock.log.files import Files
-    from penstock.log.promises import Bounds
-    from penstock.log.segment import Segment
+    from penstock.kernels.key_hash import Hashes, Ints
+    from penstock.state.files import Files
+    from penstock.state.promises import Bounds
+    from penstock.state.segment import Segment
 
     Mask = NDArray[np.bool_]
 

@@ -19,9 +19,9 @@ from penstock.engine.ingest.batch_ingest import Batch, BatchIngest
 if TYPE_CHECKING:
     from penstock.engine.backend import Backend
     from penstock.engine.store import Store
-    from penstock.log.commits import BatchIngested
     from penstock.plan.build import Plan
     from penstock.sql.query import Stream
+    from penstock.state.commits import BatchIngested
 
 
 class ResultIngest(BatchIngest[Batch]):

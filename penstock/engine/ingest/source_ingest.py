@@ -16,7 +16,7 @@ from penstock.engine.ingest.batch_task import ingest_job
 from penstock.engine.ingest.sources import files_to_read, irregular_message, source_path
 from penstock.engine.spark.session import verifies_checksums
 from penstock.errors import RunError
-from penstock.log.locations import files_below, irregular, local_path
+from penstock.state.locations import files_below, irregular, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

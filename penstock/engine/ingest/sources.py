@@ -18,12 +18,12 @@ from penstock.engine.ingest.promise_columns import exploding, with_elements
 from penstock.engine.spark.schemas import empty_rows, schema_ddl
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
-from penstock.log.locations import absolute, irregular, local_files, source_pattern
 from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS, KEPT_OPTIONS
 from penstock.sql.tree import always_quoted
+from penstock.state.locations import absolute, irregular, local_files, source_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

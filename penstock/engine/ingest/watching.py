@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.ingest.ingest_columns import ROW_TIME, key_names
-from penstock.join.accuracy_sketch import ROWS_HELD
-from penstock.join.copies_watch import Copies
-from penstock.join.order_watch import Order
-from penstock.join.ordered_values import nearest_ordered
-from penstock.join.value_sample import is_sampled
-from penstock.log.watch import SET_ASIDE, BatchWatch, Sample
+from penstock.kernels.accuracy_sketch import ROWS_HELD
+from penstock.kernels.copies_watch import Copies
+from penstock.kernels.order_watch import Order
+from penstock.kernels.ordered_values import nearest_ordered
+from penstock.kernels.value_sample import is_sampled
 from penstock.plan.links import POSITION
+from penstock.state.watch import SET_ASIDE, BatchWatch, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from penstock.join.key_hash import Ints
+    from penstock.kernels.key_hash import Ints
     from penstock.plan.stored import LogPlan
 
     Ordered = tuple[Ints, NDArray[np.bool_]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.pane_fold import FoldSpec
-from penstock.log.panes import PaneFile
+from penstock.state.panes import PaneFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -42,16 +42,16 @@ from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results
 from penstock.engine.runners.runner import ANSWERS, Job, counted
 from penstock.engine.spark.culprits import find_culprits
 from penstock.errors import InputError
-from penstock.log.codec import from_json, to_json
-from penstock.log.commits import Answered, Output
-from penstock.log.output_file import OutputFile, WrittenFile
-from penstock.log.panes import MERGE_FAN
-from penstock.log.recent import delays_of
-from penstock.log.spark_schema import SPARK_SCHEMA
-from penstock.log.values import by_name
 from penstock.plan.panes import aggregation_of, seen_back
 from penstock.plan.promises import finishing_of
 from penstock.sql.query import FOREVER
+from penstock.state.codec import from_json, to_json
+from penstock.state.commits import Answered, Output
+from penstock.state.output_file import OutputFile, WrittenFile
+from penstock.state.panes import MERGE_FAN
+from penstock.state.recent import delays_of
+from penstock.state.spark_schema import SPARK_SCHEMA
+from penstock.state.values import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
     from penstock.engine.backend import Backend
     from penstock.engine.out.finished import FinishedKeys
     from penstock.engine.readings.idle import IdleClock
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
-    from penstock.log.panes import PaneFile, PaneState
     from penstock.plan.build import Plan
     from penstock.sql.query import Answer, Query
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
+    from penstock.state.panes import PaneFile, PaneState
 
 ANSWER = "answer-"
 """How the id of some answers begins, by which a callback gets them."""

@@ -1,8 +1,8 @@
 """Compaction: files of results become fewer and larger, and tables of old plans one, a little in every turn.
 
 A unit writes a file for each task, and every change of plan may begin a table, so that both would grow for ever, and so
-would every read.  After its other work the joiner merges what `penstock.log.tables` chooses: one Spark job whose tasks
-write a file each, one commit that puts them in the place of others::
+would every read.  After its other work the joiner merges what `penstock.state.tables` chooses: one Spark job whose
+tasks write a file each, one commit that puts them in the place of others::
 
     files 1 1 1 1 1 1 1 1   ──job──▶   8 beside them   ──commit──▶   8   ──a while later──▶   the ones are deleted
 
@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.sinks import pairs_folder, results_folder
-from penstock.log import tables as bounds
-from penstock.log.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
-from penstock.log.tables import (
+from penstock.state import tables as bounds
+from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
+from penstock.state.tables import (
     Merge,
     bits_between,
     merged_table,
@@ -33,8 +33,8 @@ from penstock.log.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.tables import StoredFile, StoredTable
+    from penstock.state.ledger import Ledger
+    from penstock.state.tables import StoredFile, StoredTable
 
 GRACE = 600.0
 """Seconds that files stay after others took their place: whoever reads them may finish."""
@@ -173,7 +173,7 @@ def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int)
 def _order(file: StoredFile) -> str:
     """Give the part of a file's name by which files are in order: that of the first release in it, if it has an order.
 
-    >>> from penstock.log.tables import StoredFile
+    >>> from penstock.state.tables import StoredFile
     >>> [_order(StoredFile(name, 9)) for name in ("r/q/released-000000000007-ab.parquet", "r/q/part-1-2.parquet")]
     ['released-000000000007', 'part']
     """

@@ -9,7 +9,7 @@ Runs inside a unit's tasks, on Arrow record batches of pairs with these columns:
               residual condition); null where the pair is not one of its results
     tl, tr    bigint, the event times of the rows (only where some query wants its results in order)
 
-Results that are wanted in order do not go to a sink yet: they are held (`penstock.log.hold`).
+Results that are wanted in order do not go to a sink yet: they are held (`penstock.state.hold`).
 
 A file of a sink is written under ``_staging``, where no reader looks, and becomes visible only after the journal holds
 the commit that names it.  A file that the state keeps is read only because a commit names it.  A pair goes to the
@@ -35,24 +35,24 @@ from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, 
 from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
 from penstock.engine.out.shared_files import shared_files
 from penstock.engine.runners.runner import PAIRS, RESULTS
-from penstock.join import width
-from penstock.join.sets import count_members, members, to_words, words_for
-from penstock.log.files import open_files
-from penstock.log.hold import MOST_ROWS, Held, sort_by_time, write_hold
-from penstock.log.output_file import OutputFile, WrittenFile
-from penstock.log.panes import PaneFile
-from penstock.log.recent import Fanout
-from penstock.log.row_buffer import RowBuffer
-from penstock.log.tables import StoredFile
+from penstock.kernels import width
+from penstock.kernels.sets import count_members, members, to_words, words_for
 from penstock.sql.graph import is_side
+from penstock.state.files import open_files
+from penstock.state.hold import MOST_ROWS, Held, sort_by_time, write_hold
+from penstock.state.output_file import OutputFile, WrittenFile
+from penstock.state.panes import PaneFile
+from penstock.state.recent import Fanout
+from penstock.state.row_buffer import RowBuffer
+from penstock.state.tables import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.join.key_hash import Ints
-    from penstock.log.segment import SegmentRows
+    from penstock.kernels.key_hash import Ints
+    from penstock.state.segment import SegmentRows
 
 
 Fanouts = Mapping[str, Fanout]

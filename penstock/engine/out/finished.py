@@ -20,15 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.promises import NEVER, PromiseFiles, open_promises
+from penstock.state.promises import NEVER, PromiseFiles, open_promises
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.join.key_hash import Hashes, Ints
-    from penstock.log.files import Files
+    from penstock.kernels.key_hash import Hashes, Ints
+    from penstock.state.files import Files
 
     Mask = NDArray[np.bool_]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.engine.out.pane_sliding import by_reader
-from penstock.join.slide import Seen, starts_of
+from penstock.kernels.slide import Seen, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.engine.out.answer_task import AnswerTask
     from penstock.engine.out.pane_sliding import Answers, Asked
     from penstock.engine.out.row_groups import RowGroups
-    from penstock.join.key_hash import Ints
-    from penstock.join.measures import Folded
+    from penstock.kernels.key_hash import Ints
+    from penstock.kernels.measures import Folded
 
 MOST_TOTALS = 1 << 20
 """Groups times windows times instants that are added up at the same time, unless one block has more."""

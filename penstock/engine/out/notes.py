@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from penstock.log.recent import Delays, delays_of
+from penstock.state.recent import Delays, delays_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -24,9 +24,18 @@ from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch
 from penstock.engine.out.pane_files import as_list, left_over, merged
 from penstock.engine.out.pane_sliding import sliding
 from penstock.engine.out.row_sliding import sliding_by_rows
-from penstock.join.sorting import lay_ranges
-from penstock.log.panes import CLASS, ORDER, PANE, PaneFile, group_hashes, keys_in, reduce_table, write_panes
+from penstock.kernels.sorting import lay_ranges
 from penstock.sql.query import FOREVER
+from penstock.state.panes import (
+    CLASS,
+    ORDER,
+    PANE,
+    PaneFile,
+    group_hashes,
+    keys_in,
+    reduce_table,
+    write_panes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +43,8 @@ if TYPE_CHECKING:
     from penstock.engine.out.answer_task import AnswerTask
     from penstock.engine.out.finished import FinishedKeys, Mask
     from penstock.engine.out.pane_sliding import Answers
-    from penstock.join.key_hash import Ints
-    from penstock.log.files import Files
+    from penstock.kernels.key_hash import Ints
+    from penstock.state.files import Files
 
 
 def answer_rows(files: Files, task: AnswerTask) -> Iterator[Answers | PaneReport]:

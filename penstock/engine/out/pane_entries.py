@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.answer_task import INSTANT, NOTE, READER
-from penstock.join.fold import codes_of, number_groups
-from penstock.join.measures import Folded
-from penstock.log.pane_columns import column_ints, together, whole_column
-from penstock.log.panes import (
+from penstock.kernels.fold import codes_of, number_groups
+from penstock.kernels.measures import Folded
+from penstock.state.pane_columns import column_ints, together, whole_column
+from penstock.state.panes import (
     CLASS,
     ORDER,
     PANE,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.engine.out.answer_task import AnswerTask, Due
-    from penstock.join.key_hash import Ints
-    from penstock.log.files import Files
+    from penstock.kernels.key_hash import Ints
+    from penstock.state.files import Files
 
 
 class Opened:

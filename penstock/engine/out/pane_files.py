@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from penstock.engine.out.answer_task import LONG_AGO, PaneReport
 from penstock.engine.out.pane_entries import ints
-from penstock.log.pane_columns import together
-from penstock.log.panes import (
+from penstock.state.pane_columns import together
+from penstock.state.panes import (
     CLASS,
     FIRST_NODE,
     ORDER,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.out.answer_task import AnswerTask
-    from penstock.log.files import Files
-    from penstock.log.panes import PaneFile
+    from penstock.state.files import Files
+    from penstock.state.panes import PaneFile
 
 
 def left_over(files: Files, task: AnswerTask) -> tuple[list[PaneFile], list[PaneFile]]:

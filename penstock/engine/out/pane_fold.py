@@ -21,12 +21,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.running_fold import RunningFold
-from penstock.join.chosen_by import taken_together
-from penstock.join.fold import codes_of, number_groups, remainders
-from penstock.join.measures import Folded
-from penstock.join.sets import members
-from penstock.log.pane_columns import whole_column
-from penstock.log.panes import (
+from penstock.kernels.chosen_by import taken_together
+from penstock.kernels.fold import codes_of, number_groups, remainders
+from penstock.kernels.measures import Folded
+from penstock.kernels.sets import members
+from penstock.plan.panes import PaneSet, aggregation_of
+from penstock.plan.row_panes import key_places
+from penstock.sql.query import CHOSEN_BY, FOREVER, SIDES
+from penstock.state.pane_columns import whole_column
+from penstock.state.panes import (
     CLASS,
     ORDER,
     PANE,
@@ -40,9 +43,6 @@ from penstock.log.panes import (
     sorted_rows,
     write_panes,
 )
-from penstock.plan.panes import PaneSet, aggregation_of
-from penstock.plan.row_panes import key_places
-from penstock.sql.query import CHOSEN_BY, FOREVER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
-    from penstock.join.key_hash import Ints
-    from penstock.log.files import Files
-    from penstock.log.panes import PaneFile
+    from penstock.kernels.key_hash import Ints
     from penstock.plan.group import Group
     from penstock.sql.query import Measure, Output, Query, Remainder, Side
+    from penstock.state.files import Files
+    from penstock.state.panes import PaneFile
 
 MOST_ENTRIES = 1 << 18
 """Entries that wait before they are folded with each other."""

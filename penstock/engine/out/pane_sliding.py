@@ -2,14 +2,14 @@
 
 At instant E a reader with window w sees the entries born by E whose pane is younger than E - w.  All windows and a few
 instants are answered in one go: entries lie in cells between the cuts at which some window begins, and a window is what
-all that is younger than its cut comes to (`penstock.join.slide`)::
+all that is younger than its cut comes to (`penstock.kernels.slide`)::
 
     from cut     E - 10 s   E - 20 s   E - 40 s
     group a         3          1          7          10 s: 3     20 s: 4     40 s: 11
 
 Readers that see the same entries are answered together; a set of groups at a time, so that their cells are few.
 Entries that every reader has seen at their birth are folded by pane alone, panes taken together where they are many
-(`penstock.log.panes`), so what an answer costs does not depend on the window.
+(`penstock.state.panes`), so what an answer costs does not depend on the window.
 
 In:  an `AnswerTask`.  Out: answers, by reader and instant, and at the end what becomes of the files.
 """
@@ -28,13 +28,13 @@ import pyarrow as pa
 from penstock.engine.out.answer_task import LONG_AGO, Counted, PaneReport
 from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
 from penstock.engine.out.pane_files import as_list, left_over, merged
-from penstock.join.fold import number_groups, number_runs
-from penstock.join.measures import Folded
-from penstock.join.slide import NOT_ASKED, Sliding, lay_out
-from penstock.join.slide_measures import Run, laid_in
-from penstock.join.slide_pass import slide_parts
-from penstock.log.pane_columns import some_of, together
-from penstock.log.panes import (
+from penstock.kernels.fold import number_groups, number_runs
+from penstock.kernels.measures import Folded
+from penstock.kernels.slide import NOT_ASKED, Sliding, lay_out
+from penstock.kernels.slide_measures import Run, laid_in
+from penstock.kernels.slide_pass import slide_parts
+from penstock.state.pane_columns import some_of, together
+from penstock.state.panes import (
     ORDER,
     PANE,
     PaneFile,
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstock.engine.out.answer_task import AnswerTask, Due
-    from penstock.join import slide
-    from penstock.join.key_hash import Ints
-    from penstock.log.files import Files
+    from penstock.kernels import slide
+    from penstock.kernels.key_hash import Ints
+    from penstock.state.files import Files
 
     Answers: TypeAlias = pa.RecordBatch | Counted
     """Answers of one reader, as rows or only counted."""

@@ -24,26 +24,26 @@ from penstock.engine.out.finished import FinishedKeys, PromisedSide
 from penstock.engine.out.release import side_marks
 from penstock.engine.out.sinks import publications
 from penstock.errors import InputError
-from penstock.join.key_hash import unmixed
-from penstock.log.commits import Output, Propagated
-from penstock.log.output_file import OutputFile, WrittenFile
-from penstock.log.promises import NEVER, PromiseFiles, in_order, open_promises, write_exact
-from penstock.log.segment import Segment
+from penstock.kernels.key_hash import unmixed
 from penstock.plan.group import reach
 from penstock.plan.promises import finishing_of, promised_sides, tells, told_index
 from penstock.sql.query import FOREVER, SIDES
 from penstock.sql.tree import always_quoted
+from penstock.state.commits import Output, Propagated
+from penstock.state.output_file import OutputFile, WrittenFile
+from penstock.state.promises import NEVER, PromiseFiles, in_order, open_promises, write_exact
+from penstock.state.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.backend import Backend
-    from penstock.join.key_hash import Hashes
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
+    from penstock.kernels.key_hash import Hashes
     from penstock.plan.build import Plan
     from penstock.plan.stored import KeyPart
     from penstock.sql.query import Query, Side, Stream
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
 
 PUNCTUATIONS = "_punctuations"
 """The directory below a sink's own where its punctuations are; Spark passes over names that begin so."""

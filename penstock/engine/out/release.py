@@ -2,7 +2,7 @@
 
 The time of a pair is the later of its two rows' event times.  A pair still to be found has a row still to be joined,
 which is not older than its stream's watermark at the group's cursor.  So below the *horizon*, the lower of the two,
-every pair is there: those are released, sorted, and the rest stays held (`penstock.log.hold`)::
+every pair is there: those are released, sorted, and the rest stays held (`penstock.state.hold`)::
 
     watermarks     left ----------------------o 40
                    right ---------------o 31                  H = 31
@@ -30,8 +30,9 @@ from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.readings.waiting import lag_rows
 from penstock.engine.runners.runner import RELEASED, Job, counted
-from penstock.log.commits import Output, Released
-from penstock.log.hold import (
+from penstock.plan.order_policy import trigger
+from penstock.state.commits import Output, Released
+from penstock.state.hold import (
     ARRIVED,
     TIME,
     Held,
@@ -43,19 +44,18 @@ from penstock.log.hold import (
     rest_of,
     write_hold,
 )
-from penstock.log.output_file import OutputFile, WrittenFile
-from penstock.log.recent import delays_of
-from penstock.plan.order_policy import trigger
+from penstock.state.output_file import OutputFile, WrittenFile
+from penstock.state.recent import delays_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
     from penstock.engine.readings.idle import IdleClock
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
 
 
 RELEASE = "release-"

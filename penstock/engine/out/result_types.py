@@ -2,7 +2,7 @@
 
 Spark itself analyses each query; nobody guesses.  What it says goes two ways: a type that cannot be stored is refused
 before anything starts, and one that a Parquet file does not tell by itself is noted in the file
-(`penstock.log.spark_schema`).
+(`penstock.state.spark_schema`).
 
 In:  queries and their empty results.  Out: a refusal; Spark's description of the columns, as JSON.
 """

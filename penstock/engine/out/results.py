@@ -27,13 +27,13 @@ from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
 from penstock.engine.spark.schemas import arrow_schema, schema_ddl
 from penstock.errors import InputError, MissingError
-from penstock.log.checksum import complaint
-from penstock.log.files import open_files
-from penstock.log.folder_names import folder_of
-from penstock.log.locations import literal
-from penstock.log.spark_schema import SPARK_SCHEMA, loosened
 from penstock.sql.spark_types import parse_type
 from penstock.sql.tree import always_quoted
+from penstock.state.checksum import complaint
+from penstock.state.files import open_files
+from penstock.state.folder_names import folder_of
+from penstock.state.locations import literal
+from penstock.state.spark_schema import SPARK_SCHEMA, loosened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from penstock.engine.out.propagation import Propagation
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Publication
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Stream
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Publication
 
 _EMPTY = "part-00000000-schema.parquet"
 """The file without rows that every parquet sink begins with."""

@@ -25,16 +25,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.sinks import results_folder, sink_root
-from penstock.log.hold import ARRIVED, hold_folder, hold_times
-from penstock.log.output_file import OutputFile
-from penstock.log.spark_schema import SPARK_SCHEMA
+from penstock.state.hold import ARRIVED, hold_folder, hold_times
+from penstock.state.output_file import OutputFile
+from penstock.state.spark_schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
-    from penstock.log.files import Files
     from penstock.sql.query import Query
+    from penstock.state.files import Files
 
     Mask = NDArray[np.bool_]
 

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.chosen_by import taken_together
-from penstock.join.fold import codes_of, from_whole_numbers, number_runs
-from penstock.join.key_hash import unmixed
-from penstock.join.measures import Folded
-from penstock.join.sets import members
-from penstock.log.files import open_files
-from penstock.log.pane_columns import same_in, saying, together
-from penstock.log.panes import CLASS, ORDER, PANE, ROWS, Shape, keys_in, write_panes
+from penstock.kernels.chosen_by import taken_together
+from penstock.kernels.fold import codes_of, from_whole_numbers, number_runs
+from penstock.kernels.key_hash import unmixed
+from penstock.kernels.measures import Folded
+from penstock.kernels.sets import members
 from penstock.sql.query import ENDS
+from penstock.state.files import open_files
+from penstock.state.pane_columns import same_in, saying, together
+from penstock.state.panes import CLASS, ORDER, PANE, ROWS, Shape, keys_in, write_panes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from penstock.engine.out.deliver import Delivery, PairBatch, Target, TaskOutput
     from penstock.engine.out.pane_fold import FoldColumn, FoldSpec
-    from penstock.join.key_hash import Hashes, Ints
-    from penstock.log.files import Files
-    from penstock.log.panes import PaneFile
-    from penstock.log.segment import SegmentRows
+    from penstock.kernels.key_hash import Hashes, Ints
+    from penstock.state.files import Files
+    from penstock.state.panes import PaneFile
+    from penstock.state.segment import SegmentRows
 
 MOST_ROWS = 1 << 16
 """Rows of a side that wait before they are folded: few, so that the same memory serves all of them."""

@@ -25,20 +25,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.out.pane_entries import ints, sharing
-from penstock.join.fold import codes_of, number_groups
-from penstock.join.measures import Folded
-from penstock.join.slide import Sliding, lay_out, order_by
-from penstock.join.sorting import lay_ranges
-from penstock.log.pane_columns import whole_column
-from penstock.log.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in
+from penstock.kernels.fold import codes_of, number_groups
+from penstock.kernels.measures import Folded
+from penstock.kernels.slide import Sliding, lay_out, order_by
+from penstock.kernels.sorting import lay_ranges
+from penstock.state.pane_columns import whole_column
+from penstock.state.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.engine.out.answer_task import AnswerTask, Due
     from penstock.engine.out.pane_sliding import Asked
-    from penstock.join.fold import Mask
-    from penstock.join.key_hash import Ints
+    from penstock.kernels.fold import Mask
+    from penstock.kernels.key_hash import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,13 @@ from penstock.engine.out.pane_sliding import (
     visible_runs,
 )
 from penstock.engine.out.row_groups import RowGroups
-from penstock.join.measures import Folded
-from penstock.join.slide import Seen
-from penstock.join.slide_groups import slide_groups
-from penstock.join.slide_measures import Run, goes_by_runs, in_two_limbs, laid_in
-from penstock.join.slide_pass import slide_parts
-from penstock.log.pane_columns import together
-from penstock.log.panes import measures_in
+from penstock.kernels.measures import Folded
+from penstock.kernels.slide import Seen
+from penstock.kernels.slide_groups import slide_groups
+from penstock.kernels.slide_measures import Run, goes_by_runs, in_two_limbs, laid_in
+from penstock.kernels.slide_pass import slide_parts
+from penstock.state.pane_columns import together
+from penstock.state.panes import measures_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from penstock.engine.out.pane_entries import Opened
     from penstock.engine.out.pane_sliding import Answers
     from penstock.engine.out.row_groups import RowRun
-    from penstock.join.key_hash import Ints
-    from penstock.join.slide import Sliding
-    from penstock.join.slide_measures import Place
-    from penstock.join.slide_pass import Parts, Slid
-    from penstock.log.files import Files
+    from penstock.kernels.key_hash import Ints
+    from penstock.kernels.slide import Sliding
+    from penstock.kernels.slide_measures import Place
+    from penstock.kernels.slide_pass import Parts, Slid
+    from penstock.state.files import Files
 
     Block: TypeAlias = Sequence[tuple[Ints, Sliding]]
     """The entries of some members on one side, run by run, and what slides over them."""

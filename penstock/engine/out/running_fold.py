@@ -1,8 +1,9 @@
 """A fold whose entries stay: partial aggregates that take in one batch of pairs after another.
 
-What was seen before is never looked at again: an entry is found by its place and group (`penstock.join.entries`), and
-what a pair adds to it is added in place.  Sliding answers without DISTINCT, MIN_BY and MAX_BY are folded so, as long as
-their keys fit one code and their values can be added in place; others table by table (`penstock.engine.out.pane_fold`).
+What was seen before is never looked at again: an entry is found by its place and group (`penstock.kernels.entries`),
+and what a pair adds to it is added in place.  Sliding answers without DISTINCT, MIN_BY and MAX_BY are folded so, as
+long as their keys fit one code and their values can be added in place; others table by table
+(`penstock.engine.out.pane_fold`).
 
 In:  pairs, their readers, and their values.  Out: a table of groups.
 """
@@ -14,16 +15,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.entries import MOST_CLASSES, KeyCodes, Numbering, Panes
-from penstock.join.measures import Folded
-from penstock.log.panes import CLASS, ORDER, PANE, ROWS, Shape, laid_out
+from penstock.kernels.entries import MOST_CLASSES, KeyCodes, Numbering, Panes
+from penstock.kernels.measures import Folded
+from penstock.state.panes import CLASS, ORDER, PANE, ROWS, Shape, laid_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.engine.out.deliver import PairBatch
     from penstock.engine.out.pane_fold import FoldSpec
-    from penstock.join.key_hash import Ints
+    from penstock.kernels.key_hash import Ints
 
 MOST_TRIED = 1 << 14
 """Pairs after which it is asked whether looking for their entries is worth it."""

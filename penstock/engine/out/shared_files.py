@@ -30,8 +30,8 @@ import pyarrow as pa
 
 from penstock.engine.out.notes import Buffers, common_note
 from penstock.engine.out.routes import FileRoute, own_rows
-from penstock.log.output_file import OutputFile
-from penstock.log.row_buffer import RowBuffer
+from penstock.state.output_file import OutputFile
+from penstock.state.row_buffer import RowBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
-    from penstock.log.output_file import WrittenFile
+    from penstock.state.output_file import WrittenFile
 
     Kinds = NDArray[np.integer]
 

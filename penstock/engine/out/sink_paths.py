@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
-from penstock.log.files import open_files
-from penstock.log.locations import absolute, directory_of, is_local, refuse_one_process
+from penstock.state.files import open_files
+from penstock.state.locations import absolute, directory_of, is_local, refuse_one_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.log.files import Files
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Stream
+    from penstock.state.files import Files
 
 OWNER = ".penstock"
 """The file in a sink's directory that says whose it is."""

@@ -26,24 +26,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import RunError
-from penstock.log.files import open_files
-from penstock.log.folder_names import safe_name
-from penstock.log.locations import absolute
-from penstock.log.values import Move, Publication
 from penstock.reporting import Logger
 from penstock.sql.constancy import Constancy, constancy_of
 from penstock.sql.options import check_value
 from penstock.sql.query import Sink
+from penstock.state.files import open_files
+from penstock.state.folder_names import safe_name
+from penstock.state.locations import absolute
+from penstock.state.values import Move, Publication
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame
 
-    from penstock.log.files import Files
-    from penstock.log.output_file import WrittenFile
-    from penstock.log.tables import StoredFile
     from penstock.sql.query import Query, Stream
+    from penstock.state.files import Files
+    from penstock.state.output_file import WrittenFile
+    from penstock.state.tables import StoredFile
 
     Handler = Callable[[DataFrame, str], object]
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.out.propagation import PUNCTUATIONS
 from penstock.errors import RunError
-from penstock.log.files import open_files
+from penstock.state.files import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
 
 _PART = re.compile(r"part-([0-9a-f]{8})-(\d{6,})-(\d{8,}|past)-\d{4,}(?:-\d{2,})?\.parquet")
 _NUMBERED = re.compile(r"(released|answered|told)-(\d{12,})(?:-\d{4,})?\.parquet")

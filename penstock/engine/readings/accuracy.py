@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from penstock.engine.readings.buffers import buffer_of
 
 if TYPE_CHECKING:
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
+    from penstock.state.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)

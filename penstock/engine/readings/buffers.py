@@ -1,7 +1,7 @@
 """What joins without a window know of their streams, by the ledger: order, characteristics, and the rows they need.
 
 A row still to come from S_j is above all but the last k_j rows of S_j.  So of S_i nobody needs the rows before the
-first that is above what S_j had reached k_j rows ago (`penstock.join.order_watch`), or that is not below the lowest
+first that is above what S_j had reached k_j rows ago (`penstock.kernels.order_watch`), or that is not below the lowest
 row of S_j that is ingested and waits to be joined (`penstock.engine.readings.reach`).  Of S_i, what was joined counts.
 
 Where the rows of S_j are the results of another join, what is still to come of them has a row that is still to come of
@@ -22,21 +22,21 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from penstock.join.accuracy_sketch import AccuracySketch
-from penstock.join.order_watch import HEADROOM, PRECISION, Order, lag_at_most, rows_below
-from penstock.join.ordered_values import MOST_DIGITS
-from penstock.log.watch import GroupWatch, LogWatch
+from penstock.kernels.accuracy_sketch import AccuracySketch
+from penstock.kernels.order_watch import HEADROOM, PRECISION, Order, lag_at_most, rows_below
+from penstock.kernels.ordered_values import MOST_DIGITS
 from penstock.plan.buffers import buffer_rows
 from penstock.plan.characteristics import Characteristics, joined
 from penstock.sql.arrival import known_multiplicity, known_scrambling
+from penstock.state.watch import GroupWatch, LogWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
+    from penstock.state.ledger import Ledger
 
 
 def reached(group: Group, ledger: Ledger) -> tuple[int, ...]:

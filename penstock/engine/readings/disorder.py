@@ -14,11 +14,11 @@ from penstock.engine.readings.buffers import is_rounded, orders_now
 from penstock.sql.arrival import known_scrambling
 
 if TYPE_CHECKING:
-    from penstock.join.order_watch import Order
-    from penstock.log.ledger import Ledger
+    from penstock.kernels.order_watch import Order
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Stream
+    from penstock.state.ledger import Ledger
 
 LEAST_ROWS = 10_000
 """Rows of a stream before which nothing is concluded from their order."""

@@ -24,12 +24,12 @@ from penstock.sql.query import FOREVER, SECOND, SIDES, Range
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.recent import Effort, Traffic
     from penstock.plan.build import Plan
     from penstock.plan.facts import Selection
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side, Signature
+    from penstock.state.ledger import Ledger
+    from penstock.state.recent import Effort, Traffic
 
     Counted = tuple[Sequence[str], Traffic]
     """The predicates that bits stand for, and how many rows had which bits."""
@@ -53,7 +53,7 @@ COVERED = 0.9
 """The share of rows whose patterns must be told apart for patterns to be used; else conditions are counted singly."""
 
 ENOUGH_UNITS = 2.5
-"""Units after which a stream counts as known; faded as `penstock.log.recent` fades them: three of them."""
+"""Units after which a stream counts as known; faded as `penstock.state.recent` fades them: three of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from penstock.sql.query import SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query
+    from penstock.state.ledger import Ledger
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,12 @@ from penstock.sql.sizes import show_size
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
-    from penstock.log.watch import GroupWatch, LogWatch, MemoryWatch
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
+    from penstock.state.ledger import Ledger
+    from penstock.state.segment import Segment
+    from penstock.state.watch import GroupWatch, LogWatch, MemoryWatch
 
 FOR_ROWS = 3 / 4
 """The share of a budget that rows of use may take; the rest is for rows of no more use in the same segments."""
@@ -201,7 +201,7 @@ def _is_known(plan: Plan, log: LogPlan, scrambling: int, ledger: Ledger) -> bool
 def rows_without_room(room: Room, memory: MemoryWatch, kept: Sequence[int]) -> tuple[int, ...]:
     """Say how many of the rows that are kept of each input there is no room for; the oldest of them go.
 
-    >>> from penstock.log.watch import MemoryWatch
+    >>> from penstock.state.watch import MemoryWatch
     >>> rows_without_room(Room((10.0, 20.0), (100, 80), (100, 80)), MemoryWatch(budget=2000), (50, 50))
     (3, 3)
     """

@@ -1,6 +1,6 @@
 """Who still needs a log's rows: the plan's windows against the partners' watermarks.
 
-In:  the plan and the ledger.  Out: the claims (`penstock.log.claims.Claim`) by which rows are kept or let go, for the
+In:  the plan and the ledger.  Out: the claims (`penstock.state.claims.Claim`) by which rows are kept or let go, for the
 segments of one layout: a query has no claim on rows that lack what it reads.
 """
 
@@ -10,28 +10,28 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.buffers import buffer_of
-from penstock.log.claims import BufferClaim, PromisedClaim, RetainClaim, WindowClaim
-from penstock.log.relayout import Common
-from penstock.log.values import Layout
 from penstock.plan.group import reach
 from penstock.plan.links import POSITION
 from penstock.plan.order_policy import trigger
 from penstock.plan.promises import index_for
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, Range
+from penstock.state.claims import BufferClaim, PromisedClaim, RetainClaim, WindowClaim
+from penstock.state.relayout import Common
+from penstock.state.values import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.log.claims import Claim
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Input
     from penstock.plan.links import Link
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Side
+    from penstock.state.claims import Claim
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
+    from penstock.state.segment import Segment
 
 
 def claim(

@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.log.values import ServedPlan
 from penstock.plan.build import Plan, Stopped, build_plan
 from penstock.sql.result_streams import readers_of
+from penstock.state.values import ServedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Shape
     from penstock.plan.group import Group
     from penstock.plan.spark_settings import SparkSettings
     from penstock.sql.query import Query, Stream
+    from penstock.state.ledger import Ledger
 
 
 def next_plan(

@@ -12,8 +12,8 @@ ingest has looked at every batch: the lowest and the highest value of each, and 
     msf      Memory-Sort First: rows wait until no smaller one is to come, k rows later, and are joined in order
     hybrid   both: rows wait until no smaller one is to come of any stream
 
-Order is by value, so that a batch may be joined in part: its rows up to a value (`penstock.log.values.Sorter`).  At the
-end of the input nothing more is to come, and rows wait only if they are above all that some partner has.
+Order is by value, so that a batch may be joined in part: its rows up to a value (`penstock.state.values.Sorter`).  At
+the end of the input nothing more is to come, and rows wait only if they are above all that some partner has.
 
 With a memory budget a unit goes no farther at a time than it may map, but for one batch.
 
@@ -29,21 +29,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.buffers import buffer_of, is_rounded, lowest_of, results_above
-from penstock.join.ordered_values import HIGHEST, LOWEST
-from penstock.log.values import Cursor, Sorter
-from penstock.log.watch import LogWatch
+from penstock.kernels.ordered_values import HIGHEST, LOWEST
 from penstock.plan.buffers import DBF, HYBRID, MSF
 from penstock.sql.arrival import known_scrambling
+from penstock.state.values import Cursor, Sorter
+from penstock.state.watch import LogWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Station
-    from penstock.log.watch import GroupWatch
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Station
+    from penstock.state.watch import GroupWatch
 
 SORTING = frozenset({MSF, HYBRID})
 

@@ -18,17 +18,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.log.joined import joined_between
 from penstock.plan.order_policy import trigger
+from penstock.state.joined import joined_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
-    from penstock.log.values import Cursor, Station, Watermarks
     from penstock.plan.group import Group
     from penstock.plan.prices import Prices
+    from penstock.state.ledger import Ledger
+    from penstock.state.segment import Segment
+    from penstock.state.values import Cursor, Station, Watermarks
 
 
 @dataclass(frozen=True, slots=True)

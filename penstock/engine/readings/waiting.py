@@ -28,19 +28,19 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.readings.estimates import ENOUGH_UNITS, stream_rates
 from penstock.engine.readings.reach import results_wait, views
-from penstock.log.commits import OrderSwitched
-from penstock.log.values import Cursor
 from penstock.plan.order_policy import DEFAULT_ALPHA, HOLD, SYNC, Adaptive, Load, trigger
 from penstock.sql.query import SECOND
+from penstock.state.commits import OrderSwitched
+from penstock.state.values import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Station, StreamState
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Station, StreamState
 
 
 WAITING = frozenset({SYNC, "adaptive"})

@@ -7,7 +7,7 @@
 Not everything can be written again: the list of files that were read before 7, state of Spark's own, or an origin that
 names no files since they were too many.  `obstacle` says so before anything is changed.
 
-In:  a checkpoint, a batch and its origin (`penstock.log.origin`).  Out: the files that Spark would have written.
+In:  a checkpoint, a batch and its origin (`penstock.state.origin`).  Out: the files that Spark would have written.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.checkpoint import log_offset
-from penstock.log.origin import MOST_FILES, digest, file_sources, recorded, same_offsets
+from penstock.state.checkpoint import log_offset
+from penstock.state.origin import MOST_FILES, digest, file_sources, recorded, same_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.log.checkpoint import Checkpoint, FileEntry, SourceLog
+    from penstock.state.checkpoint import Checkpoint, FileEntry, SourceLog
 
 Json = dict[str, Any]
 

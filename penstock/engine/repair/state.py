@@ -35,23 +35,23 @@ from penstock.engine.out.unknown_results import unknown_results
 from penstock.engine.repair.checkpoint import obstacle, read_again, set_back
 from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
 from penstock.errors import DamagedError, InputError, MissingError
-from penstock.log.agreement import disagreement
-from penstock.log.checksum import map_whole
-from penstock.log.codec import decode, encode
-from penstock.log.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
-from penstock.log.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
-from penstock.log.files import open_files
-from penstock.log.folder_names import folder_of
-from penstock.log.ledger import Ledger
-from penstock.log.snapshot import load
-from penstock.log.survey import survey
+from penstock.state.agreement import disagreement
+from penstock.state.checksum import map_whole
+from penstock.state.codec import decode, encode
+from penstock.state.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
+from penstock.state.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
+from penstock.state.files import open_files
+from penstock.state.folder_names import folder_of
+from penstock.state.ledger import Ledger
+from penstock.state.snapshot import load
+from penstock.state.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.log.files import Files
-    from penstock.log.survey import Survey
-    from penstock.log.values import Move, Publication, ServedPlan
+    from penstock.state.files import Files
+    from penstock.state.survey import Survey
+    from penstock.state.values import Move, Publication, ServedPlan
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.engine.runners.runner import Batches, Job, Sql, SqlTask, Task
-    from penstock.log.files import Files
+    from penstock.state.files import Files
 
 R = TypeVar("R")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.log.files import Files
+    from penstock.state.files import Files
 
     Batches = Iterator[pa.RecordBatch]
 

@@ -27,7 +27,7 @@ from pyspark import TaskContext
 
 from penstock.engine.runners.runner import ANSWERS, PAIRS, RELEASED, RESULTS, ROWS, Job
 from penstock.errors import RunError
-from penstock.join.warm import warm_up
+from penstock.kernels.warm import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.runners.runner import Batches, RowsTask, Sql, SqlTask, Task
-    from penstock.log.files import Files
+    from penstock.state.files import Files
 
 R = TypeVar("R")
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.spark.class_archive import spark_home
 from penstock.errors import InputError
-from penstock.log.cache import temporary_folder
+from penstock.state.cache import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

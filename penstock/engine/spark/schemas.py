@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.log.spark_schema import PLAIN
 from penstock.sql.tree import always_quoted
 from penstock.sql.zones import ZONE
+from penstock.state.spark_schema import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection

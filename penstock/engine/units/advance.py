@@ -22,10 +22,10 @@ from penstock.engine.units.turn_context import UnitDone
 from penstock.engine.units.unit_commit import together, unit_delays, unit_fed, unit_output
 from penstock.engine.units.unit_culprits import blame_for_unit
 from penstock.engine.units.unit_task import FoldTask, JoinTask
-from penstock.log.commits import Backfilled, Output, UnitJoined
-from penstock.log.values import Cursor
 from penstock.plan.group import subgroup
 from penstock.reporting import Logger
+from penstock.state.commits import Backfilled, Output, UnitJoined
+from penstock.state.values import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from penstock.engine.units.turn_context import TurnContext
     from penstock.engine.units.unit_planner import UnitPlanner
     from penstock.engine.units.unit_task import UnitTask
-    from penstock.log.ledger import Ledger
     from penstock.plan.group import Group
+    from penstock.state.ledger import Ledger
 
 _log = Logger(__name__)
 

@@ -1,6 +1,6 @@
 """A unit of a chain that counts rows: from which rows on, up to which, and where its cuts stand.
 
-A row can be joined once it is sealed in both streams' rolls (`penstock.log.row_times`), so such a group goes on by
+A row can be joined once it is sealed in both streams' rolls (`penstock.state.row_times`), so such a group goes on by
 event time and not by batches.  A unit from horizon H to H' joins what is sealed in between with all that is older::
 
               B, T < H       H <= T < H'
@@ -11,7 +11,7 @@ event time and not by batches.  A unit from horizon H to H' joins what is sealed
             +-------------+--------------+
 
 In:  what the joiner knows of a group and its two rolls.
-Out: `Counting`, sent to the tasks, and `CountAxis`, the row cuts that they probe with (`penstock.join.row_cuts`).
+Out: `Counting`, sent to the tasks, and `CountAxis`, the row cuts that they probe with (`penstock.kernels.row_cuts`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.engine.runners.runner import Job
-from penstock.join.row_cuts import ON_LEFT, ON_RIGHT, ON_TIME, RowCuts, probe_row_cuts
-from penstock.log.joined import SegmentPart
-from penstock.log.row_times import LONG_AGO, Positions, Roll
+from penstock.kernels.row_cuts import ON_LEFT, ON_RIGHT, ON_TIME, RowCuts, probe_row_cuts
+from penstock.state.joined import SegmentPart
+from penstock.state.row_times import LONG_AGO, Positions, Roll
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     from penstock.engine.runners.runner import Runner
     from penstock.engine.units.unit_task import SegmentRange
-    from penstock.join.key_hash import Ints
-    from penstock.join.probe import Pairs, Rows, Wanted
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
+    from penstock.kernels.key_hash import Ints
+    from penstock.kernels.probe import Pairs, Rows, Wanted
     from penstock.plan.group import Group
     from penstock.sql.query import Side
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
+    from penstock.state.segment import Segment
 
 
 def sealed_until(group: Group, ledger: Ledger) -> int | None:

@@ -27,22 +27,22 @@ from penstock.engine.readings.needs import (
     settled_segments,
 )
 from penstock.engine.runners.runner import Job
-from penstock.log.claims import is_ended
-from penstock.log.commits import NumberedLayout, PromisesMerged, Rewritten
-from penstock.log.promises import PromiseFiles, choose_promise_merges
-from penstock.log.retention import choose_rewrites
-from penstock.log.rewrite import FinishedTask, RewriteTask
 from penstock.plan.promises import remembered
+from penstock.state.claims import is_ended
+from penstock.state.commits import NumberedLayout, PromisesMerged, Rewritten
+from penstock.state.promises import PromiseFiles, choose_promise_merges
+from penstock.state.retention import choose_rewrites
+from penstock.state.rewrite import FinishedTask, RewriteTask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.units.turn_context import TurnContext
-    from penstock.log.relayout import Common
-    from penstock.log.rewrite import RewrittenRun
-    from penstock.log.segment import Segment
-    from penstock.log.values import Layout
     from penstock.plan.stored import LogPlan
+    from penstock.state.relayout import Common
+    from penstock.state.rewrite import RewrittenRun
+    from penstock.state.segment import Segment
+    from penstock.state.values import Layout
 
 LOOK_SHARE = 256
 """A log is held against promises when one has taken effect for each so many of its rows."""

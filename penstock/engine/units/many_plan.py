@@ -16,12 +16,12 @@ from penstock.plan.stored import is_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.recent import Fanout
-    from penstock.log.values import GroupState
     from penstock.plan.group import Group
     from penstock.plan.links import Link
     from penstock.plan.probe_order import Order
+    from penstock.state.ledger import Ledger
+    from penstock.state.recent import Fanout
+    from penstock.state.values import GroupState
 
     Limits = tuple[tuple[int, ...], ...]
 

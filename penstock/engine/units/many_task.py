@@ -29,24 +29,24 @@ from penstock.engine.out.deliver import FoundPairs, set_columns, time_name
 from penstock.engine.units.partials import Bound, Partials, ResultRows
 from penstock.engine.units.row_counts import counted_within, row_counts
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, taking_part, within_values
-from penstock.join.divide import Division
-from penstock.join.equality import equal_values
-from penstock.join.extend import MOST_PARTIALS, extended, runs_in, within
-from penstock.join.sets import query_sets, to_words
-from penstock.join.width import pieces
-from penstock.log.segment import KEY, read_segment
+from penstock.kernels.divide import Division
+from penstock.kernels.equality import equal_values
+from penstock.kernels.extend import MOST_PARTIALS, extended, runs_in, within
+from penstock.kernels.sets import query_sets, to_words
+from penstock.kernels.width import pieces
 from penstock.sql.graph import sides_for
 from penstock.sql.query import FOREVER
+from penstock.state.segment import KEY, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.join.key_hash import Hashes, Ints
-    from penstock.log.files import Files
-    from penstock.log.segment import SegmentRows
+    from penstock.kernels.key_hash import Hashes, Ints
     from penstock.plan.probe_order import Order, Step
+    from penstock.state.files import Files
+    from penstock.state.segment import SegmentRows
 
     Extension = tuple[Ints, NDArray[np.int16], Ints]
     """For each row that is found: which partial it extends, the place of its segment, and its number there."""

@@ -23,18 +23,18 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.estimates import prices_of
-from penstock.log.joined import has_rows_between
 from penstock.plan.schedule import Rings, Scheduler, Step
 from penstock.sql.interval import parse_duration
+from penstock.state.joined import has_rows_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Cursor, GroupState, Station, Watermarks
     from penstock.plan.chain import Chain
     from penstock.plan.group import Group
     from penstock.plan.prices import Prices
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Cursor, GroupState, Station, Watermarks
 
 UNIT_SECONDS = 1.0
 """Seconds that a unit of outer slices should take at most."""

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.join.width import row_widths
+from penstock.kernels.width import row_widths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.join.key_hash import Hashes, Ints
-    from penstock.log.segment import SegmentRows
+    from penstock.kernels.key_hash import Hashes, Ints
+    from penstock.state.segment import SegmentRows
 
 _Number = TypeVar("_Number", bound=np.generic)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.log.row_times import NOT_YET, Positions
+from penstock.state.row_times import NOT_YET, Positions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.units.count_axis import Counting
-    from penstock.join.key_hash import Ints
-    from penstock.log.files import Files
+    from penstock.kernels.key_hash import Ints
+    from penstock.state.files import Files
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A stream is sealed up to its own watermark, whatever the others do; a group join
 At the end of a run that handles all input there is (`Engine.wait`), everything is sealed: nothing is waited for then,
 and a row that comes below that horizon in a later run is too late to be counted.
 
-In:  the plan and the ledger.  Out: what to seal (`penstock.log.row_times.Sealing`), and the ``seal`` commit.
+In:  the plan and the ledger.  Out: what to seal (`penstock.state.row_times.Sealing`), and the ``seal`` commit.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.readings.needs import roll_claims
-from penstock.log.claims import is_ended
-from penstock.log.commits import Sealed, SealedRoll
-from penstock.log.row_times import Sealing, plan_sealing
+from penstock.state.claims import is_ended
+from penstock.state.commits import Sealed, SealedRoll
+from penstock.state.row_times import Sealing, plan_sealing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.log.ledger import Ledger
-    from penstock.log.segment import Segment
     from penstock.plan.build import Plan
+    from penstock.state.ledger import Ledger
+    from penstock.state.segment import Segment
 
 
 def choose_sealings(plan: Plan, ledger: Ledger, *, everything: bool) -> list[Sealing]:

@@ -16,9 +16,9 @@ from penstock.engine.out.sinks import delete_spooled, publish_files
 from penstock.engine.readings.waiting import switch_commit
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.units.sealing import choose_sealings, seal_commit
-from penstock.log.commits import Published
-from penstock.log.table_merge import CONFLICT, MergeTask
 from penstock.reporting import Logger
+from penstock.state.commits import Published
+from penstock.state.table_merge import CONFLICT, MergeTask
 
 if TYPE_CHECKING:
     from penstock.engine.units.turn_context import TurnContext

@@ -17,16 +17,16 @@ import numpy as np
 
 from penstock.engine.units.many_task import ManySearch
 from penstock.engine.units.partials import Bound, Partials
-from penstock.join.extend import runs_in
-from penstock.join.key_hash import unmixed
-from penstock.log.recent import Fanout
+from penstock.kernels.extend import runs_in
+from penstock.kernels.key_hash import unmixed
 from penstock.plan.probe_order import Step
+from penstock.state.recent import Fanout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.engine.units.many_task import ManyTask
-    from penstock.log.files import Files
+    from penstock.state.files import Files
 
 MOST_SAMPLED = 256
 """New rows of one input that are looked at in one unit."""

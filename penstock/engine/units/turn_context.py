@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from penstock.engine.backend import Backend
     from penstock.engine.runners.runner import Runner
     from penstock.engine.store import Store
-    from penstock.log.ledger import Ledger
-    from penstock.log.values import Publication, Station
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.state.ledger import Ledger
+    from penstock.state.values import Publication, Station
 
 
 ROWS_PER_TASK = 1 << 16

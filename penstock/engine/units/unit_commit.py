@@ -10,17 +10,17 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications
-from penstock.log.commits import Output
-from penstock.log.recent import delays_of
-from penstock.log.tables import Fed
-from penstock.log.values import by_name
+from penstock.state.commits import Output
+from penstock.state.recent import delays_of
+from penstock.state.tables import Fed
+from penstock.state.values import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from penstock.engine.out.deliver import UnitReport
-    from penstock.log.tables import StoredTable
     from penstock.plan.group import Group
+    from penstock.state.tables import StoredTable
 
 
 def unit_output(

@@ -37,23 +37,23 @@ from penstock.engine.units.many_plan import (
 from penstock.engine.units.many_task import ManyTask
 from penstock.engine.units.survey import survey
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask
-from penstock.log.joined import ALL_VALUES, SegmentPart, joined_before, joined_between
 from penstock.plan.panes import alike, set_of
 from penstock.sql.constancy import Constancy, constancy_of
+from penstock.state.joined import ALL_VALUES, SegmentPart, joined_before, joined_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.backend import Backend
     from penstock.engine.out.routes import Route
-    from penstock.log.files import Files
-    from penstock.log.ledger import Ledger
-    from penstock.log.tables import StoredTable
-    from penstock.log.values import Cursor
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Input
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Stream
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
+    from penstock.state.tables import StoredTable
+    from penstock.state.values import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ Where input waits for its turn, a cursor names a time besides: all rows older th
 batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`SegmentRange.cut`).  Where
 rows wait to be sorted, it is a value of the join's attribute that divides them (`SegmentRange.values`).
 
-The job is a map over shares of the pairs (`penstock.join.divide`); no row is moved between tasks.  Each task maps the
-segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
+The job is a map over shares of the pairs (`penstock.kernels.divide`); no row is moved between tasks.  Each task maps
+the segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
 
 In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.out.deliver`).
 """
@@ -38,13 +38,13 @@ from penstock.engine.out.deliver import (
     with_arrival,
 )
 from penstock.engine.out.row_fold import NewRows
-from penstock.join.column_checks import Check, with_near_columns
-from penstock.join.divide import Division
-from penstock.join.equality import with_equal_keys
-from penstock.join.probe import Wanted, probe
-from penstock.join.sets import query_sets, to_words
-from penstock.join.width import pieces, row_widths
-from penstock.log.segment import SegmentRows, read_segment
+from penstock.kernels.column_checks import Check, with_near_columns
+from penstock.kernels.divide import Division
+from penstock.kernels.equality import with_equal_keys
+from penstock.kernels.probe import Wanted, probe
+from penstock.kernels.sets import query_sets, to_words
+from penstock.kernels.width import pieces, row_widths
+from penstock.state.segment import SegmentRows, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
     from penstock.engine.out.deliver import Delivery, UnitReport
     from penstock.engine.units.count_axis import CountAxis, Counting
-    from penstock.join.key_hash import Ints
-    from penstock.join.probe import Pairs, Rows
-    from penstock.log.files import Files
+    from penstock.kernels.key_hash import Ints
+    from penstock.kernels.probe import Pairs, Rows
     from penstock.sql.query import Comparison
+    from penstock.state.files import Files
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,21 +34,21 @@ from penstock.engine.readings.memory import (
     strategy_in_force,
 )
 from penstock.engine.readings.reach import views
-from penstock.join.ordered_values import HIGHEST
-from penstock.join.value_sample import SampledRows
-from penstock.log.commits import Watched
-from penstock.log.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
+from penstock.kernels.ordered_values import HIGHEST
+from penstock.kernels.value_sample import SampledRows
 from penstock.reporting import Logger
 from penstock.sql.sizes import show_size
+from penstock.state.commits import Watched
+from penstock.state.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.engine.readings.memory import MemoryPolicy
     from penstock.engine.units.turn_context import TurnContext
-    from penstock.log.ledger import Ledger
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
+    from penstock.state.ledger import Ledger
 
 _log = Logger(__name__)
 

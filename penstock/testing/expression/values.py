@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import RunError
-from penstock.log.spark_schema import PLAIN
+from penstock.state.spark_schema import PLAIN
 
 if TYPE_CHECKING:
     from penstock.sql.spark_types import SparkType

@@ -13,7 +13,7 @@ from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range
 from tests.engine.units.test_simulation import PREDICATES, folders, in_folder, run, workloads
 from tests.engine.world import DIGEST, Row, World, query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 def changed(queries, spare, source):

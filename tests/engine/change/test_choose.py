@@ -9,10 +9,10 @@ from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_
 from penstock.engine.costs.costs import costs
 from penstock.engine.readings.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.engine.readings.plans import next_plan
-from penstock.log.commits import Priced
-from penstock.log.recent import FADE_FACTOR, BatchTraffic, Effort, Fit, Traffic
 from penstock.plan.prices import Pace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, Range
+from penstock.state.commits import Priced
+from penstock.state.recent import FADE_FACTOR, BatchTraffic, Effort, Fit, Traffic
 from tests.engine.world import Row, World, query
 
 STEP = SECOND // 10

@@ -17,7 +17,7 @@ from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Comparison, Range, Sink
 from tests.engine.units.test_simulation import PREDICATES, folders, in_folder, random_row, run
 from tests.engine.world import NONE, WHOLE, Row, World, query
-from tests.join.drawn import examples, ranges
+from tests.kernels.drawn import examples, ranges
 
 conditions = st.lists(st.sampled_from(PREDICATES), max_size=2, unique=True)
 

@@ -14,8 +14,8 @@ from penstock.engine.ingest.arrow_reader import is_plain_parquet
 from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.ingest.sources import open_source
 from penstock.errors import InputError
-from penstock.log.files import open_files
 from penstock.sql.script import parse_script
+from penstock.state.files import open_files
 from tests.engine.test_promised_streams import FakeFrame, FakeReader
 
 

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import deliver, shared_files
-from penstock.join import probe, width
-from penstock.log import hold, output_file
-from penstock.log.hold import TIMES, in_order, sort_by_time, write_hold
+from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output
+from penstock.state import hold, output_file
+from penstock.state.hold import TIMES, in_order, sort_by_time, write_hold
 from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
 from tests.engine.world import World
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 @contextmanager
@@ -81,7 +81,7 @@ results = st.lists(st.tuples(st.integers(0, 3), st.text("ab", max_size=6)), min_
 def test_results_of_one_instant_stay_together_and_sorted_though_they_do_not_fit_in_one_go(
     tmp_path_factory, runs, most
 ):
-    from penstock.log.files import open_files
+    from penstock.state.files import open_files
 
     files = open_files(str(tmp_path_factory.mktemp("hold")), sync=False)
     holds = [held(files, rows) for rows in runs]

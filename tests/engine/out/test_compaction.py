@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import compact
-from penstock.log import ledger as books
-from penstock.log import tables
-from penstock.log.snapshot import dump
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output, Range, Sink
+from penstock.state import ledger as books
+from penstock.state import tables
+from penstock.state.snapshot import dump
 from tests.engine.change.test_changes import changed
 from tests.engine.units.test_simulation import (
     MANY,
@@ -34,7 +34,7 @@ from tests.engine.units.test_simulation import (
     workloads,
 )
 from tests.engine.world import Row, World, query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 @contextmanager
@@ -190,9 +190,9 @@ def test_what_a_dropped_query_alone_could_read_is_gone(tmp_path):
 def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
     import pyarrow as pa
 
-    from penstock.log.files import open_files
-    from penstock.log.output_file import OutputFile
-    from penstock.log.table_merge import CONFLICT, MergeTask
+    from penstock.state.files import open_files
+    from penstock.state.output_file import OutputFile
+    from penstock.state.table_merge import CONFLICT, MergeTask
 
     files = open_files(str(tmp_path), sync=False)
     made = []
@@ -217,9 +217,9 @@ def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merg
     import pyarrow.parquet as pq
 
     from penstock.engine.out.deliver import _table_rows
-    from penstock.log.files import open_files
-    from penstock.log.output_file import OutputFile
-    from penstock.log.table_merge import merge_files
+    from penstock.state.files import open_files
+    from penstock.state.output_file import OutputFile
+    from penstock.state.table_merge import merge_files
 
     files = open_files(str(tmp_path), sync=False)
     values = pa.array([None, *range(1, rows)], pa.int64())

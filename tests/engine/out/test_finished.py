@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out.finished import FinishedKeys, PromisedSide
-from penstock.join.key_hash import mix
-from penstock.log.files import open_files
-from penstock.log.promises import Exact, PromiseFiles, write_exact, write_patterns
-from tests.join.drawn import examples
+from penstock.kernels.key_hash import mix
+from penstock.state.files import open_files
+from penstock.state.promises import Exact, PromiseFiles, write_exact, write_patterns
+from tests.kernels.drawn import examples
 
 FAR = 40
 """After all times there are."""

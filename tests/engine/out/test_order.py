@@ -20,16 +20,16 @@ from penstock.engine.costs.status import take_status
 from penstock.engine.out.release import horizon
 from penstock.engine.store import Store
 from penstock.engine.units.stages import release
-from penstock.log import hold
-from penstock.log.files import open_files
-from penstock.log.hold import ARRIVED, TIMES, Held, choose_merges, in_order, sort_by_time, write_hold
 from penstock.sql.options import ORDERS, STRATEGIES
 from penstock.sql.query import Range, Sink
+from penstock.state import hold
+from penstock.state.files import open_files
+from penstock.state.hold import ARRIVED, TIMES, Held, choose_merges, in_order, sort_by_time, write_hold
 from tests.engine.change.test_changes import changed
 from tests.engine.units.test_counting import CountWorld, counts
 from tests.engine.units.test_simulation import folders, in_folder, random_row, run, workloads
 from tests.engine.world import Row, World, query
-from tests.join.drawn import examples, ranges
+from tests.kernels.drawn import examples, ranges
 
 SHARING = tuple(each for each in STRATEGIES if each != "isolated")
 """Strategies that hand over to each other without losing what is held of the streams."""

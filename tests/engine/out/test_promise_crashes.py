@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock.log import promises as kept
+from penstock.state import promises as kept
 from tests.answers import bag, same
 from tests.engine.out.test_answers import CrashError, FrailSession, FrailStore, frail
 from tests.testing.promise_world import sent

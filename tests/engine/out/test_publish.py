@@ -12,8 +12,8 @@ import pytest
 
 from penstock.engine.out.sinks import publish_files
 from penstock.errors import RunError
-from penstock.log.files import Files, open_files
-from penstock.log.values import Move, Publication
+from penstock.state.files import Files, open_files
+from penstock.state.values import Move, Publication
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from penstock.engine.out import shared_files
 from penstock.engine.out.deliver import TaskOutput
-from penstock.log.files import open_files
-from penstock.log.output_file import OutputFile
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
+from penstock.state.files import open_files
+from penstock.state.output_file import OutputFile
 from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
 from tests.engine.world import Row, World, query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 def sharing(least_of_file, most_waiting=1 << 20, most_runs=4):

@@ -10,9 +10,9 @@ import pytest
 from penstock.engine.out.sink_paths import OWNER, check_directories, check_paths, claim_sinks, undo_claims
 from penstock.engine.out.sinks import settled
 from penstock.errors import InputError
-from penstock.log.files import open_files
 from penstock.plan.build import build_plan
 from penstock.sql.script import parse_script
+from penstock.state.files import open_files
 
 STREAMS = """
 CREATE STREAM A (k BIGINT, ts TIMESTAMP) WITH (format = 'parquet', path = '{root}/a', time = 'ts');

@@ -22,17 +22,17 @@ from penstock.engine.out.release import horizon
 from penstock.engine.readings import idle, waiting
 from penstock.engine.readings.plans import next_plan
 from penstock.engine.readings.waiting import load_of, mode_of
-from penstock.log import hold
-from penstock.log.snapshot import dump, load
 from penstock.plan.order_policy import HOLD, SYNC, Load
 from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS
 from penstock.sql.query import Range, Sink
+from penstock.state import hold
+from penstock.state.snapshot import dump, load
 from tests.engine.out.test_order import SHARING, Frail, replay, up_to
 from tests.engine.units.test_schedule import ringed, split
 from tests.engine.units.test_simulation import folders, in_folder, send_batch
 from tests.engine.world import Row, World, query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 WAITING = ("sync-filter", "adaptive")
 

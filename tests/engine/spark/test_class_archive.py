@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from penstock.app.doctor import check_archive, java_command
+from penstock.cli.doctor import check_archive, java_command
 from penstock.engine.spark.class_archive import SWITCH, Archive, archive_options, find_archive
 
 RELEASE = 'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{}"\n'

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock import testing
 from penstock.engine.units.joiner import Joiner
 from penstock.engine.units.turn import take_turn
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 STREAMS = """
 CREATE STREAM A (k INT, v DOUBLE, ts TIMESTAMP) WITH (format = 'parquet', path = 'a', time = 'ts', lateness = '4 s');

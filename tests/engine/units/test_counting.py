@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from penstock.engine.out import sinks
 from penstock.engine.readings.needs import in_time
 from penstock.errors import InputError
-from penstock.join.reference import Event, difference_in_rows, nested_loop_join
-from penstock.log import row_times as roll
-from penstock.log.files import open_files
-from penstock.log.row_times import LONG_AGO
+from penstock.kernels.reference import Event, difference_in_rows, nested_loop_join
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import FOREVER, SIDES, Range, Sink
+from penstock.state import row_times as roll
+from penstock.state.files import open_files
+from penstock.state.row_times import LONG_AGO
 from tests.engine.units.test_simulation import (
     as_table,
     eager,
@@ -30,7 +30,7 @@ from tests.engine.units.test_simulation import (
     some,
 )
 from tests.engine.world import DIGEST, NONE, WHOLE, Row, World, query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 def counts(name, ours, theirs=None, streams="AB", *, rows=(True, True), **options):

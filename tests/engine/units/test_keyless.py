@@ -6,9 +6,9 @@ import pytest
 
 from penstock.engine.out import sinks
 from penstock.engine.units import turn_context
-from penstock.log.files import open_files
-from penstock.log.segment import read_segment
 from penstock.sql.query import Range
+from penstock.state.files import open_files
+from penstock.state.segment import read_segment
 from tests.engine.world import NONE, WHOLE, Row, World, WorldRunner, query
 
 

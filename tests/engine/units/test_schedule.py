@@ -21,14 +21,14 @@ from penstock.engine.readings.plans import next_plan
 from penstock.engine.readings.waiting import goal_of
 from penstock.engine.units import next_unit
 from penstock.engine.units.next_unit import next_advance, rings_of
-from penstock.log.snapshot import dump, load
 from penstock.plan.prices import Prices
 from penstock.plan.schedule import POLICIES, Rings, Scheduler, Step
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
+from penstock.state.snapshot import dump, load
 from tests.engine.units.test_simulation import eager, folders, in_folder, send_batch, some, workloads
 from tests.engine.world import Row, World, query
-from tests.join.drawn import examples
+from tests.kernels.drawn import examples
 
 
 @contextmanager

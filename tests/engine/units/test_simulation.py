@@ -14,12 +14,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.out import sinks
-from penstock.log import retention as keep
-from penstock.log.files import open_files
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
+from penstock.state import retention as keep
+from penstock.state.files import open_files
 from tests.engine.world import DIGEST, NONE, WHOLE, Row, World, query
-from tests.join.drawn import examples, ranges
+from tests.kernels.drawn import examples, ranges
 
 PREDICATES = ("p0", "p1", "p2")
 MANY = tuple(f"w{number:02d}" for number in range(70))

@@ -1,0 +1,129 @@
+"""A script file to what will run, judged as far as that goes without Spark and without touching the disk.
+
+In:  the path of a script.
+Out: a `Loaded`: its text, the shared plan, and a notice for each query without results and each setting without effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError, did_you_mean
+from penstock.plan.build import build_plan
+from penstock.sql.options import scheduler_of, strategy_of
+from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
+from penstock.sql.source_options import without_secrets
+from penstock.sql.streams import FILE_FORMATS
+from penstock.state.locations import source_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query
+    from penstock.sql.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A script that may be started."""
+
+    text: str
+    script: Script
+    plan: Plan
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Return a line for each query that can have no results, and each setting that has no effect."""
+        return tuple(_notices(self.script, self.plan))
+
+
+def default_state(script: Path) -> Path:
+    """Choose where the state of a script is kept if nothing is said: below the current directory.
+
+    >>> default_state(Path("jobs/monitor.sql")).as_posix()
+    '.penstock/monitor'
+    """
+    return Path(".penstock") / script.stem
+
+
+def load(path: Path) -> Loaded:
+    """Read and check a script."""
+    text = read_script(path)
+    try:
+        script = parse_script(text)
+        _check_queries(script)
+        plan = build_plan(script.inputs, script.queries, strategy=strategy_of(script.settings))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return Loaded(text, script, plan)
+
+
+def read_script(path: Path) -> str:
+    """Read the text, or say why it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"script {path} does not exist: mend the path") from None
+    except IsADirectoryError:
+        raise InputError(f"script {path} is a directory: give the file") from None
+    except UnicodeDecodeError:
+        raise InputError(f"script {path} is not text: a script is SQL in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"script {path} cannot be read: {error.strerror}") from None
+
+
+def _check_queries(script: Script) -> None:
+    """Refuse a script without queries, or one that drops, alters or explains a query it has not created."""
+    if not any(isinstance(statement, CreateQuery) for statement in script.statements):
+        raise InputError("there is no query in it: add one with CREATE QUERY name AS SELECT ...")
+    created: dict[str, str] = {}
+    for statement in script.statements:
+        if isinstance(statement, CreateQuery):
+            created[statement.query.name.lower()] = statement.query.name
+        elif isinstance(statement, DropQuery | AlterQuery | Explain) and statement.name is not None:
+            if statement.name.lower() not in created:
+                hint = did_you_mean(statement.name, created.values())
+                raise InputError(f"query {statement.name} does not exist: {hint}")
+            if isinstance(statement, DropQuery):
+                del created[statement.name.lower()]
+
+
+def check_sources(plan: Plan) -> None:
+    """Refuse a source directory that is not there."""
+    for stream in plan.streams:
+        if stream.format.lower() in FILE_FORMATS:
+            source_pattern(dict(stream.options)["path"], stream.name)
+
+
+_UNUSED_SETTING = "this version does not use it; results are the same"
+
+
+def _notices(script: Script, plan: Plan) -> Iterator[str]:
+    """Go through settings, streams and queries."""
+    for name, value in without_secrets(script.settings.items()):
+        oblivious = any(query.oblivious for query in plan.queries)
+        if name == "memory" and script.settings.get("strategy") != "auto" and not oblivious:
+            yield f"memory = {value}: it is for strategy = 'auto', and for queries without a window"
+        elif name == "buffers" and not oblivious:
+            yield f"buffers = {value}: it is for queries without a window, and every query has one"
+        elif name.startswith("penstock."):
+            yield f"{name}: {_UNUSED_SETTING}"
+    together = scheduler_of(script.settings) == "lwo"
+    for query in plan.queries:
+        yield from _query_notices(query, together=together)
+
+
+def _query_notices(query: Query, *, together: bool) -> Iterator[str]:
+    """Go through one query's conditions and options; where all slices advance together, none can lag."""
+    if query.is_empty:
+        yield f"query {query.name} has no results: its conditions exclude every pair of rows"
+    for name, value in query.options:
+        if name == "max_lag" and together:
+            yield f"max_lag = {value} of {query.name}: with scheduler = 'lwo' no query lags behind another"
+        elif name == "alpha" and query.order != "adaptive":
+            yield f"alpha = {value} of {query.name}: it is for order = 'adaptive', and the order is {query.order}"
+        elif name == "idle_after" and not query.ordered and query.aggregation is None:
+            yield f"idle_after = {value} of {query.name}: without an order its results wait for no stream"

@@ -1,0 +1,184 @@
+"""Run a script: check, start, show, stop.
+
+    load ──▶ own the state ──▶ start Spark ──▶ watch ──▶ stop ──▶ summary
+     │            │                │             └ until all is read (--once), a signal, or a failure
+     └ exit 2, nothing made        └ exit 2 if Spark refuses an expression; a state made just now is removed
+
+The first Ctrl-C or SIGTERM lets the unit at hand finish and ends well; a second one leaves at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.load import check_sources, load
+from penstock.cli.progress import Display, Pace
+from penstock.cli.spark_talk import quiet_spark
+from penstock.engine.spark.early_start import start_early
+from penstock.engine.spark.session import QUICK_START, spark_options
+from penstock.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+    from typing import Self
+
+    from penstock.cli.load import Loaded
+    from penstock.engine.engine import Engine
+
+LOOK_SECONDS = 0.1
+"""Seconds between two looks whether to go on."""
+
+
+def run_script(
+    script: Path, state: str, *, once: bool, accept_loss: bool = False, debug: bool = False
+) -> None:
+    """Run a script's queries until stopped, or until all input that is there is handled."""
+    started = time.monotonic()
+    loaded = load(script)
+    check_sources(loaded.plan)
+    display = Display()
+    for notice in loaded.notices:
+        display.say(f"note: {notice}")
+    count = len(loaded.plan.queries)
+    display.say(f"starting {count} {'query' if count == 1 else 'queries'}, state in {state}")
+    with (
+        Signals() as signals,
+        quiet_spark(debug=debug),
+        _removed_if_refused(state),
+        _engine(loaded, state, once=once) as engine,
+    ):
+        done = engine.script(loaded.text)
+        engine.start(once=once, accept_loss=accept_loss)
+        if engine.spark.sparkContext.uiWebUrl:
+            display.say(f"Spark UI: {engine.spark.sparkContext.uiWebUrl}")
+        signals.arm()
+        with display.tolerant:
+            for answer in engine.answers(done):
+                display.say(answer.rstrip("\n"))
+        watch(engine, signals, display, once=once)
+        display.sum_up(engine)
+        failures = engine.failures
+    if failures:
+        raise RunError(
+            f"{len(failures)} of {count} queries failed ({', '.join(failures)}) and the others went on: "
+            "mend what failed and run again"
+        )
+    display.say(
+        f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds"
+    )
+
+
+def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
+    """Make the engine; Spark is started while it is imported."""
+    settings = QUICK_START if once else {}
+    start_early(spark_options({**settings, **loaded.script.settings}))
+    from penstock.engine.engine import Engine  # noqa: PLC0415 - see above
+
+    return Engine(state, settings=settings)
+
+
+class Signals:
+    """Turns Ctrl-C and SIGTERM into a wish to stop; the second one ends the process."""
+
+    def __init__(self) -> None:
+        """Get ready."""
+        self.asked = threading.Event()
+        self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
+
+    def arm(self) -> None:
+        """Take the signals; again after Spark has started, which takes SIGINT for itself."""
+        if self._in_main_thread:
+            for number in self._before:
+                signal.signal(number, self._ask)
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        """Note that a stop was asked for; the second time, leave at once."""
+        if self.asked.is_set():
+            os._exit(128 + number)
+        self.asked.set()
+        with suppress(OSError):  # standard error may be gone
+            os.write(2, b"stopping after the unit at hand; again to leave at once\n")
+
+    def __enter__(self) -> Self:
+        """Take the signals."""
+        self.arm()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        """Give them back.  A Ctrl-C that Spark caught while it started is a wish to stop like any other."""
+        if self._in_main_thread:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+        if kind is KeyboardInterrupt:
+            self.asked.set()
+        return kind is KeyboardInterrupt
+
+
+def watch(engine: Engine, signals: Signals, display: Display, *, once: bool) -> None:
+    """Show progress until the end, and stop the engine."""
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            engine.wait()
+        except BaseException as failure:  # noqa: BLE001 - handed to the main thread
+            failures.append(failure)
+        finally:
+            ended.set()
+
+    waiter = threading.Thread(target=wait, name="penstock-wait", daemon=True)
+    if once:
+        waiter.start()
+    with display:
+        pace = Pace()
+        while not ended.is_set() and not signals.asked.is_set():
+            engine.check_running()
+            if pace.is_due():
+                with pace:
+                    display.show(engine)
+            ended.wait(LOOK_SECONDS)
+        if failures:
+            raise failures[0]
+        engine.stop()
+
+
+@contextmanager
+def _removed_if_refused(state: str) -> Iterator[None]:
+    """Remove a state that was made for a start which was then refused."""
+    path = None if "://" in state else Path(state)
+    made = None if path is None else _first_missing(path)
+    try:
+        yield
+    except InputError:
+        if path is not None and made is not None and _is_empty_state(path):
+            shutil.rmtree(path)
+            for parent in path.parents:
+                if not parent.is_relative_to(made):
+                    break
+                with suppress(OSError):
+                    parent.rmdir()
+        raise
+
+
+def _first_missing(path: Path) -> Path | None:
+    """Give the topmost directory that would have to be made, None if all are there."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    return missing[-1] if missing else None
+
+
+def _is_empty_state(path: Path) -> bool:
+    """Say whether there is nothing in a state but its lock, its identity and an empty journal."""
+    return path.is_dir() and all(
+        each.name in {"lock", "identity"} or (each.is_dir() and not any(each.iterdir()))
+        for each in path.iterdir()
+    )

@@ -1,0 +1,120 @@
+"""Order the pairs of MIN_BY and MAX_BY: values x, each with the y that it is chosen by.
+
+A pair is one value, a struct of y and x.  Pairs have ranks by y, and by x where y is equal, so MAX_BY returns the x of
+the greatest pair and MIN_BY that of the least.  Ranks fold, slide and merge as those of texts do (`Ordered`)::
+
+    y      5    7    7    null                   MAX_BY    x = 'c'
+    x      'a'  'b'  'c'  'd'     ──▶  ranks     MIN_BY    x = 'a'
+
+In:  columns x and y.  Out: pairs, and the order of pairs.
+Always true: the order depends on the values of x and y alone, so equal y have one answer in whatever order rows come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.kernels.fold import Ordered, float_bits, least
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.kernels.key_hash import Ints
+
+
+def taken_together(arguments: Sequence[pa.Array]) -> pa.Array:
+    """Return what an aggregate folds: its argument, or the pairs of two arguments x and y.
+
+    >>> taken_together([pa.array(["a"]), pa.array([5])]).to_pylist()
+    [{'y': 5, 'x': 'a'}]
+    """
+    if len(arguments) == 1:
+        return arguments[0]
+    x, y = arguments
+    return pa.StructArray.from_arrays([y, x], names=["y", "x"])
+
+
+def chosen_values(pairs: pa.StructArray) -> pa.Array:
+    """Return the x of pairs; null where there is no pair."""
+    return pairs.flatten()[1]
+
+
+def best_by_y(pairs: pa.StructArray, ids: Ints, size: int, *, greatest: bool) -> tuple[pa.StructArray, Ints]:
+    """Return the pairs whose y is the best of their group, and their groups: few are left to be put in order.
+
+    >>> pairs = taken_together([pa.array(["a", "b", "c"]), pa.array([5, 7, 7])])
+    >>> [each.tolist() for each in best_by_y(pairs, np.zeros(3, np.int64), 1, greatest=True)]
+    [[{'y': 7, 'x': 'b'}, {'y': 7, 'x': 'c'}], [0, 0]]
+    """
+    by = Ordered.of(pairs.flatten()[0])
+    numbers = ~by.numbers if greatest else by.numbers
+    found, _ = least(ids, numbers, by.valid, size)
+    best = np.flatnonzero(by.valid & (numbers == found[ids]))
+    return pairs.take(pa.array(best)), ids[best]
+
+
+def ordered_pairs(pairs: pa.StructArray, *, greatest: bool) -> Ordered:
+    """Order pairs by y and then by x; of equal y, a null x is taken last.  A pair without y is no pair.
+
+    >>> pairs = taken_together([pa.array(["a", None, "c"]), pa.array([7, 7, None])])
+    >>> ordered = ordered_pairs(pairs, greatest=True)
+    >>> ordered.numbers.tolist(), ordered.valid.tolist()
+    ([2, 1, 0], [True, True, False])
+    """
+    y, x = pairs.flatten()
+    by = Ordered.of(y)
+    order = np.lexsort([*reversed(_sort_keys(x, nulls_first=greatest)), by.numbers])
+    ranks = np.empty(order.size, np.int64)
+    ranks[order] = np.arange(order.size)
+    return Ordered(ranks, by.valid, pairs.type, pairs.take(pa.array(order)))
+
+
+def _sort_keys(column: pa.Array, *, nulls_first: bool = True) -> list[Ints]:
+    """Return numbers that order the values of a column of any type, the most significant first.
+
+    Structs go field by field, arrays and maps element by element.  -0.0 comes before 0.0, so that only values that
+    look alike are equal.
+    """
+    types, kind = pa.types, column.type
+    keys = []
+    if column.null_count:
+        known = column.is_valid().to_numpy(zero_copy_only=False)
+        keys.append((known if nulls_first else ~known).astype(np.int64))
+    if types.is_null(kind):
+        return keys
+    if types.is_struct(kind):
+        return [*keys, *(key for field in column.flatten() for key in _sort_keys(field))]
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        return [*keys, _list_ranks(column)]
+    return [*keys, float_bits(column) if types.is_floating(kind) else Ordered.of(column).numbers]
+
+
+def _list_ranks(column: pa.Array) -> Ints:
+    """Rank lists: each is written as the ranks of its elements, in bytes that are compared as the lists are."""
+    ends = column.offsets.to_numpy().astype(np.int64)
+    first, size = int(ends[0]), int(ends[-1] - ends[0])
+    ends -= first
+    parts = (column.keys, column.items) if pa.types.is_map(column.type) else (column.values,)
+    keys = [key for part in parts for key in _sort_keys(part.slice(first, size))]
+    ranks = _dense_ranks(keys, size).astype(">i8")
+    lengths = pa.py_buffer(ends * ranks.itemsize)
+    texts = pa.Array.from_buffers(
+        pa.large_binary(), len(column), [None, lengths, pa.py_buffer(ranks.tobytes())]
+    )
+    return Ordered.of(texts).numbers
+
+
+def _dense_ranks(keys: Sequence[Ints], size: int) -> Ints:
+    """Rank rows by some keys, the most significant first; equal rows have equal ranks."""
+    if not keys or not size:
+        return np.zeros(size, np.int64)
+    order = np.lexsort(keys[::-1])
+    changes = np.zeros(size, np.bool_)
+    for key in keys:
+        changes[1:] |= key[order[1:]] != key[order[:-1]]
+    ranks = np.empty(size, np.int64)
+    ranks[order] = np.cumsum(changes)
+    return ranks

@@ -1,0 +1,102 @@
+"""Turn join keys into one sorted 64-bit number per row.
+
+A segment is sorted by ``(h, t)``: a hash of the join key and the event time.  Because the hash is
+spread evenly over all 64 bits, any range of hashes is a fair share of the keys: a task takes the rows of
+its range from every segment by two binary searches, and no row ever has to be moved to a bucket.
+
+    h   0 ------------------------------------------------------------ 2**64
+        |      task 0      |      task 1      |      task 2      |  ...
+
+For a key of one integer the hash is a bijection (`mix`), so equal hashes are equal keys.  For any other key
+it is a digest, and `penstock.kernels.probe` compares the keys themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Hashes: TypeAlias = NDArray[np.uint64]
+    Ints: TypeAlias = NDArray[np.int64]
+
+
+def mix(keys: Ints) -> Hashes:
+    """Scatter integers over 64 bits, one to one (the finaliser of splitmix64).
+
+    >>> hashes = mix(np.arange(1000))
+    >>> len(set(hashes.tolist()))
+    1000
+    """
+    return _mix(keys)
+
+
+@njit(cache=True, nogil=True)
+def _mix(keys: Any) -> Any:
+    out = np.empty(keys.size, np.uint64)
+    for i in range(keys.size):
+        x = np.uint64(keys[i]) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        out[i] = x ^ (x >> np.uint64(31))
+    return out
+
+
+def digests(keys: Ints, bits: int = 64) -> Hashes:
+    """Scatter digests of keys, of which so many bits are used; fewer than 64 only where a test wants collisions.
+
+    >>> few = digests(np.array([1, 2]), bits=8)
+    >>> (few << np.uint64(8)).tolist()
+    [0, 0]
+    """
+    return mix(keys) if bits == _ALL_BITS else mix(keys) << np.uint64(_ALL_BITS - bits)
+
+
+_ALL_BITS = 64
+
+
+def unmixed(hashes: Hashes) -> Ints:
+    """Give the integers that were scattered.
+
+    >>> unmixed(mix(np.array([0, -1, 1 << 62]))).tolist()
+    [0, -1, 4611686018427387904]
+    """
+    return _unmixed(hashes)
+
+
+@njit(cache=True, nogil=True)
+def _unmixed(hashes: Any) -> Any:
+    out = np.empty(hashes.size, np.int64)
+    for i in range(hashes.size):
+        x = hashes[i]
+        x = (x ^ (x >> np.uint64(31)) ^ (x >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+        x = (x ^ (x >> np.uint64(27)) ^ (x >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+        x = x ^ (x >> np.uint64(30)) ^ (x >> np.uint64(60))
+        out[i] = np.int64(x - np.uint64(0x9E3779B97F4A7C15))
+    return out
+
+
+def hash_range(part: int, parts: int) -> tuple[int, int]:
+    """Give the hashes ``[first, last]`` (inclusive) that belong to one of `parts` equal shares.
+
+    >>> hash_range(0, 2), hash_range(1, 2)
+    ((0, 9223372036854775807), (9223372036854775808, 18446744073709551615))
+    """
+    first = (part << 64) // parts
+    last = ((part + 1) << 64) // parts - 1
+    return first, last
+
+
+def rows_in_range(hashes: Hashes, first: int, last: int) -> slice:
+    """Find the rows of a sorted segment whose hash lies in ``[first, last]``.
+
+    >>> rows_in_range(np.array([1, 5, 5, 9], np.uint64), 5, 8)
+    slice(1, 3, None)
+    """
+    start = int(np.searchsorted(hashes, np.uint64(first), "left"))
+    stop = int(np.searchsorted(hashes, np.uint64(last), "right"))
+    return slice(start, stop)

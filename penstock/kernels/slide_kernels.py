@@ -1,0 +1,292 @@
+"""The loops of the pass in which all that slides moves together (`penstock.kernels.slide_pass`).
+
+Compiled loops have whole arrays, and places in them that have no sign: a slice would be counted as a reference, and a
+place that may be below 0 asked about, either of which takes longer than what is done there.
+
+In:  entries, and room for cells, totals and outputs, each as counts, whole numbers, floating point and leasts.
+Out: what each window sees at each instant, written there, and how many groups that are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_MOST = np.iinfo(np.int64).max
+
+
+@njit(cache=True, nogil=True)
+def slide(
+    entries: Any,
+    asked: Any,
+    cells: Any,
+    totals: Any,
+    turns: Any,
+    outputs: Any,
+    answers: Any,
+    sizes: Any,
+    keep: Any,
+) -> None:
+    """Write what each window sees at each instant, and how many groups that are.
+
+    What is kept has room for all groups at all instants, window by window.  At the end it moves up.
+    """
+    int_others, float_others = entries[3][2], entries[4][2]
+    count_totals, int_totals, float_totals, least_totals = totals
+    count_outs, int_outs, float_outs, least_outs = outputs
+    width = count_totals.shape[1]
+    times, pairs, other = np.ones((1, width), np.int64), answers[1:], np.zeros(1, np.int64)
+    if count_totals.shape[0] > 1:  # what one side comes to counts as often as the other has rows
+        times, int_others, float_others, other = count_totals, 1 - int_others, 1 - float_others, 1 - other
+    present, ends = np.empty(width + 1, np.uint64), np.arange(asked.shape[1]) * asked.shape[0] * width
+    empty(cells)
+    top = 0
+    for instant in range(asked.shape[0]):
+        top = max(top, take_in(entries, instant, cells))
+        empty(totals)
+        last = top // width + 1  # younger cells are empty
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            take_together(cells, cut, last, totals)
+            last = min(last, cut)
+            if keep:
+                first, size = ends[window], _present(count_totals, present)
+                _keep_groups(present, answers, first, size)
+                _keep_sums(count_totals, other, times, present, pairs, first, size)
+                _keep_counts(count_totals, present, count_outs, first, size)
+                _keep_sums(int_totals, int_others, times, present, int_outs, first, size)
+                _keep_sums(float_totals, float_others, times, present, float_outs, first, size)
+                _keep_leasts(least_totals, turns, present, least_outs, first, size)
+                ends[window] = first + size
+            else:
+                size = _how_many(count_totals)
+                _compute_sums(count_totals, other, times, pairs)
+                _compute_sums(int_totals, int_others, times, int_outs)
+                _compute_sums(float_totals, float_others, times, float_outs)
+                _compute_leasts(least_totals, turns, least_outs)
+            sizes[instant, window] = size
+    if keep:
+        _move_up(sizes, answers)
+        _move_up(sizes, count_outs)
+        _move_up(sizes, int_outs)
+        _move_up(sizes, float_outs)
+        _move_up(sizes, least_outs)
+
+
+@njit(cache=True, nogil=True)
+def take_in(entries: Any, instant: Any, cells: Any) -> Any:
+    """Put what is born by an instant into its cells; give the last of these."""
+    at, runs, counts, ints, floats, leasts = entries
+    _, upto, born = runs
+    top = _last_cell(at, born, upto, instant)
+    _add_entries(at, counts, runs, instant, cells[0])
+    _add_entries(at, ints, runs, instant, cells[1])
+    _add_entries(at, floats, runs, instant, cells[2])
+    _lower_entries(at, leasts, runs, instant, cells[3])
+    for run in range(upto.shape[0]):
+        born[run] = upto[run, instant]
+    return top
+
+
+@njit(cache=True, nogil=True)
+def empty(some: Any) -> None:
+    """Begin with nothing in cells or totals."""
+    _fill(some[0], 0)
+    _fill(some[1], 0)
+    _fill(some[2], 0)
+    _fill(some[3], _MOST)
+
+
+@njit(cache=True, nogil=True)
+def _fill(columns: Any, value: Any) -> None:
+    for part in range(np.uint64(columns.shape[0])):
+        for place in range(np.uint64(columns.shape[1])):
+            columns[part, place] = value
+
+
+@njit(cache=True, nogil=True)
+def _last_cell(at: Any, born: Any, upto: Any, instant: Any) -> Any:
+    """Give the last cell of the entries that are born by an instant."""
+    top = 0
+    for run in range(upto.shape[0]):
+        for i in range(born[run], upto[run, instant]):
+            top = max(top, at[i])
+    return top
+
+
+@njit(cache=True, nogil=True)
+def _add_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> None:
+    """Add entries that are born by an instant to their cells."""
+    values, moved, sides = parts
+    of_side, upto, born = runs
+    for part in range(cells.shape[0]):
+        side, by = sides[part], moved[part]
+        for run in range(of_side[side], of_side[side + 1]):
+            for i in range(born[run], upto[run, instant]):
+                cells[part, at[i]] += values[i + by]
+
+
+@njit(cache=True, nogil=True)
+def _lower_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> None:
+    """Lower cells to entries that are born by an instant."""
+    values, moved, sides = parts
+    of_side, upto, born = runs
+    for part in range(cells.shape[0]):
+        side, by = sides[part], moved[part]
+        for run in range(of_side[side], of_side[side + 1]):
+            for i in range(born[run], upto[run, instant]):
+                cells[part, at[i]] = min(cells[part, at[i]], values[i + by])
+
+
+@njit(cache=True, nogil=True)
+def take_together(cells: Any, first: Any, last: Any, totals: Any) -> None:
+    """Take the cells of some cuts into totals, all parts of them."""
+    _add_cells(cells[0], first, last, totals[0])
+    _add_cells(cells[1], first, last, totals[1])
+    _add_cells(cells[2], first, last, totals[2])
+    _lower_cells(cells[3], first, last, totals[3])
+
+
+@njit(cache=True, nogil=True)
+def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
+    """Add the cells of some cuts to totals, from the youngest to the oldest, up to three at once."""
+    width = np.uint64(totals.shape[1])
+    for part in range(np.uint64(totals.shape[0])):
+        for cut in range(last - 1, first + 1, -3):
+            one, two, three = np.uint64(cut) * width, np.uint64(cut - 1) * width, np.uint64(cut - 2) * width
+            for group in range(width):
+                total = totals[part, group] + cells[part, one + group] + cells[part, two + group]
+                totals[part, group] = total + cells[part, three + group]
+        left, one, two = max(0, last - first) % 3, np.uint64(first) * width, np.uint64(first + 1) * width
+        if left == 1:
+            for group in range(width):
+                totals[part, group] += cells[part, one + group]
+        elif left:
+            for group in range(width):
+                total = totals[part, group] + cells[part, two + group]
+                totals[part, group] = total + cells[part, one + group]
+
+
+@njit(cache=True, nogil=True)
+def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
+    """Lower totals to the cells of some cuts, up to three at once."""
+    width = np.uint64(totals.shape[1])
+    for part in range(np.uint64(totals.shape[0])):
+        for cut in range(last - 1, first + 1, -3):
+            one, two, three = np.uint64(cut) * width, np.uint64(cut - 1) * width, np.uint64(cut - 2) * width
+            for group in range(width):
+                least = min(cells[part, one + group], cells[part, two + group])
+                least = min(least, cells[part, three + group])
+                totals[part, group] = min(totals[part, group], least)
+        left, one, two = max(0, last - first) % 3, np.uint64(first) * width, np.uint64(first + 1) * width
+        if left == 1:
+            for group in range(width):
+                totals[part, group] = min(totals[part, group], cells[part, one + group])
+        elif left:
+            for group in range(width):
+                least = min(cells[part, one + group], cells[part, two + group])
+                totals[part, group] = min(totals[part, group], least)
+
+
+@njit(cache=True, nogil=True)
+def _turned(number: Any, flip: Any, sign: Any) -> Any:
+    """Give the bits of a value: the greatest are kept flipped, and floats below 0 but for their sign."""
+    bits = number ^ flip
+    return bits ^ ((bits >> np.int64(63)) & sign)
+
+
+# --- what is only computed ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _how_many(totals: Any) -> Any:
+    """Count the groups that every side has."""
+    size, other = 0, np.uint64(totals.shape[0] - 1)
+    for group in range(np.uint64(totals.shape[1])):
+        size += (totals[0, group] > 0) & (totals[other, group] > 0)
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _compute_sums(totals: Any, others: Any, times: Any, outs: Any) -> None:
+    """Multiply the sums of all groups, into the same memory each time."""
+    for part in range(np.uint64(others.size)):
+        other = np.uint64(others[part])
+        for group in range(np.uint64(totals.shape[1])):
+            outs[part, group] = totals[part, group] * times[other, group]
+
+
+@njit(cache=True, nogil=True)
+def _compute_leasts(totals: Any, turns: Any, outs: Any) -> None:
+    for part in range(np.uint64(totals.shape[0])):
+        flip, sign = turns[part, 0], turns[part, 1]
+        for group in range(np.uint64(totals.shape[1])):
+            outs[part, group] = _turned(totals[part, group], flip, sign)
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _present(totals: Any, present: Any) -> Any:
+    """List the groups that every side has; give how many there are."""
+    size, other = np.uint64(0), np.uint64(totals.shape[0] - 1)
+    for group in range(np.uint64(totals.shape[1])):  # what is none is written over by the next
+        present[size] = group
+        size += np.uint64((totals[0, group] > 0) & (totals[other, group] > 0))
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _keep_groups(present: Any, answers: Any, first: Any, size: Any) -> None:
+    """Write the groups that are present."""
+    place = np.uint64(first)
+    for i in range(size):
+        answers[0, place + i] = present[i]
+
+
+@njit(cache=True, nogil=True)
+def _keep_counts(totals: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
+    """Write how many rows of each side there are, where there is room for it."""
+    place = np.uint64(first)
+    for side in range(np.uint64(totals.shape[0] if outs.shape[1] else 0)):
+        for i in range(size):
+            outs[side, place + i] = totals[side, present[i]]
+
+
+@njit(cache=True, nogil=True)
+def _keep_sums(totals: Any, others: Any, times: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
+    """Write the sums of the groups that are present, as often as they count."""
+    place = np.uint64(first)
+    for part in range(np.uint64(others.size)):
+        other = np.uint64(others[part])
+        for i in range(size):
+            outs[part, place + i] = totals[part, present[i]] * times[other, present[i]]
+
+
+@njit(cache=True, nogil=True)
+def _keep_leasts(totals: Any, turns: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
+    place = np.uint64(first)
+    for part in range(np.uint64(totals.shape[0])):
+        flip, sign = turns[part, 0], turns[part, 1]
+        for i in range(size):
+            outs[part, place + i] = _turned(totals[part, present[i]], flip, sign)
+
+
+@njit(cache=True, nogil=True)
+def _move_up(sizes: Any, columns: Any) -> None:
+    """Lay the answers of windows end to end, each of which has had the same room."""
+    room = np.uint64(columns.shape[1] // sizes.shape[1])
+    if room == 0:
+        return
+    for part in range(np.uint64(columns.shape[0])):
+        end = np.uint64(0)
+        for window in range(np.uint64(sizes.shape[1])):
+            start, size = window * room, np.uint64(sizes[:, window].sum())
+            for i in range(size if start > end else 0):
+                columns[part, end + i] = columns[part, start + i]
+            end += size

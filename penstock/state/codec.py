@@ -1,0 +1,86 @@
+"""Frozen values as JSON and back: one codec for commits, snapshots and the reports of tasks.
+
+A value is written field by field, in the order of its class; fields that have their default are written too, so that a
+journal can be read without the code.  What is read is checked: a field that is missing and has no default, or one
+that is of another type, is an error that names it, not a surprise later.
+
+    {"kind": "published", "format": 3, "units": [["6f2a81c0-000001-00000003", ""]]}
+
+In:  dataclasses of plain fields.  Out: JSON, and equal values again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import msgspec
+
+from penstock.errors import RunError
+from penstock.state.commits import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Json = dict[str, Any]
+
+FORMAT = 5
+"""Of commits and snapshots."""
+
+V = TypeVar("V")
+
+_met: set[type] = set()
+_meeting = threading.Lock()
+
+_KINDS: dict[str, type] = {each.KIND: each for each in get_args(Commit)}
+
+
+def to_json(value: object) -> Any:
+    """Write a value; keys of mappings become text."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def from_json(data: Any, kind: type[V]) -> V:
+    """Read a value of a class.
+
+    The library looks at a class when it first reads a value of it, and a second thread that comes then may bring the
+    process down: two streams report their first batches at the same moment.  So each class is met by one thread.
+    """
+    if kind in _met:
+        return msgspec.convert(data, kind, str_keys=True, strict=True)
+    with _meeting:
+        value = msgspec.convert(data, kind, str_keys=True, strict=True)
+        _met.add(kind)
+    return value
+
+
+def refuse_other_format(data: Mapping[str, Any]) -> None:
+    """Refuse a commit or snapshot that another version wrote."""
+    number = data.get("format", 1)
+    if number > FORMAT:
+        raise RunError(
+            f"the state has format {number}, from a newer version; this one reads {FORMAT}: update Penstock"
+        )
+    if number < FORMAT:
+        raise RunError(
+            f"the state has format {number}, from before the first release; this version reads {FORMAT}: "
+            "run the queries with a new state directory"
+        )
+
+
+def encode(commit: Commit) -> Json:
+    """Write a commit."""
+    return {"kind": commit.KIND, "format": FORMAT, **to_json(commit)}
+
+
+def decode(data: Mapping[str, Any]) -> Commit:
+    """Read a commit."""
+    refuse_other_format(data)
+    kind = _KINDS.get(str(data.get("kind")))
+    if kind is None:
+        raise RunError(f"the journal has a commit of kind {data.get('kind')!r}: it is from a newer version")
+    fields = {name: value for name, value in data.items() if name not in {"kind", "format"}}
+    try:
+        return from_json(fields, kind)
+    except msgspec.ValidationError as error:
+        raise RunError(f"a commit of kind {data['kind']!r} cannot be read: {error}") from error

@@ -1,0 +1,144 @@
+"""A Parquet file of results, written by a task in row groups of bounded bytes.
+
+A file of a sink is written under ``_staging``, where no reader looks, and moved into place after the commit that names
+it.  A file that the state keeps needs no staging: its name is unique, and readers read only what the ledger names.
+
+Several queries can get the same file.  It is written once and then shared with the directories of the others::
+
+    directory of q0     part-…-0003-02.parquet ──┐
+    directory of q1     part-…-0003-02.parquet ──┼──  hard links to one file, or copies of it
+    directory of q2     part-…-0003-02.parquet ──┘
+
+A file of results never changes, and a link that is removed leaves the others.  Owner and rights belong to the file, so
+it is copied if those of the directories differ; and wherever links cannot be made.
+
+In:  record batches of one schema, with Spark's description of it (`penstock.state.spark_schema`).
+Out: a file, and what a commit says of it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.state.checksum import SummedFile
+from penstock.state.column_encodings import writer_options
+from penstock.state.files import LocalFiles, open_files
+from penstock.state.row_buffer import RowBuffer
+from penstock.state.spark_schema import SPARK_SCHEMA, described, loosened
+from penstock.state.tables import StoredFile
+from penstock.state.values import Move
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.state.files import Files
+
+NOTE = b"penstock"
+"""The key of a file's metadata that holds a note (JSON) on how its results came about."""
+
+ROWS_PER_WRITE = 1 << 17
+"""Rows gathered before they are encoded: the size of a row group, unless they are wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file of a query's results, or of a group's pairs: where it has to go, or what the state keeps."""
+
+    query: str
+    move: Move | None = None
+    kept: StoredFile | None = None
+
+
+class OutputFile:
+    """A Parquet file being written; opened with the first rows."""
+
+    def __init__(self, root: str, final: str, compression: str = "snappy", *, kept: bool = False) -> None:
+        """Name the file, which the state keeps or a sink gets; nothing is created yet."""
+        self.root, self.final, self.kept = root, final, kept
+        self.staged = final if kept else f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
+        self.rows = 0
+        self._compression = compression
+        self._waiting = RowBuffer(ROWS_PER_WRITE)
+        self._summed: SummedFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._stack = ExitStack()
+
+    @property
+    def waiting(self) -> int:
+        """Count the bytes of the rows taken and not written yet."""
+        return self._waiting.bytes
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take some rows."""
+        self.rows += batch.num_rows
+        if self._waiting.add(batch):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows taken so far as one row group."""
+        if batches := self._waiting.drain():
+            table = loosened(pa.Table.from_batches(batches))
+            self._writer = self._writer or self._open(table)
+            self._writer.write_table(table)
+
+    def _open(self, table: pa.Table) -> pq.ParquetWriter:
+        """Create the file, for rows like these."""
+        sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
+        self._summed = SummedFile(sink) if self.kept else None
+        return pq.ParquetWriter(
+            self._summed or sink,
+            described(table.schema),
+            compression=self._compression,
+            write_page_checksum=True,
+            **writer_options(table),
+        )
+
+    def close(self, about: Mapping[str, object] | None = None) -> None:
+        """Write what is left and complete the file, with a note on what is in it."""
+        self.flush()
+        if self._writer is not None:
+            if about is not None:
+                self._writer.add_key_value_metadata({NOTE: json.dumps(about).encode()})
+            self._writer.close()
+        self._stack.close()
+
+    def report(self, query: str) -> WrittenFile:
+        """Return what was written, for a query."""
+        if self._summed is not None and self._writer is not None:
+            shape = shape_of(self._writer.schema)
+            file = StoredFile(self.final, self._summed.tell(), shape=shape, checksum=self._summed.checksum)
+            return WrittenFile(query, kept=file)
+        return WrittenFile(query, move=Move(self.root, self.staged, self.final))
+
+    def share(self, root: str, query: str) -> WrittenFile:
+        """Let another query have the complete file, in its own directory: a hard link, or a copy."""
+        own, other = open_files(self.root, sync=False), open_files(root, sync=False)
+        if not (_are_alike(own, other, "_staging") and own.link(self.staged, other, self.staged)):
+            own.copy(self.staged, other, self.staged)
+        return WrittenFile(query, move=Move(root, self.staged, self.final))
+
+
+def _are_alike(own: Files, other: Files, folder: str) -> bool:
+    """Return whether files made in two directories have the same owner and rights: if the directories have."""
+    if not (isinstance(own, LocalFiles) and isinstance(other, LocalFiles)):
+        return False
+    other.make_dirs(folder)
+    return own.rights(folder) == other.rights(folder)
+
+
+def shape_of(schema: pa.Schema) -> str:
+    """Tell schemas apart by a few characters: files of one shape have the same columns, of the same types.
+
+    >>> shape_of(pa.schema({"x": pa.int64()})) == shape_of(pa.schema({"x": pa.int32()}))
+    False
+    """
+    spark_types = (schema.metadata or {}).get(SPARK_SCHEMA, b"")
+    return f"{crc32(str(schema.remove_metadata()).encode() + spark_types):08x}"
