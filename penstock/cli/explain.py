@@ -18,9 +18,9 @@ from penstock.engine.change.recut_policy import plan_over
 from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.costs.costs import cost_lines, costs
 from penstock.engine.out.sinks import settled
-from penstock.engine.readings.memory import MemoryPolicy
-from penstock.engine.readings.plans import standing_plan
 from penstock.engine.store import Store, peek
+from penstock.engine.views.memory import MemoryPolicy
+from penstock.engine.views.plans import standing_plan
 from penstock.plan.plan_text import plan_json, plan_text
 from penstock.plan.prices import Prices
 from penstock.sql.options import budget_of

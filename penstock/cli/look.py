@@ -18,8 +18,8 @@ from fsspec.core import url_to_fs
 
 from penstock.cli.spark_talk import quiet_spark
 from penstock.engine.costs.status import look_at
-from penstock.engine.readings.plans import current_plan
 from penstock.engine.store import peek
+from penstock.engine.views.plans import current_plan
 from penstock.errors import DamagedError, InputError, StateBusyError
 from penstock.state.files import open_files
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.explain import planned
 from penstock.cli.show import show_time
-from penstock.engine.change.floors import goes_on
+from penstock.engine.change.backfill import goes_on
 from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.costs.buffer_costs import buffer_costs, show_sum
 from penstock.engine.costs.costs import costs
 from penstock.engine.costs.status import take_status
-from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.store import peek
+from penstock.engine.views.memory import MemoryPolicy
 from penstock.plan.plan_text import show_cut, show_window
 from penstock.sql.options import budget_of
 from penstock.sql.sizes import show_size
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.cli.load import Loaded
     from penstock.engine.change.diff import Change
     from penstock.plan.build import Plan
-    from penstock.plan.offers import Offer
+    from penstock.plan.strategy_comparison import Offer
     from penstock.sql.query import Query
 
 

@@ -1,6 +1,6 @@
 """What runs: the rooms that a row passes on its way from a source to the results, on Spark.
 
-    spark/     the session, schemas, errors                    readings/  what the plan and the ledger say
+    spark/     the session, schemas, errors                    views/     what the plan and the ledger say
     ingest/    a source ──▶ batches ──▶ segments                units/     segments ──▶ pairs, unit by unit
     out/       pairs ──▶ routes ──▶ sinks, results read back    change/    from one plan to the next
     costs/     status, prices, comparisons                      runners/   tasks as Spark jobs; inline for tests

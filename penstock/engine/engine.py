@@ -49,15 +49,6 @@ from penstock.engine.out.sink_paths import (
 )
 from penstock.engine.out.sinks import clear_staging, sink_root
 from penstock.engine.out.unknown_results import refuse_unknown_results
-from penstock.engine.readings.idle import IdleClock
-from penstock.engine.readings.memory import MemoryPolicy
-from penstock.engine.readings.plans import (
-    current_plan,
-    made_under,
-    next_plan,
-    standing_plan,
-    stopped_with_readers,
-)
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
 from penstock.engine.spark.culprits import QueriesFailedError
@@ -77,6 +68,15 @@ from penstock.engine.store import Store
 from penstock.engine.units.joiner import Joiner
 from penstock.engine.units.stages import publish
 from penstock.engine.units.turn_context import TurnContext
+from penstock.engine.views.idle import IdleClock
+from penstock.engine.views.memory import MemoryPolicy
+from penstock.engine.views.plans import (
+    current_plan,
+    made_under,
+    next_plan,
+    standing_plan,
+    stopped_with_readers,
+)
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import DamagedError, InputError, MissingError, PenstockError, RunError
 from penstock.plan.plan_text import plan_text, serving

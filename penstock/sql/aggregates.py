@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.sql.keys import exact_type
+from penstock.sql.keywords import SUPPORTED_AGGREGATES
 from penstock.sql.query import CHOSEN_BY, ENDS
 from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.tree import BIT_OR, PREDICATE, Constant, Form, chain, nodes, unwrapped
-from penstock.sql.words import SUPPORTED_AGGREGATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,10 +29,10 @@ from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from penstock.sql.canonical import MIRROR
-from penstock.sql.deep import run
 from penstock.sql.linear import CalendarError, linear
 from penstock.sql.query import DAY, FOREVER, SIDES
 from penstock.sql.time_numbers import time_numbers
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Column, Form, columns_of, unwrapped
 from penstock.sql.zones import clock_shift, has_fixed_offset
 

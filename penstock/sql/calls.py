@@ -16,10 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.aggregates import aggregate_form
-from penstock.sql.literals import type_text
-from penstock.sql.refusals import EXPLODE, OVER, refused_function
-from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
-from penstock.sql.words import (
+from penstock.sql.keywords import (
     AGGREGATES,
     ARGUMENT_WORDS,
     GENERATORS,
@@ -27,6 +24,9 @@ from penstock.sql.words import (
     UNIT_FUNCTIONS,
     UNITS,
 )
+from penstock.sql.literals import type_text
+from penstock.sql.refusals import EXPLODE, OVER, refused_function
+from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -22,8 +22,8 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.canonical import MIRROR
-from penstock.sql.deep import run
 from penstock.sql.query import Comparison
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Column, Constant, Form
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from penstock.sql.aggregates import refuse_aggregates
 from penstock.sql.graph import MOST_INPUTS
+from penstock.sql.keywords import CLAUSES, JOINS
 from penstock.sql.parse import parse_expression
 from penstock.sql.refusals import REFUSED_CLAUSES, refused_join, refused_rows, refused_table
 from penstock.sql.tokens import span_of_tokens
-from penstock.sql.words import CLAUSES, JOINS
 
 if TYPE_CHECKING:
     from penstock.sql.lexer import Token

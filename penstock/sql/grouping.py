@@ -32,12 +32,12 @@ from penstock.sql.aggregates import (
     refuse_incomparable,
 )
 from penstock.sql.canonical import MIRROR, SPELLINGS, conjuncts
-from penstock.sql.deep import run
 from penstock.sql.identity import Identities
 from penstock.sql.outputs import list_entries, unique_names
 from penstock.sql.query import Answer, Measure
 from penstock.sql.time_numbers import plain_number
 from penstock.sql.time_windows import is_time_window, without_time_windows
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Column, Constant, Form, nodes, show, unwrapped
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.canonical import tidied
-from penstock.sql.deep import run
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Form
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.deep import run
 from penstock.sql.graph import Key
 from penstock.sql.spark_types import TypeTextError, common_type, parse_type
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Column, Form, cast_type, show_bare, sides_of, unwrapped
 
 if TYPE_CHECKING:

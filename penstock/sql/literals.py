@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.sql.keywords import UNITS
 from penstock.sql.tokens import joined
 from penstock.sql.tree import Constant
-from penstock.sql.words import UNITS
 
 if TYPE_CHECKING:
     from penstock.sql.tokens import Reader

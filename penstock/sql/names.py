@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import did_you_mean
 from penstock.sql.aggregates import is_aggregate
-from penstock.sql.deep import run
 from penstock.sql.graph import side_number
+from penstock.sql.keywords import CONSTANTS
 from penstock.sql.query import SIDES
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted
-from penstock.sql.words import CONSTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ class Scope:
         return run(self.resolving(tree, {}))
 
     def resolving(self, tree: Tree, variables: Variables) -> Generator[Any, Any, Tree]:
-        """Rewrite every column of a tree inside lambdas with these variables; for `penstock.sql.deep.run`."""
+        """Rewrite every column of a tree inside lambdas with these variables; for `penstock.sql.trampoline.run`."""
         if isinstance(tree, Name):
             return self._named(tree, variables)
         if not isinstance(tree, Form):

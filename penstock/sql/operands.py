@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.calls import call
+from penstock.sql.keywords import CLAUSES
 from penstock.sql.literals import (
     TYPE_WORDS,
     begins_interval,
@@ -22,7 +23,6 @@ from penstock.sql.literals import (
     typed,
 )
 from penstock.sql.tree import COMPARISON, LOOSEST, TIGHTEST, Constant, Form, Name, Tree, quoted
-from penstock.sql.words import CLAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -37,7 +37,7 @@ DEEPEST_BRACKETS = 500
 
 
 class Operands:
-    """Reads operands.  What gives a generator is for `penstock.sql.deep.run`."""
+    """Reads operands.  What gives a generator is for `penstock.sql.trampoline.run`."""
 
     def __init__(self, reader: Reader) -> None:
         """Begin where the reader stands."""

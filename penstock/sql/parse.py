@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SqlError
-from penstock.sql.deep import run
 from penstock.sql.literals import number, strings
 from penstock.sql.operands import Operands
 from penstock.sql.tokens import Reader, Source
+from penstock.sql.trampoline import run
 from penstock.sql.tree import (
     AND,
     BIT_AND,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.sql.keywords import GENERATORS
 from penstock.sql.tokens import depths
-from penstock.sql.words import GENERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from datetime import date
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.deep import run
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, always_widens, common_type, parse_type
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Column, Constant, Form, cast_type, unwrapped
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from penstock.sql.aggregates import has_aggregate
 from penstock.sql.from_clause import read_condition, read_from, refuse_number
+from penstock.sql.keywords import SUPPORTED
 from penstock.sql.parse import Parser, parse_expression
 from penstock.sql.refusals import refused_clause
 from penstock.sql.tokens import Reader, span_of_tokens
 from penstock.sql.tree import Form
-from penstock.sql.words import SUPPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.deep import run
+from penstock.sql.trampoline import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -13,7 +13,7 @@ looked up in time; so does a stream that retains its rows for queries to come (`
 promises, a window's claim ends with them (`PromisedClaim`).  A join without a window claims the last rows that arrived,
 so many as its buffer needs (`BufferClaim`).
 
-In:  what `penstock.engine.readings.needs` reads from the plan and the ledger.  Out: answers, for rows and for segments.
+In:  what `penstock.engine.views.needs` reads from the plan and the ledger.  Out: answers, for rows and for segments.
 """
 
 from __future__ import annotations

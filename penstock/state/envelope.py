@@ -3,7 +3,8 @@
     {"body": …, "before": …, "format": 1, "number": 57, "writer": "9f…", "crc32": 548752995}
 
 The checksum is of all the rest.  A commit carries the one before it along: should that file be damaged or lost, its
-content is still there, in the next (`penstock.state.survey`).  It costs as many bytes again, and no further write.
+content is still there, in the next (`penstock.state.journal_scan`).  It costs as many bytes again, and no further
+write.
 
 In:  a body and its number.  Out: the bytes of a file; and the body again, or `TornError`.
 """

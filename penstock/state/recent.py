@@ -3,7 +3,7 @@
 Each new observation counts full, the one before it `FADE_FACTOR`, the one before that its square, and so on; after
 about twenty nothing is left of a stream that has changed.  The sums are part of the ledger, so they survive a restart.
 
-In:  what a commit reports.  Out: rates, shares and averages, for `penstock.engine.readings.estimates`.
+In:  what a commit reports.  Out: rates, shares and averages, for `penstock.engine.views.estimates`.
 """
 
 from __future__ import annotations

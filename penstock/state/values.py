@@ -31,14 +31,14 @@ class Cursor(NamedTuple):
     """What a slice has joined: the batches of each input before `batches`, and every row older than `below`.
 
     A row older than `below` that is not there yet would be late, so that part names no rows still to come.  It
-    moves where input waits for its turn (`penstock.engine.readings.waiting`); elsewhere it stays at the
+    moves where input waits for its turn (`penstock.engine.views.waiting`); elsewhere it stays at the
     beginning of time.
     """
 
     batches: tuple[int, ...]
     below: int = LONG_AGO
     sorters: tuple[Sorter, ...] = ()
-    """By input, where rows are sorted before they are joined (`penstock.engine.readings.reach`); else none."""
+    """By input, where rows are sorted before they are joined (`penstock.engine.views.advance_limit`); else none."""
 
 
 Watermarks = tuple[int | None, ...]

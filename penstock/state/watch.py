@@ -168,7 +168,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class MemoryWatch:
-    """What a join without a window does about memory (`penstock.engine.readings.memory`)."""
+    """What a join without a window does about memory (`penstock.engine.views.memory`)."""
 
     strategy: str = "plain"
     budget: int | None = None

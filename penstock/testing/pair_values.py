@@ -1,6 +1,6 @@
 """What Spark SQL would compute of a pair: whether it is a query's result, and what that result is.
 
-In:  record batches of pairs as a unit finds them (`penstock.engine.out.deliver`).
+In:  record batches of pairs as a unit finds them (`penstock.engine.out.route_pairs`).
 Out: the same with the columns ``o0, o1 …``, and the output columns of results read back.
 """
 

@@ -27,11 +27,11 @@ from penstock.engine.change.transition import Transition
 from penstock.engine.costs.status import take_status
 from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.out.propagation import finished_now, finished_values
-from penstock.engine.readings.memory import MemoryPolicy
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.store import Store
 from penstock.engine.units.turn import take_turn
 from penstock.engine.units.turn_context import TurnContext
+from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings

@@ -28,13 +28,13 @@ from penstock.engine.ingest.batch_ingest import BatchIngest
 from penstock.engine.ingest.batch_task import IngestTask
 from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.out.release import horizon
-from penstock.engine.readings.needs import claim, in_time
-from penstock.engine.readings.plans import next_plan
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.units.advance import bring_up
 from penstock.engine.units.expiry import expire
 from penstock.engine.units.turn import take_turn
 from penstock.engine.units.turn_context import TurnContext
+from penstock.engine.views.needs import claim, in_time
+from penstock.engine.views.plans import next_plan
 from penstock.kernels.reference import Event, nested_loop_join
 from penstock.plan.share import Part
 from penstock.sql.graph import Key

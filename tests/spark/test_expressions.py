@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import SqlError
 from penstock.sql.bind import bind_query
+from penstock.sql.keywords import AGGREGATES, GENERATORS
 from penstock.sql.tree import quoted
-from penstock.sql.words import AGGREGATES, GENERATORS
 from tests.sql.expressions import KINDS, ROWS, STREAMS, TYPES, expressions
 
 pytestmark = pytest.mark.spark

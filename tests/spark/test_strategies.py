@@ -9,9 +9,9 @@ import pytest
 from penstock.engine import engine as engine_module
 from penstock.engine.costs import calibrate
 from penstock.engine.engine import Engine
-from penstock.engine.readings.estimates import prices_of
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.store import Store, peek
+from penstock.engine.views.estimates import prices_of
 from penstock.errors import InputError
 from penstock.plan.prices import Prices
 from penstock.plan.spark_settings import SparkSettings

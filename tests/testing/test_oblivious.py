@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 
 from penstock.cli.show import console, status_view
 from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
-from penstock.engine.readings.buffers import watch_at
-from penstock.engine.readings.memory import MemoryPolicy
+from penstock.engine.views.buffers import watch_at
+from penstock.engine.views.memory import MemoryPolicy
 from penstock.errors import InputError
 from penstock.kernels.accuracy_sketch import AccuracySketch
 from penstock.kernels.order_watch import PRECISION
@@ -239,7 +239,7 @@ def test_an_accuracy_of_one_means_that_no_result_was_missed(seed):
         sensors, declared=False, timed=timed, lateness=rng.choice(["10 seconds", "9 hours"])
     )
     with pytest.MonkeyPatch.context() as patch, Session(text) as session:
-        patch.setattr("penstock.engine.readings.buffers.AccuracySketch", small)
+        patch.setattr("penstock.engine.views.buffers.AccuracySketch", small)
         play(session, sensors, rng, timed=timed, restarts=False)
         found, whole = len(results(session, sensors)), len(full_join(sensors))
         query = buffers(session)

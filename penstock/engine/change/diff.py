@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.waiting import is_waiting, lag_rows
+from penstock.engine.views.waiting import is_waiting, lag_rows
 from penstock.sql.promises import carried
 
 if TYPE_CHECKING:

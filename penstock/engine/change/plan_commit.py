@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from penstock.engine.change.backfill import after_all, goes_on, group_start, start_of
 from penstock.engine.change.diff import find_change
-from penstock.engine.change.floors import after_all, goes_on, group_start, start_of
 from penstock.engine.out.pair_columns import table_schema
 from penstock.engine.out.sinks import is_view
-from penstock.engine.readings.plans import stored_shapes
-from penstock.engine.readings.waiting import is_waiting
+from penstock.engine.views.plans import stored_shapes
+from penstock.engine.views.waiting import is_waiting
 from penstock.errors import InputError
 from penstock.plan.group import Group, subgroup
 from penstock.plan.panes import share_panes

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.estimates import longest_finite, measure
-from penstock.engine.readings.plans import next_plan, standing_plan
+from penstock.engine.views.estimates import longest_finite, measure
+from penstock.engine.views.plans import next_plan, standing_plan
 from penstock.errors import InputError
-from penstock.plan.offers import chosen_cuts
 from penstock.plan.optimize import Cuts, mem_opt, priced
 from penstock.plan.prices import Flow, seconds
 from penstock.plan.share import CHOSEN
+from penstock.plan.strategy_comparison import chosen_cuts
 from penstock.sql.options import budget_of, strategy_of
 from penstock.sql.query import SIDES
 from penstock.sql.sizes import show_size
@@ -29,7 +29,7 @@ from penstock.sql.sizes import show_size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.engine.readings.estimates import Estimate
+    from penstock.engine.views.estimates import Estimate
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
     from penstock.plan.optimize import Choice

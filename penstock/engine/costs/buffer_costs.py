@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.costs.status import held_rows
-from penstock.engine.readings.buffers import characteristics, lags_at_most, watch_at
-from penstock.engine.readings.memory import strategy_in_force
+from penstock.engine.views.buffers import characteristics, lags_at_most, watch_at
+from penstock.engine.views.memory import strategy_in_force
 from penstock.plan.buffers import STRATEGIES, need
 from penstock.plan.characteristics import Characteristics, joined
 from penstock.sql.arrival import known_multiplicity, known_scrambling
@@ -21,7 +21,7 @@ from penstock.sql.arrival import known_multiplicity, known_scrambling
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.engine.readings.memory import MemoryPolicy
+    from penstock.engine.views.memory import MemoryPolicy
     from penstock.plan.buffers import Need
     from penstock.plan.build import Plan
     from penstock.plan.group import Group

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.ingest.batch_task import BatchTask, LogTask
-from penstock.engine.out.deliver import Delivery, Target
+from penstock.engine.out.route_pairs import Delivery, Target
 from penstock.engine.runners.runner import Job
 from penstock.engine.units.unit_task import InputTask, JoinTask, SegmentRange, UnitTask
 from penstock.kernels.key_hash import mix

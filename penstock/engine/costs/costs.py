@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.costs.status import held_rows
-from penstock.engine.readings.estimates import measure, signatures
+from penstock.engine.views.estimates import measure, signatures
 from penstock.errors import InputError
 from penstock.plan.cost import saving
-from penstock.plan.offers import Offer, Pricing, chosen_cuts
 from penstock.plan.share import CHOSEN, divide
+from penstock.plan.strategy_comparison import Offer, Pricing, chosen_cuts
 from penstock.sql.interval import show_duration
 from penstock.sql.query import SIDES
 from penstock.sql.sizes import show_size
@@ -26,7 +26,7 @@ from penstock.sql.sizes import show_size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.engine.readings.estimates import Estimate
+    from penstock.engine.views.estimates import Estimate
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Side, Signature
     from penstock.state.ledger import Ledger

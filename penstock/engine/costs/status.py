@@ -13,14 +13,14 @@ import numpy as np
 
 from penstock.engine.costs.iso_times import iso_time
 from penstock.engine.costs.late_rows import late_share, late_warning
-from penstock.engine.readings.accuracy import accuracy_of
-from penstock.engine.readings.buffers import BufferFigures, buffer_of, figures
-from penstock.engine.readings.disorder import disorder
-from penstock.engine.readings.memory import MemoryFigures, memory_figures
-from penstock.engine.readings.needs import claim, in_time
-from penstock.engine.readings.plans import current_plan
-from penstock.engine.readings.waiting import lag_rows, mode_of
 from penstock.engine.units.many_plan import probe_orders
+from penstock.engine.views.accuracy import accuracy_of
+from penstock.engine.views.buffers import BufferFigures, buffer_of, figures
+from penstock.engine.views.disorder import disorder
+from penstock.engine.views.memory import MemoryFigures, memory_figures
+from penstock.engine.views.needs import claim, in_time
+from penstock.engine.views.plans import current_plan
+from penstock.engine.views.waiting import lag_rows, mode_of
 from penstock.errors import InputError
 from penstock.plan.links import POSITION
 from penstock.plan.order_policy import SYNC

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sql.canonical import MIRROR
-from penstock.sql.deep import run
 from penstock.sql.parse import parse_text
+from penstock.sql.trampoline import run
 from penstock.sql.tree import Constant, Form, Name, unwrapped
 
 if TYPE_CHECKING:

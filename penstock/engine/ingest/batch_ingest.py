@@ -18,8 +18,8 @@ from penstock.engine.ingest.batch_task import BatchTask, LogTask
 from penstock.engine.ingest.promise_columns import promise_task
 from penstock.engine.ingest.promise_rows import PartnerPromises
 from penstock.engine.ingest.watching import Arrival, put_together
-from penstock.engine.readings.needs import ingest_masks, promising_partners
 from penstock.engine.runners.runner import Job
+from penstock.engine.views.needs import ingest_masks, promising_partners
 from penstock.state.commits import BatchIngested
 from penstock.state.folder_names import folder_of
 from penstock.state.promises import BrokenTask, PromiseFiles
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from penstock.engine.backend import Backend
     from penstock.engine.ingest.batch_task import BatchPart
     from penstock.engine.ingest.promise_columns import PromiseTask
-    from penstock.engine.readings.needs import PromisingPartner
     from penstock.engine.store import Store
+    from penstock.engine.views.needs import PromisingPartner
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream

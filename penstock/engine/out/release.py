@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 
 from penstock.engine.out.notes import Buffers, note
 from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
-from penstock.engine.readings.waiting import lag_rows
 from penstock.engine.runners.runner import RELEASED, Job, counted
+from penstock.engine.views.waiting import lag_rows
 from penstock.plan.order_policy import trigger
 from penstock.state.commits import Output, Released
 from penstock.state.hold import (
@@ -50,7 +50,7 @@ from penstock.state.recent import delays_of
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
-    from penstock.engine.readings.idle import IdleClock
+    from penstock.engine.views.idle import IdleClock
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side

@@ -9,8 +9,8 @@
     FeedRoute    any of these, and a row for the queries that read  any sink, where other queries read the results
 
 A route is described on the driver and travels to the tasks.  There it takes the query's pairs, batch by batch, and
-writes through the task's output (`penstock.engine.out.deliver.TaskOutput`).  Another way out is another class here, and
-a line in `route_of`.
+writes through the task's output (`penstock.engine.out.route_pairs.TaskOutput`).  Another way out is another class here,
+and a line in `route_of`.
 
 In:  a batch of pairs, and which of them a query gets.  Out: rows in files, counts.
 """
@@ -32,7 +32,7 @@ from penstock.state.spark_schema import SPARK_SCHEMA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
+    from penstock.engine.out.route_pairs import PairBatch, Target, TaskOutput
     from penstock.sql.query import Query
     from penstock.state.files import Files
 

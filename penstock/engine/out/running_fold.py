@@ -22,8 +22,8 @@ from penstock.state.panes import CLASS, ORDER, PANE, ROWS, Shape, laid_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.engine.out.deliver import PairBatch
     from penstock.engine.out.pane_fold import FoldSpec
+    from penstock.engine.out.route_pairs import PairBatch
     from penstock.kernels.key_hash import Ints
 
 MOST_TRIED = 1 << 14

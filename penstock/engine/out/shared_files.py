@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.deliver import PairBatch, Target, TaskOutput
+    from penstock.engine.out.route_pairs import PairBatch, Target, TaskOutput
     from penstock.state.output_file import WrittenFile
 
     Kinds = NDArray[np.integer]

@@ -42,15 +42,15 @@ from penstock.state.commits import Backfilled, Output, PlanServed, Published, Re
 from penstock.state.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
 from penstock.state.files import open_files
 from penstock.state.folder_names import folder_of
+from penstock.state.journal_scan import survey
 from penstock.state.ledger import Ledger
 from penstock.state.snapshot import load
-from penstock.state.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.state.files import Files
-    from penstock.state.survey import Survey
+    from penstock.state.journal_scan import Survey
     from penstock.state.values import Move, Publication, ServedPlan
 
 

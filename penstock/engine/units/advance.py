@@ -9,10 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.deliver import UnitReport
-from penstock.engine.readings.memory import refuse_large_batch
-from penstock.engine.readings.step_size import furthest
-from penstock.engine.readings.waiting import waiting_rows
+from penstock.engine.out.route_pairs import UnitReport
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import row_spans, sealed_until
@@ -22,6 +19,9 @@ from penstock.engine.units.turn_context import UnitDone
 from penstock.engine.units.unit_commit import together, unit_delays, unit_fed, unit_output
 from penstock.engine.units.unit_culprits import blame_for_unit
 from penstock.engine.units.unit_task import FoldTask, JoinTask
+from penstock.engine.views.memory import refuse_large_batch
+from penstock.engine.views.step_size import furthest
+from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.group import subgroup
 from penstock.reporting import Logger
 from penstock.state.commits import Backfilled, Output, UnitJoined
@@ -30,7 +30,7 @@ from penstock.state.values import Cursor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.engine.out.deliver import Delivery
+    from penstock.engine.out.route_pairs import Delivery
     from penstock.engine.units.turn_context import TurnContext
     from penstock.engine.units.unit_planner import UnitPlanner
     from penstock.engine.units.unit_task import UnitTask

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.memory import is_tight
-from penstock.engine.readings.needs import (
+from penstock.engine.runners.runner import Job
+from penstock.engine.views.memory import is_tight
+from penstock.engine.views.needs import (
     claims_on,
     common_layout,
     passed,
@@ -26,7 +27,6 @@ from penstock.engine.readings.needs import (
     settled_alike,
     settled_segments,
 )
-from penstock.engine.runners.runner import Job
 from penstock.plan.promises import remembered
 from penstock.state.claims import is_ended
 from penstock.state.commits import NumberedLayout, PromisesMerged, Rewritten

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.ingest.result_ingest import ResultIngest
-from penstock.engine.readings.buffers import results_above
+from penstock.engine.views.buffers import results_above
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

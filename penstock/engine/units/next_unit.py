@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.estimates import prices_of
+from penstock.engine.views.estimates import prices_of
 from penstock.plan.schedule import Rings, Scheduler, Step
 from penstock.sql.interval import parse_duration
 from penstock.state.joined import has_rows_between

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.needs import roll_claims
+from penstock.engine.views.needs import roll_claims
 from penstock.state.claims import is_ended
 from penstock.state.commits import Sealed, SealedRoll
 from penstock.state.row_times import Sealing, plan_sealing

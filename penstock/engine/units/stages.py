@@ -13,9 +13,9 @@ from penstock.engine.out.compact import choose_steps, compact_commit
 from penstock.engine.out.propagation import choose_propagations, propagate_commit
 from penstock.engine.out.release import choose_releases, last_releases, release_commit, release_job
 from penstock.engine.out.sinks import delete_spooled, publish_files
-from penstock.engine.readings.waiting import switch_commit
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.units.sealing import choose_sealings, seal_commit
+from penstock.engine.views.waiting import switch_commit
 from penstock.reporting import Logger
 from penstock.state.commits import Published
 from penstock.state.table_merge import CONFLICT, MergeTask

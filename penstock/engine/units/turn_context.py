@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.out.answers import is_answer_due
 from penstock.engine.out.compact import Attic
 from penstock.engine.out.release import is_due
-from penstock.engine.readings.estimates import prices_of
-from penstock.engine.readings.idle import IdleClock
-from penstock.engine.readings.memory import MemoryPolicy, strategy_in_force
-from penstock.engine.readings.reach import reach_of
-from penstock.engine.readings.step_size import UnitBound, within
-from penstock.engine.readings.waiting import goal_of
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.units.count_axis import sealed_until
 from penstock.engine.units.sealing import choose_sealings
 from penstock.engine.units.unit_planner import UnitPlanner
+from penstock.engine.views.advance_limit import reach_of
+from penstock.engine.views.estimates import prices_of
+from penstock.engine.views.idle import IdleClock
+from penstock.engine.views.memory import MemoryPolicy, strategy_in_force
+from penstock.engine.views.step_size import UnitBound, within
+from penstock.engine.views.waiting import goal_of
 from penstock.sql.options import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from penstock.state.values import by_name
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from penstock.engine.out.deliver import UnitReport
+    from penstock.engine.out.route_pairs import UnitReport
     from penstock.plan.group import Group
     from penstock.state.tables import StoredTable
 

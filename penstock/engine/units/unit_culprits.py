@@ -14,7 +14,7 @@ from penstock.engine.spark.culprits import find_culprits
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from penstock.engine.out.deliver import Delivery
+    from penstock.engine.out.route_pairs import Delivery
 
     Attempt = Callable[[Collection[str]], object]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.out.deliver import Delivery, Target
 from penstock.engine.out.notes import Buffers
 from penstock.engine.out.pair_columns import (
     PairExpressions,
@@ -20,12 +19,12 @@ from penstock.engine.out.pair_columns import (
 )
 from penstock.engine.out.pair_sql import is_computed
 from penstock.engine.out.pane_fold import FoldRoute, FoldSpec, folds_of
+from penstock.engine.out.route_pairs import Delivery, Target
 from penstock.engine.out.routes import FeedRoute, TableRoute, route_of
 from penstock.engine.out.row_fold import RowRoute
 from penstock.engine.out.sinks import feed_folder, pairs_folder
-from penstock.engine.readings.accuracy import accuracy_of
-from penstock.engine.readings.waiting import waiting_rows
 from penstock.engine.units.count_axis import Counting
+from penstock.engine.units.fanout_sample import survey
 from penstock.engine.units.many_plan import (
     is_divided_by_key,
     is_survey_due,
@@ -35,8 +34,9 @@ from penstock.engine.units.many_plan import (
     widest_limits,
 )
 from penstock.engine.units.many_task import ManyTask
-from penstock.engine.units.survey import survey
 from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask
+from penstock.engine.views.accuracy import accuracy_of
+from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.panes import alike, set_of
 from penstock.sql.constancy import Constancy, constancy_of
 from penstock.state.joined import ALL_VALUES, SegmentPart, joined_before, joined_between

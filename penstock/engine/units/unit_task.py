@@ -17,7 +17,7 @@ rows wait to be sorted, it is a value of the join's attribute that divides them 
 The job is a map over shares of the pairs (`penstock.kernels.divide`); no row is moved between tasks.  Each task maps
 the segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
 
-In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.out.deliver`).
+In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.out.route_pairs`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.deliver import (
+from penstock.engine.out.route_pairs import (
     FoundPairs,
     RowsOfSegment,
     run_delivery,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.deliver import Delivery, UnitReport
+    from penstock.engine.out.route_pairs import Delivery, UnitReport
     from penstock.engine.units.count_axis import CountAxis, Counting
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.probe import Pairs, Rows

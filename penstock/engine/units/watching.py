@@ -5,7 +5,7 @@
 
 Results were missed where a row came later than was known of its stream, or was set aside.  The log has a warning.
 
-In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.engine.readings.needs`).
+In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.engine.views.needs`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.readings.buffers import (
+from penstock.engine.views.advance_limit import views
+from penstock.engine.views.buffers import (
     buffer_of,
     lowest_of,
     orders_now,
@@ -25,15 +26,14 @@ from penstock.engine.readings.buffers import (
     scramblings,
     watch_at,
 )
-from penstock.engine.readings.disorder import group_disorder
-from penstock.engine.readings.memory import (
+from penstock.engine.views.disorder import group_disorder
+from penstock.engine.views.memory import (
     Room,
     choose_strategy,
     is_known,
     rows_without_room,
     strategy_in_force,
 )
-from penstock.engine.readings.reach import views
 from penstock.kernels.ordered_values import HIGHEST
 from penstock.kernels.value_sample import SampledRows
 from penstock.reporting import Logger
@@ -44,8 +44,8 @@ from penstock.state.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.engine.readings.memory import MemoryPolicy
     from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.views.memory import MemoryPolicy
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.state.ledger import Ledger

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_cuts
 from penstock.engine.costs.costs import costs
-from penstock.engine.readings.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
-from penstock.engine.readings.plans import next_plan
+from penstock.engine.views.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
+from penstock.engine.views.plans import next_plan
 from penstock.plan.prices import Pace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, Range
 from penstock.state.commits import Priced

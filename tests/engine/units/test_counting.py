@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.out import sinks
-from penstock.engine.readings.needs import in_time
+from penstock.engine.views.needs import in_time
 from penstock.errors import InputError
 from penstock.kernels.reference import Event, difference_in_rows, nested_loop_join
 from penstock.sql.options import STRATEGIES

@@ -17,10 +17,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.change.plan_commit import is_in_step
-from penstock.engine.readings.plans import next_plan
-from penstock.engine.readings.waiting import goal_of
 from penstock.engine.units import next_unit
 from penstock.engine.units.next_unit import next_advance, rings_of
+from penstock.engine.views.plans import next_plan
+from penstock.engine.views.waiting import goal_of
 from penstock.plan.prices import Prices
 from penstock.plan.schedule import POLICIES, Rings, Scheduler, Step
 from penstock.sql.options import STRATEGIES

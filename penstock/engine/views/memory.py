@@ -25,14 +25,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import (
+from penstock.engine.views.advance_limit import SORTING, views
+from penstock.engine.views.buffers import (
     buffer_of,
     characteristics,
     is_declared,
     lags_at_most,
     orders_now,
 )
-from penstock.engine.readings.reach import SORTING, views
 from penstock.errors import InputError
 from penstock.plan.buffers import PLAIN, STRATEGIES, need
 from penstock.sql.options import budget_of, buffers_of, check_value

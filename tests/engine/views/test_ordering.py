@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from penstock.engine.change.transition import Transition
 from penstock.engine.costs.status import take_status
 from penstock.engine.out.release import horizon
-from penstock.engine.readings import idle, waiting
-from penstock.engine.readings.plans import next_plan
-from penstock.engine.readings.waiting import load_of, mode_of
+from penstock.engine.views import idle, waiting
+from penstock.engine.views.plans import next_plan
+from penstock.engine.views.waiting import load_of, mode_of
 from penstock.plan.order_policy import HOLD, SYNC, Load
 from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS

@@ -2,7 +2,8 @@
 
 A row still to come from S_j is above all but the last k_j rows of S_j.  So of S_i nobody needs the rows before the
 first that is above what S_j had reached k_j rows ago (`penstock.kernels.order_watch`), or that is not below the lowest
-row of S_j that is ingested and waits to be joined (`penstock.engine.readings.reach`).  Of S_i, what was joined counts.
+row of S_j that is ingested and waits to be joined (`penstock.engine.views.advance_limit`).  Of S_i, what was joined
+counts.
 
 Where the rows of S_j are the results of another join, what is still to come of them has a row that is still to come of
 some stream of that join: it is above the least of what these are above::

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
 from penstock.engine.change.no_past import why_no_past
-from penstock.engine.readings.buffers import buffer_of
-from penstock.engine.readings.needs import in_time
+from penstock.engine.views.buffers import buffer_of
+from penstock.engine.views.needs import in_time
 from penstock.plan.links import POSITION
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, Sink

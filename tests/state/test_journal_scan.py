@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.state.envelope import Commit, commit_name, numbers, snapshot_name, unwrap, wrap
 from penstock.state.files import Files, open_files
 from penstock.state.journal import Journal
-from penstock.state.survey import survey
+from penstock.state.journal_scan import survey
 from tests.state.test_checksum import damage
 
 State = tuple[object, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of
+from penstock.engine.views.buffers import buffer_of
 from penstock.plan.group import reach
 from penstock.plan.links import POSITION
 from penstock.plan.order_policy import trigger

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import is_rounded, orders_now
+from penstock.engine.views.buffers import is_rounded, orders_now
 from penstock.sql.arrival import known_scrambling
 
 if TYPE_CHECKING:

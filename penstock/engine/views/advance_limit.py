@@ -28,7 +28,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of, is_rounded, lowest_of, results_above
+from penstock.engine.views.buffers import buffer_of, is_rounded, lowest_of, results_above
 from penstock.kernels.ordered_values import HIGHEST, LOWEST
 from penstock.plan.buffers import DBF, HYBRID, MSF
 from penstock.sql.arrival import known_scrambling

@@ -26,8 +26,8 @@ from datetime import UTC, datetime
 from math import prod
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.estimates import ENOUGH_UNITS, stream_rates
-from penstock.engine.readings.reach import results_wait, views
+from penstock.engine.views.advance_limit import results_wait, views
+from penstock.engine.views.estimates import ENOUGH_UNITS, stream_rates
 from penstock.plan.order_policy import DEFAULT_ALPHA, HOLD, SYNC, Adaptive, Load, trigger
 from penstock.sql.query import SECOND
 from penstock.state.commits import OrderSwitched

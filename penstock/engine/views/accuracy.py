@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from penstock.engine.readings.buffers import buffer_of
+from penstock.engine.views.buffers import buffer_of
 
 if TYPE_CHECKING:
     from penstock.plan.build import Plan
