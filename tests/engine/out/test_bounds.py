@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out import deliver, shared_files
+from penstock.engine.out import route_pairs, shared_files
 from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output
@@ -32,7 +32,7 @@ def bounds(most_bytes, most_rows):
         patch.object(width, "MOST_BYTES", most_bytes),
         patch.object(probe, "MOST_PAIRS", most_rows),
         patch.object(hold, "MOST_ROWS", most_rows),
-        patch.object(deliver, "MOST_ROWS", most_rows),
+        patch.object(route_pairs, "MOST_ROWS", most_rows),
         patch.object(output_file, "ROWS_PER_WRITE", most_rows),
         patch.multiple(shared_files, MOST_WAITING=most_rows, LEAST_OF_FILE=most_rows),
     ):
