@@ -35,7 +35,7 @@ LATER_STEPS = {
     "Spark started": ("penstock.engine.engine", "embedded_session"),
     "queries checked": ("penstock.engine.engine", "Engine._check"),
     "streams started": ("penstock.engine.engine", "Engine.start"),
-    "first batch in": ("penstock.engine.ingest.batch_ingest", "BatchIngest.ingest"),
+    "first batch in": ("penstock.engine.sources.batch_ingest", "BatchIngest.ingest"),
     "first unit joined": ("penstock.engine.units.advance", "advance"),
     "all delivered": ("penstock.engine.engine", "Engine.wait"),
 }

@@ -53,7 +53,7 @@ def load() -> None:
     import pyspark.worker  # noqa: F401, PLC0415 - after the settings above
 
     import penstock.engine.runners.spark  # noqa: PLC0415 - see above
-    import penstock.engine.tasks  # noqa: F401, PLC0415 - see above
+    import penstock.engine.tasks.registry  # noqa: F401, PLC0415 - see above
     from penstock.kernels.warm import warm_folds, warm_up  # noqa: PLC0415 - see above
 
     warm_up()

@@ -26,9 +26,6 @@ from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.costs.costs import cost_lines, costs
 from penstock.engine.costs.status import look_at
 from penstock.engine.damage import with_owner
-from penstock.engine.ingest.checkpoints import check_checkpoint
-from penstock.engine.ingest.ingester import Ingester
-from penstock.engine.ingest.sources import check_conditions, open_source, with_ingest_columns
 from penstock.engine.out.answers import check_final_completes
 from penstock.engine.out.pair_sql import check_outputs
 from penstock.engine.out.propagation import check_propagation, finished_now
@@ -51,6 +48,9 @@ from penstock.engine.out.sinks import clear_staging, sink_root
 from penstock.engine.out.unknown_results import refuse_unknown_results
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
+from penstock.engine.sources.checkpoints import check_checkpoint
+from penstock.engine.sources.ingester import Ingester
+from penstock.engine.sources.sources import check_conditions, open_source, with_ingest_columns
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.early_start import PythonWorkers
 from penstock.engine.spark.schemas import arrow_types, empty_rows

@@ -13,23 +13,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.change.upgrade import ROW, new_predicates
-from penstock.engine.ingest.batch_culprits import blame_for_batch
-from penstock.engine.ingest.batch_task import (
-    LATE,
-    NO_EVENT_TIME,
-    IngestTask,
-    ingest_job,
-    reason_name,
-    set_aside,
-)
-from penstock.engine.ingest.ingest_columns import ROW_TIME, answer
-from penstock.engine.ingest.malformed import CORRUPT, MOST_TEXT, SHOWN
-from penstock.engine.ingest.sources import (
-    FILE_ORDER,
-    in_arrival_order,
-    ingest_columns_of,
-    with_ingest_columns,
-)
 from penstock.engine.out.answer_sql import answer_columns, answers_schema, instant_type
 from penstock.engine.out.answer_types import AnswerTypes
 from penstock.engine.out.pair_columns import unit_schema
@@ -38,7 +21,24 @@ from penstock.engine.out.result_types import ResultTypes
 from penstock.engine.out.results import read_files
 from penstock.engine.runners.runner import Job, Sql
 from penstock.engine.runners.spark import SparkRunner, described
+from penstock.engine.sources.batch_culprits import blame_for_batch
+from penstock.engine.sources.malformed import CORRUPT, MOST_TEXT, SHOWN
+from penstock.engine.sources.sources import (
+    FILE_ORDER,
+    in_arrival_order,
+    ingest_columns_of,
+    with_ingest_columns,
+)
 from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
+from penstock.engine.tasks.ingest import (
+    LATE,
+    NO_EVENT_TIME,
+    IngestTask,
+    ingest_job,
+    reason_name,
+    set_aside,
+)
+from penstock.engine.tasks.ingest_columns import ROW_TIME, answer
 from penstock.sql.tree import always_quoted
 from penstock.sql.zones import ZONE
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.change.upgrade import Upgrade
-    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.out.answers import AnswerJob
     from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan

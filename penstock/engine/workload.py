@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
 from penstock.engine.change.recut_policy import plan_over
-from penstock.engine.ingest.key_types import type_text, with_key_types
 from penstock.engine.out.sinks import Callback, settled
+from penstock.engine.sources.key_types import type_text, with_key_types
 from penstock.engine.spark.session import embedded_session
 from penstock.engine.views.plans import stopped_queries
 from penstock.errors import InputError, did_you_mean

@@ -10,7 +10,7 @@ It stores only what some query reads:
 * one bit per distinct predicate that some query has on the stream;
 * the columns that some query's output or residual condition reads.
 
-In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.ingest.batch_task`.
+In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.tasks.ingest`.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.engine.change.upgrade import Upgrade, new_predicates
-from penstock.engine.ingest.batch_task import LATE, NO_EVENT_TIME, IngestTask, reason_name, set_aside
-from penstock.engine.ingest.promise_columns import with_elements
 from penstock.engine.out.answer_task import NOTE
 from penstock.engine.out.answers import AnswerJob
 from penstock.engine.out.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
+from penstock.engine.tasks.ingest import LATE, NO_EVENT_TIME, IngestTask, reason_name, set_aside
+from penstock.engine.tasks.promise_columns import with_elements
 from penstock.plan.spark_settings import SparkSettings
 from penstock.state.checksum import map_whole
 from penstock.testing.answer_values import answer_schema, answer_types, with_answers
@@ -33,7 +33,7 @@ from penstock.testing.row_values import arrow_types, exploded, row_columns, row_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.ingest.batch_task import BROKEN, reason_name
+from penstock.engine.tasks.ingest import BROKEN, reason_name
 from penstock.errors import InputError
 from penstock.plan.promises import indexes_about
 from penstock.sql.promises import promises_of

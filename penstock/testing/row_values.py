@@ -1,6 +1,6 @@
 """What Spark SQL would compute of a row when it arrives: its event time, its keys and its predicate bits.
 
-Keys and predicates are evaluated of rows that can meet others, as `penstock.engine.ingest.ingest_columns` has it.
+Keys and predicates are evaluated of rows that can meet others, as `penstock.engine.tasks.ingest_columns` has it.
 
 In:  the rows of a batch as an Arrow table, and the logs that will hold them.  Out: the same with the columns of ingest.
 """
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names, promise_conditions
-from penstock.engine.ingest.promise_columns import exploding
+from penstock.engine.tasks.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names, promise_conditions
+from penstock.engine.tasks.promise_columns import exploding
 from penstock.sql.promises import promises_of
 from penstock.sql.query import DAY
 from penstock.sql.spark_types import parse_type

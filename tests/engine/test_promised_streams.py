@@ -8,7 +8,7 @@ from pyspark.sql import types as T  # noqa: N812 - as Spark's own documents have
 
 import penstock
 from penstock.engine.change.declarations import stream_difference
-from penstock.engine.ingest.sources import open_source
+from penstock.engine.sources.sources import open_source
 from penstock.engine.workload import Workload
 from penstock.errors import InputError, SqlError
 from penstock.sql.promises import Pattern, Promise, promises_of

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from penstock.engine.tasks import TASKS
+from penstock.engine.tasks.registry import TASKS
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)

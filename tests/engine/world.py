@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.change.transition import Transition
-from penstock.engine.ingest.batch_ingest import BatchIngest
-from penstock.engine.ingest.batch_task import IngestTask
-from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.out.release import horizon
 from penstock.engine.runners.inline import InlineRunner
+from penstock.engine.sources.batch_ingest import BatchIngest
+from penstock.engine.tasks.ingest import IngestTask
+from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.units.advance import bring_up
 from penstock.engine.units.expiry import expire
 from penstock.engine.units.turn import take_turn
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from random import Random
 
-    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.runners.runner import Job
+    from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.state.commits import Commit

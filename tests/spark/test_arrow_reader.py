@@ -21,15 +21,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.engine import Engine
-from penstock.engine.ingest import source_ingest
-from penstock.engine.ingest.arrow_predicates import MOST_PREDICATE_CHARACTERS
-from penstock.engine.ingest.arrow_reader import FILE_TYPES, arrow_columns, is_plain_parquet, plain_batch
-from penstock.engine.ingest.batch_task import BatchTask, LogTask
-from penstock.engine.ingest.promise_columns import PromiseTask
-from penstock.engine.ingest.source_ingest import SourceIngest
-from penstock.engine.ingest.sources import ingest_columns_of
-from penstock.engine.ingest.watching import Arrival
+from penstock.engine.sources import source_ingest
+from penstock.engine.sources.source_ingest import SourceIngest
+from penstock.engine.sources.sources import ingest_columns_of
 from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
+from penstock.engine.tasks.ingest import BatchTask, LogTask
+from penstock.engine.tasks.order_watch import Arrival
+from penstock.engine.tasks.parquet_predicates import MOST_PREDICATE_CHARACTERS
+from penstock.engine.tasks.parquet_reader import FILE_TYPES, arrow_columns, is_plain_parquet, plain_batch
+from penstock.engine.tasks.promise_columns import PromiseTask
 from penstock.errors import RunError
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.query import Column, Stream

@@ -91,7 +91,7 @@ def test_the_same_rows_cut_and_ordered_differently_give_the_same_bag(spark, tmp_
 
 def test_keys_whose_hashes_collide_are_told_apart(spark, tmp_path, monkeypatch):
     """With 2 bits of hash nearly all keys collide; the keys themselves decide."""
-    from penstock.engine.ingest.ingester import Ingester
+    from penstock.engine.sources.ingester import Ingester
 
     original = Ingester.__init__
 

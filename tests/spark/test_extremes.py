@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.ingest.ingest_columns import FARTHEST
+from penstock.engine.tasks.ingest_columns import FARTHEST
 from tests.oracle import put_file
 
 pytestmark = pytest.mark.spark

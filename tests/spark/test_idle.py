@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from penstock.engine.ingest import ingester as ingesting
+from penstock.engine.sources import ingester as ingesting
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.ingest.key_types import with_key_types
+from penstock.engine.sources.key_types import with_key_types
 from penstock.errors import InputError
 from penstock.sql.bind import bind_query
 from penstock.sql.graph import Edge, Key

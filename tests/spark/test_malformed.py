@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.ingest.malformed import MOST_TEXT
+from penstock.engine.sources.malformed import MOST_TEXT
 from penstock.errors import RunError
 
 pytestmark = pytest.mark.spark

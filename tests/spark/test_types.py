@@ -17,8 +17,8 @@ import pytest
 
 import penstock
 from penstock.engine.engine import Engine
-from penstock.engine.ingest.key_types import type_text
 from penstock.engine.out.results import to_show
+from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 
 pytestmark = pytest.mark.spark

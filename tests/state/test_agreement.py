@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.ingest.checkpoints import check_checkpoint, checked_origin, checkpoint_of
 from penstock.engine.repair.checkpoint import obstacle, set_back
+from penstock.engine.sources.checkpoints import check_checkpoint, checked_origin, checkpoint_of
 from penstock.errors import RunError
 from penstock.state import origin as origin_module
 from penstock.state.agreement import disagreement

@@ -15,7 +15,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.engine.ingest.batch_ingest import BatchIngest
+from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.sql.options import SCHEDULERS, STRATEGIES
 from penstock.state import promises as kept
 from tests.answers import SECOND, applied, bag, same

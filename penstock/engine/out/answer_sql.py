@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.ingest.key_types import type_text
 from penstock.engine.out.answer_task import INSTANT, NOTE, READER, WAS
 from penstock.engine.out.answers import OPERATION, SEQUENCE, WINDOW_END
+from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.lexer import tokenize

@@ -10,9 +10,9 @@ import pytest
 
 import penstock
 from penstock.engine.change.declarations import stream_difference
-from penstock.engine.ingest.arrow_reader import is_plain_parquet
-from penstock.engine.ingest.ingester import Ingester
-from penstock.engine.ingest.sources import open_source
+from penstock.engine.sources.ingester import Ingester
+from penstock.engine.sources.sources import open_source
+from penstock.engine.tasks.parquet_reader import is_plain_parquet
 from penstock.errors import InputError
 from penstock.sql.script import parse_script
 from penstock.state.files import open_files
@@ -55,7 +55,7 @@ def started(tmp_path, stream, *, once=False):
     """Start an ingester, and give the writer that it has told."""
     writer = FakeWriter()
     store = SimpleNamespace(files=open_files(str(tmp_path)))
-    with patch("penstock.engine.ingest.ingester.SourceIngest"):  # what becomes of batches is not asked here
+    with patch("penstock.engine.sources.ingester.SourceIngest"):  # what becomes of batches is not asked here
         ingester = Ingester(store, None, SimpleNamespace(groups=()), stream, writer, committed=lambda: None)
     ingester.start(once=once)
     return writer

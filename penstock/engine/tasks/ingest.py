@@ -9,7 +9,7 @@ it writes several, each of bounded bytes.
                      ──▶ drop rows without time or key, rows no query wants
                      ──▶ sort by (h, t) ──▶ one Arrow file per log ──▶ what was written, to the driver
 
-In:  the columns of `penstock.engine.ingest.ingest_columns`.  Out: what was written (`BatchPart`), for the commit.
+In:  the columns of `penstock.engine.tasks.ingest_columns`.  Out: what was written (`BatchPart`), for the commit.
 The file names are unique per attempt, so a task may be run twice; only what the commit names is true.
 """
 
@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.ingest.ingest_columns import ROW_TIME, bit_names, key_names
-from penstock.engine.ingest.promise_columns import PromiseTask
-from penstock.engine.ingest.promise_rows import NO_TIME, PartnerPromises, PartPromises, filter_by_promises
-from penstock.engine.ingest.watching import Arrival, values_of, watch_log, with_positions
 from penstock.engine.runners.runner import ROWS, Job
+from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
+from penstock.engine.tasks.order_watch import Arrival, values_of, watch_log, with_positions
+from penstock.engine.tasks.promise_columns import PromiseTask
+from penstock.engine.tasks.promise_rows import NO_TIME, PartnerPromises, PartPromises, filter_by_promises
 from penstock.kernels.key_hash import digests, mix
 from penstock.kernels.sets import find_patterns, from_words, query_sets, to_words
 from penstock.kernels.width import gathered

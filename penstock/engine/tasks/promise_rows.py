@@ -4,7 +4,7 @@
          └─▶ data ──▶ late? ──▶ breaks a promise of its own stream? ──▶ set aside
                            ──▶ has its partner promised to be done with it? ──▶ never stored, or not for long
 
-In:  the columns of `penstock.engine.ingest.promise_columns`.  Out: masks over rows, and `PromiseFiles`.
+In:  the columns of `penstock.engine.tasks.promise_columns`.  Out: masks over rows, and `PromiseFiles`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.ingest.promise_columns import KeyColumns, PromiseColumns, PromiseTask
+    from penstock.engine.tasks.promise_columns import KeyColumns, PromiseColumns, PromiseTask
     from penstock.kernels.key_hash import Hashes, Ints
     from penstock.state.files import Files
     from penstock.state.promises import Bounds

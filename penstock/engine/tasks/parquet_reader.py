@@ -6,12 +6,12 @@ decides, before any row is read, who reads the batch.  A task then reads its row
     Spark     batch 7: files ─▶ job: Parquet ─▶ JVM rows ─▶ Spark SQL ─▶ Arrow ─▶ Python ─▶ segments
     Arrow     batch 7: files ─▶ job: Parquet ─▶ Arrow expressions ────────────────────────▶ segments
 
-The columns are defined in `penstock.engine.ingest.ingest_columns`, as Spark SQL.  Arrow builds those that need only
+The columns are defined in `penstock.engine.tasks.ingest_columns`, as Spark SQL.  Arrow builds those that need only
 casts and comparisons, with the same values::
 
     event time      a timestamp or a date in microseconds; null if it is too far from 1970
     key             one whole number, boolean, date or timestamp as 64 bits; 0 for joins without an equality
-    predicate bits  columns of numbers compared with numbers (`penstock.engine.ingest.arrow_predicates`)
+    predicate bits  columns of numbers compared with numbers (`penstock.engine.tasks.parquet_predicates`)
     stored columns  cast to the type that Spark gives them in Arrow
 
 Spark reads a batch if one of these does not hold: the stream has no other options than those of `is_plain_parquet`; all
@@ -35,9 +35,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import acero
 
-from penstock.engine.ingest.arrow_predicates import ArrowColumn, arrow_predicate
-from penstock.engine.ingest.batch_task import run_ingest
-from penstock.engine.ingest.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.engine.tasks.ingest import run_ingest
+from penstock.engine.tasks.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
+from penstock.engine.tasks.parquet_predicates import ArrowColumn, arrow_predicate
 from penstock.errors import RunError
 from penstock.kernels.width import gathered
 from penstock.sql.query import DAY
@@ -48,7 +48,7 @@ from penstock.state.spark_schema import PLAIN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
+    from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
     from penstock.state.files import Files

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pyarrow.parquet as pq
 
-from penstock.engine.ingest.arrow_reader import ParquetTask, arrow_columns, is_plain_parquet, plain_batch
-from penstock.engine.ingest.batch_ingest import BatchIngest
-from penstock.engine.ingest.batch_task import ingest_job
-from penstock.engine.ingest.sources import files_to_read, irregular_message, source_path
+from penstock.engine.sources.batch_ingest import BatchIngest
+from penstock.engine.sources.sources import files_to_read, irregular_message, source_path
 from penstock.engine.spark.session import verifies_checksums
+from penstock.engine.tasks.ingest import ingest_job
+from penstock.engine.tasks.parquet_reader import ParquetTask, arrow_columns, is_plain_parquet, plain_batch
 from penstock.errors import RunError
 from penstock.state.locations import files_below, irregular, local_path
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.backend import Backend
-    from penstock.engine.ingest.arrow_reader import ArrowColumns, PlainBatch
-    from penstock.engine.ingest.batch_task import BatchPart, BatchTask
     from penstock.engine.store import Store
+    from penstock.engine.tasks.ingest import BatchPart, BatchTask
+    from penstock.engine.tasks.parquet_reader import ArrowColumns, PlainBatch
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream

@@ -8,11 +8,11 @@ before their first task (`penstock.engine.daemon`).
 from __future__ import annotations
 
 from penstock.engine.change.upgrade import UpgradeTask
-from penstock.engine.ingest.arrow_reader import ParquetTask
-from penstock.engine.ingest.batch_task import IngestTask
 from penstock.engine.out.answers import AnswerJob
 from penstock.engine.out.propagation import Propagation
 from penstock.engine.out.release import Release
+from penstock.engine.tasks.ingest import IngestTask
+from penstock.engine.tasks.parquet_reader import ParquetTask
 from penstock.engine.units.count_axis import SpanTask
 from penstock.engine.units.unit_task import FoldTask, JoinTask
 from penstock.state.promises import BrokenTask, PromiseMerge

@@ -3,7 +3,7 @@
 A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
 is known by where it came from (`penstock.state.origin`), and one that does not follow on the last stops the run.
 
-In:  the stream's DataFrame (`penstock.engine.ingest.sources`).  Out: ``batch`` commits.
+In:  the stream's DataFrame (`penstock.engine.sources.sources`).  Out: ``batch`` commits.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from penstock.engine.ingest.checkpoints import checked_origin, checkpoint_of
-from penstock.engine.ingest.source_ingest import SourceIngest
-from penstock.engine.ingest.sources import FILE_ORDER
+from penstock.engine.sources.checkpoints import checked_origin, checkpoint_of
+from penstock.engine.sources.source_ingest import SourceIngest
+from penstock.engine.sources.sources import FILE_ORDER
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import PenstockError, RunError

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.ingest.ingest_columns import ingest_columns, named, time_expression
-from penstock.engine.ingest.malformed import CORRUPT, OPTION, keeps_text
-from penstock.engine.ingest.promise_columns import exploding, with_elements
+from penstock.engine.sources.malformed import CORRUPT, OPTION, keeps_text
 from penstock.engine.spark.schemas import empty_rows, schema_ddl
 from penstock.engine.spark.spark_errors import short_message
+from penstock.engine.tasks.ingest_columns import ingest_columns, named, time_expression
+from penstock.engine.tasks.promise_columns import exploding, with_elements
 from penstock.errors import InputError
 from penstock.sql.promises import promises_of
 from penstock.sql.query import RESERVED

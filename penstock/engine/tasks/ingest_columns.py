@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.ingest.key_values import as_bigint, as_bytes
+from penstock.engine.tasks.key_values import as_bigint, as_bytes
 from penstock.kernels.sets import words_for
 from penstock.sql.guards import always_succeeds, guards_nothing
 from penstock.sql.promises import promises_of

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.ingest.ingest_columns import ingest_names
-from penstock.engine.ingest.sources import ingest_columns_of
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
+from penstock.engine.sources.sources import ingest_columns_of
 from penstock.engine.spark.culprits import find_culprits
+from penstock.engine.tasks.ingest_columns import ingest_names
 from penstock.plan.build import build_plan
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Rows later than the watermark (newest event time of the batches before, less the lateness) are counted and written whole
 to ``late/<stream>/<batch>``; so are rows without an event time, and with them the text of a line that could not be read
-(`penstock.engine.ingest.malformed`).
+(`penstock.engine.sources.malformed`).
 
 In:  the rows of a batch, its number and its origin.  Out: a ``batch`` commit.
 """
@@ -14,11 +14,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.engine.ingest.batch_task import BatchTask, LogTask
-from penstock.engine.ingest.promise_columns import promise_task
-from penstock.engine.ingest.promise_rows import PartnerPromises
-from penstock.engine.ingest.watching import Arrival, put_together
 from penstock.engine.runners.runner import Job
+from penstock.engine.tasks.ingest import BatchTask, LogTask
+from penstock.engine.tasks.order_watch import Arrival, put_together
+from penstock.engine.tasks.promise_columns import promise_task
+from penstock.engine.tasks.promise_rows import PartnerPromises
 from penstock.engine.views.needs import ingest_masks, promising_partners
 from penstock.state.commits import BatchIngested
 from penstock.state.folder_names import folder_of
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.engine.backend import Backend
-    from penstock.engine.ingest.batch_task import BatchPart
-    from penstock.engine.ingest.promise_columns import PromiseTask
     from penstock.engine.store import Store
+    from penstock.engine.tasks.ingest import BatchPart
+    from penstock.engine.tasks.promise_columns import PromiseTask
     from penstock.engine.views.needs import PromisingPartner
     from penstock.plan.build import Plan
     from penstock.plan.stored import LogPlan

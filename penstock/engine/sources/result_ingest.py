@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.ingest.batch_ingest import Batch, BatchIngest
+from penstock.engine.sources.batch_ingest import Batch, BatchIngest
 
 if TYPE_CHECKING:
     from penstock.engine.backend import Backend

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.ingest.ingest_columns import ROW_TIME, key_names
+from penstock.engine.tasks.ingest_columns import ROW_TIME, key_names
 from penstock.kernels.accuracy_sketch import ROWS_HELD
 from penstock.kernels.copies_watch import Copies
 from penstock.kernels.order_watch import Order

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.ingest.ingest_columns import MARKS, bit_names, key_names
+from penstock.engine.tasks.ingest_columns import MARKS, bit_names, key_names
 from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key, promises_about
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.promises import carried as carried_promises
