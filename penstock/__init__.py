@@ -30,7 +30,7 @@ from penstock.errors import InputError, PenstockError, RunError, SqlError
 if TYPE_CHECKING:
     from penstock.engine.costs.status import Status
     from penstock.engine.engine import Engine, QueryHandle
-    from penstock.engine.out.sinks import callback, console, noop, parquet, table
+    from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
     from penstock.sql.query import Sink
 
 __version__ = "0.1.0"
@@ -57,7 +57,7 @@ _HOMES = {
     "QueryHandle": "penstock.engine.engine",
     "Sink": "penstock.sql.query",
     "Status": "penstock.engine.costs.status",
-    **dict.fromkeys(("callback", "console", "noop", "parquet", "table"), "penstock.engine.out.sinks"),
+    **dict.fromkeys(("callback", "console", "noop", "parquet", "table"), "penstock.engine.sinks.sinks"),
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no name that is not there

@@ -103,7 +103,7 @@ class State:
                 f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read; "
                 "--count says how many there were"
             )
-        from penstock.engine.out.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
+        from penstock.engine.outputs.results import read_results, to_show  # noqa: PLC0415 - imports pyspark
         from penstock.engine.spark.session import quick_session  # noqa: PLC0415
 
         with quiet_spark(debug=debug):
@@ -116,7 +116,7 @@ class State:
 
     def late(self, stream: str, limit: int | None, *, debug: bool = False) -> Found:
         """Read rows of a stream that were set aside, each with the reason, at most `limit` of them."""
-        from penstock.engine.out.results import read_late, to_show  # noqa: PLC0415 - imports pyspark
+        from penstock.engine.outputs.results import read_late, to_show  # noqa: PLC0415 - imports pyspark
         from penstock.engine.spark.session import quick_session  # noqa: PLC0415
 
         declared = self.plan.stream(stream)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from penstock.engine.aggregate.answers import AnswerJob
     from penstock.engine.change.upgrade import Upgrade
-    from penstock.engine.out.answers import AnswerJob
-    from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.runners.runner import Runner, Sql
     from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.plan.build import Plan

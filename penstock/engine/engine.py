@@ -19,6 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from penstock.engine.aggregate.answers import check_final_completes
 from penstock.engine.change.recut_policy import RecutPolicy
 from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.control import Listener
@@ -26,28 +27,26 @@ from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.costs.costs import cost_lines, costs
 from penstock.engine.costs.status import look_at
 from penstock.engine.damage import with_owner
-from penstock.engine.out.answers import check_final_completes
-from penstock.engine.out.pair_sql import check_outputs
-from penstock.engine.out.propagation import check_propagation, finished_now
-from penstock.engine.out.result_types import refuse_other_types
-from penstock.engine.out.results import (
+from penstock.engine.outputs.pair_sql import check_outputs
+from penstock.engine.outputs.result_types import refuse_other_types
+from penstock.engine.outputs.results import (
     read_finished,
     read_late,
     read_output,
     read_results,
     write_empty_results,
 )
-from penstock.engine.out.sink_paths import (
+from penstock.engine.outputs.unknown_results import refuse_unknown_results
+from penstock.engine.runners.runner import Job
+from penstock.engine.runners.spark import described
+from penstock.engine.sinks.sink_paths import (
     check_directories,
     check_paths,
     claim_sinks,
     file_sinks,
     undo_claims,
 )
-from penstock.engine.out.sinks import clear_staging, sink_root
-from penstock.engine.out.unknown_results import refuse_unknown_results
-from penstock.engine.runners.runner import Job
-from penstock.engine.runners.spark import described
+from penstock.engine.sinks.sinks import clear_staging, sink_root
 from penstock.engine.sources.checkpoints import check_checkpoint
 from penstock.engine.sources.ingester import Ingester
 from penstock.engine.sources.sources import check_conditions, open_source, with_ingest_columns
@@ -64,6 +63,7 @@ from penstock.engine.spark.session import (
 )
 from penstock.engine.spark.spark_errors import named_file, short_message
 from penstock.engine.spark_backend import SparkBackend
+from penstock.engine.stages.propagate import check_propagation, finished_now
 from penstock.engine.store import Store
 from penstock.engine.units.joiner import Joiner
 from penstock.engine.units.stages import publish
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.costs.status import Status
-    from penstock.engine.out.sinks import Callback
+    from penstock.engine.sinks.sinks import Callback
     from penstock.engine.units.turn_context import UnitDone
     from penstock.plan.build import Plan, Stopped
     from penstock.sql.query import Query, Sink, Stream

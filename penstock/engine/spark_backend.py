@@ -13,12 +13,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.change.upgrade import ROW, new_predicates
-from penstock.engine.out.answer_sql import answer_columns, answers_schema, instant_type
-from penstock.engine.out.answer_types import AnswerTypes
-from penstock.engine.out.pair_columns import unit_schema
-from penstock.engine.out.pair_sql import computed_column
-from penstock.engine.out.result_types import ResultTypes
-from penstock.engine.out.results import read_files
+from penstock.engine.outputs.answer_sql import answer_columns, answers_schema, instant_type
+from penstock.engine.outputs.answer_types import AnswerTypes
+from penstock.engine.outputs.pair_columns import unit_schema
+from penstock.engine.outputs.pair_sql import computed_column
+from penstock.engine.outputs.result_types import ResultTypes
+from penstock.engine.outputs.results import read_files
 from penstock.engine.runners.runner import Job, Sql
 from penstock.engine.runners.spark import SparkRunner, described
 from penstock.engine.sources.batch_culprits import blame_for_batch
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.engine.aggregate.answers import AnswerJob
     from penstock.engine.change.upgrade import Upgrade
-    from penstock.engine.out.answers import AnswerJob
-    from penstock.engine.out.pair_columns import PairExpressions
+    from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.plan.build import Plan
     from penstock.plan.group import Group

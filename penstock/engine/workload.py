@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
 from penstock.engine.change.recut_policy import plan_over
-from penstock.engine.out.sinks import Callback, settled
+from penstock.engine.sinks.sinks import Callback, settled
 from penstock.engine.sources.key_types import type_text, with_key_types
 from penstock.engine.spark.session import embedded_session
 from penstock.engine.views.plans import stopped_queries
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.out.sinks import Handler
+    from penstock.engine.sinks.sinks import Handler
     from penstock.plan.build import Plan
     from penstock.sql.script import Statement
     from penstock.state.ledger import Ledger

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine.out.answer_task import READER
+from penstock.engine.aggregate.answer_task import READER
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.query import ENDS
@@ -22,7 +22,7 @@ from penstock.testing.pair_values import pair_types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.out.answers import AnswerJob, Reader
+    from penstock.engine.aggregate.answers import AnswerJob, Reader
     from penstock.plan.spark_settings import SparkSettings
     from penstock.sql.query import Measure, Query, Stream
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.engine.aggregate.answer_task import NOTE
+from penstock.engine.aggregate.answers import AnswerJob
 from penstock.engine.change.upgrade import Upgrade, new_predicates
-from penstock.engine.out.answer_task import NOTE
-from penstock.engine.out.answers import AnswerJob
-from penstock.engine.out.pair_columns import PairExpressions
+from penstock.engine.outputs.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
 from penstock.engine.tasks.ingest import LATE, NO_EVENT_TIME, IngestTask, reason_name, set_aside

@@ -1,6 +1,6 @@
 """What Spark SQL would compute of a pair: whether it is a query's result, and what that result is.
 
-In:  record batches of pairs as a unit finds them (`penstock.engine.out.route_pairs`).
+In:  record batches of pairs as a unit finds them (`penstock.engine.tasks.route_pairs`).
 Out: the same with the columns ``o0, o1 …``, and the output columns of results read back.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.pair_columns import Computed, PairExpressions
+    from penstock.engine.outputs.pair_columns import Computed, PairExpressions
     from penstock.plan.spark_settings import SparkSettings
     from penstock.sql.query import Stream
 

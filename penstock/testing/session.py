@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 
 from penstock.engine.change.transition import Transition
 from penstock.engine.costs.status import take_status
-from penstock.engine.out.propagation import finished_now, finished_values
 from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.stages.propagate import finished_now, finished_values
 from penstock.engine.store import Store
 from penstock.engine.units.turn import take_turn
 from penstock.engine.units.turn_context import TurnContext

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.change.transition import Transition
-from penstock.engine.out.release import horizon
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.sources.batch_ingest import BatchIngest
+from penstock.engine.stages.release import horizon
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.units.advance import bring_up

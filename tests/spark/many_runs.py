@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from penstock.engine.engine import Engine
-from penstock.engine.out.sinks import callback, parquet, table
+from penstock.engine.sinks.sinks import callback, parquet, table
 from tests.answers import SECOND, bag
 from tests.oracle import Feed, parquet_rows
 from tests.testing.many_world import GRID, LATENESS, Many, Windows, random_rows

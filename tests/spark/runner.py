@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.engine.engine import Engine
-from penstock.engine.out.sinks import callback, console, noop, parquet, table
+from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
 from penstock.state.folder_names import safe_name
 from tests.oracle import answer, bag, parquet_rows, same_bag
 

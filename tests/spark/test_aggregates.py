@@ -14,7 +14,7 @@ import pytest
 from penstock.cli.look import State
 from penstock.cli.main import main
 from penstock.engine.engine import Engine
-from penstock.engine.out.sinks import callback, noop, parquet
+from penstock.engine.sinks.sinks import callback, noop, parquet
 from penstock.engine.units.unit_planner import passes_spark
 from penstock.errors import InputError
 from tests.answers import SECOND, Asked, applied, bag, chosen, judged, micros, same

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.out import compact
-from penstock.engine.out.results import read_results
+from penstock.engine.outputs.results import read_results
+from penstock.engine.stages import compact
 from penstock.state import tables
 from tests.oracle import answer, bag, same_bag
 from tests.spark.test_online import SECOND, Streams

@@ -21,9 +21,9 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.out import compact
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sources.source_ingest import SourceIngest
+from penstock.engine.stages import compact
 from penstock.engine.units import stages
 from penstock.errors import PenstockError
 from penstock.state import retention as keep

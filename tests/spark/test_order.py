@@ -8,8 +8,8 @@ import pytest
 
 from penstock.cli.look import State
 from penstock.engine.engine import Engine
-from penstock.engine.out.sinks import callback, console, noop, parquet, table
 from penstock.engine.runners.spark import SparkRunner
+from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
 from penstock.engine.units import stages
 from penstock.errors import InputError, PenstockError
 from penstock.state.journal import Journal

@@ -20,7 +20,7 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.engine.engine import Engine
-from penstock.engine.out.sinks import parquet
+from penstock.engine.sinks.sinks import parquet
 from penstock.errors import InputError
 from tests.oracle import put_file
 

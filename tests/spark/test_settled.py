@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.engine.engine import Engine
-from penstock.engine.out.sinks import parquet, table
+from penstock.engine.sinks.sinks import parquet, table
 from penstock.sql.constancy import Constancy, grade_texts
 from tests.oracle import Feed, bag, parquet_rows
 from tests.spark.world import START, at

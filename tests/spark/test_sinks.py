@@ -132,7 +132,7 @@ def test_any_reader_can_read_a_parquet_sink(spark, tmp_path, feeds):
 
 def test_a_callback_that_raises_stops_the_run_and_gets_its_unit_again(spark, tmp_path, feeds):
     """Under the same unit id, so that the receiver can tell."""
-    from penstock.engine.out.sinks import callback
+    from penstock.engine.sinks.sinks import callback
 
     calls = []
 

@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.engine.engine import Engine
-from penstock.engine.out.results import to_show
+from penstock.engine.outputs.results import to_show
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 

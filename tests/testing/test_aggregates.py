@@ -20,8 +20,8 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.engine.out import answers as due
-from penstock.engine.out import group_totals, pane_fold, pane_sliding, running_fold
+from penstock.engine.aggregate import answers as due
+from penstock.engine.aggregate import group_totals, pane_fold, pane_sliding, running_fold
 from penstock.sql.options import STRATEGIES
 from penstock.state import panes
 from tests.answers import SECOND, Asked, applied, bag, judged, micros, same

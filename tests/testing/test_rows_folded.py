@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.engine.out import answers, group_totals, pane_sliding
+from penstock.engine.aggregate import answers, group_totals, pane_sliding
 from tests.answers import SECOND, Asked
 from tests.testing.answer_world import (
     OF_ONE_ROW,

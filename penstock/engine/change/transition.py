@@ -26,9 +26,9 @@ from penstock.engine.change.plan_commit import (
     upgraded,
 )
 from penstock.engine.change.upgrade import Upgrade
-from penstock.engine.out.release import last_releases, release_commit, release_job
 from penstock.engine.runners.runner import Job
 from penstock.engine.spark.spark_errors import short_message
+from penstock.engine.stages.release import last_releases, release_commit, release_job
 from penstock.engine.units.advance import align_cursors, bring_up
 from penstock.engine.views.plans import next_plan, standing_plan
 from penstock.errors import InputError, PenstockError

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.route_pairs import Delivery, Target
 from penstock.engine.runners.runner import Job
 from penstock.engine.tasks.ingest import BatchTask, LogTask
+from penstock.engine.tasks.route_pairs import Delivery, Target
 from penstock.engine.units.unit_task import InputTask, JoinTask, SegmentRange, UnitTask
 from penstock.kernels.key_hash import mix
 from penstock.kernels.probe import Wanted, probe

@@ -29,9 +29,9 @@ from urllib.parse import unquote
 
 from fsspec.core import url_to_fs
 
-from penstock.engine.out.sink_paths import file_sinks
-from penstock.engine.out.unknown_results import unknown_results
+from penstock.engine.outputs.unknown_results import unknown_results
 from penstock.engine.repair.checkpoint import obstacle, read_again, set_back
+from penstock.engine.sinks.sink_paths import file_sinks
 from penstock.engine.sources.checkpoints import checkpoint_of
 from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
 from penstock.errors import DamagedError, InputError, MissingError

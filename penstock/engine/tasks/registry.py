@@ -7,10 +7,10 @@ before their first task (`penstock.engine.daemon`).
 
 from __future__ import annotations
 
+from penstock.engine.aggregate.answers import AnswerJob
 from penstock.engine.change.upgrade import UpgradeTask
-from penstock.engine.out.answers import AnswerJob
-from penstock.engine.out.propagation import Propagation
-from penstock.engine.out.release import Release
+from penstock.engine.stages.propagate import Propagation
+from penstock.engine.stages.release import Release
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.parquet_reader import ParquetTask
 from penstock.engine.units.count_axis import SpanTask

@@ -9,9 +9,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.route_pairs import UnitReport
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.tasks.route_pairs import UnitReport
 from penstock.engine.units.count_axis import row_spans, sealed_until
 from penstock.engine.units.many_plan import exploding
 from penstock.engine.units.next_unit import Advance, next_advance
@@ -30,7 +30,7 @@ from penstock.state.values import Cursor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.engine.out.route_pairs import Delivery
+    from penstock.engine.tasks.route_pairs import Delivery
     from penstock.engine.units.turn_context import TurnContext
     from penstock.engine.units.unit_planner import UnitPlanner
     from penstock.engine.units.unit_task import UnitTask

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.answers import answer_commit, blame_for_answers, choose_answers, run_answers
-from penstock.engine.out.compact import choose_steps, compact_commit
-from penstock.engine.out.propagation import choose_propagations, propagate_commit
-from penstock.engine.out.release import choose_releases, last_releases, release_commit, release_job
-from penstock.engine.out.sinks import delete_spooled, publish_files
+from penstock.engine.aggregate.answers import answer_commit, blame_for_answers, choose_answers, run_answers
 from penstock.engine.runners.runner import Job, counted
+from penstock.engine.sinks.sinks import delete_spooled, publish_files
+from penstock.engine.stages.compact import choose_steps, compact_commit
+from penstock.engine.stages.propagate import choose_propagations, propagate_commit
+from penstock.engine.stages.release import choose_releases, last_releases, release_commit, release_job
 from penstock.engine.units.sealing import choose_sealings, seal_commit
 from penstock.engine.views.waiting import switch_commit
 from penstock.reporting import Logger

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.out.answers import is_answer_due
-from penstock.engine.out.compact import Attic
-from penstock.engine.out.release import is_due
+from penstock.engine.aggregate.answers import is_answer_due
 from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.stages.compact import Attic
+from penstock.engine.stages.release import is_due
 from penstock.engine.units.count_axis import sealed_until
 from penstock.engine.units.sealing import choose_sealings
 from penstock.engine.units.unit_planner import UnitPlanner

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.sinks import SPOOLED, kept_files, publications
+from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications
 from penstock.state.commits import Output
 from penstock.state.recent import delays_of
 from penstock.state.tables import Fed
@@ -18,7 +18,7 @@ from penstock.state.values import by_name
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-    from penstock.engine.out.route_pairs import UnitReport
+    from penstock.engine.tasks.route_pairs import UnitReport
     from penstock.plan.group import Group
     from penstock.state.tables import StoredTable
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.routes import CountRoute, TableRoute
+from penstock.engine.sinks.routes import CountRoute, TableRoute
 from penstock.engine.spark.culprits import find_culprits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from penstock.engine.out.route_pairs import Delivery
+    from penstock.engine.tasks.route_pairs import Delivery
 
     Attempt = Callable[[Collection[str]], object]
 

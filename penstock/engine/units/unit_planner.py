@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.out.notes import Buffers
-from penstock.engine.out.pair_columns import (
+from penstock.engine.aggregate.pane_fold import FoldRoute, FoldSpec, folds_of
+from penstock.engine.aggregate.row_fold import RowRoute
+from penstock.engine.outputs.pair_columns import (
     PairExpressions,
     carries_times,
     computed_for,
     computed_together,
     pair_columns,
 )
-from penstock.engine.out.pair_sql import is_computed
-from penstock.engine.out.pane_fold import FoldRoute, FoldSpec, folds_of
-from penstock.engine.out.route_pairs import Delivery, Target
-from penstock.engine.out.routes import FeedRoute, TableRoute, route_of
-from penstock.engine.out.row_fold import RowRoute
-from penstock.engine.out.sinks import feed_folder, pairs_folder
+from penstock.engine.outputs.pair_sql import is_computed
+from penstock.engine.sinks.notes import Buffers
+from penstock.engine.sinks.routes import FeedRoute, TableRoute, route_of
+from penstock.engine.sinks.sinks import feed_folder, pairs_folder
+from penstock.engine.tasks.route_pairs import Delivery, Target
 from penstock.engine.units.count_axis import Counting
 from penstock.engine.units.fanout_sample import survey
 from penstock.engine.units.many_plan import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.backend import Backend
-    from penstock.engine.out.routes import Route
+    from penstock.engine.sinks.routes import Route
     from penstock.plan.build import Plan
     from penstock.plan.group import Group, Input
     from penstock.plan.stored import LogPlan

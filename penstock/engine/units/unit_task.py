@@ -17,7 +17,7 @@ rows wait to be sorted, it is a value of the join's attribute that divides them 
 The job is a map over shares of the pairs (`penstock.kernels.divide`); no row is moved between tasks.  Each task maps
 the segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
 
-In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.out.route_pairs`).
+In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.tasks.route_pairs`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.route_pairs import (
+from penstock.engine.aggregate.row_fold import NewRows
+from penstock.engine.tasks.route_pairs import (
     FoundPairs,
     RowsOfSegment,
     run_delivery,
@@ -37,7 +38,6 @@ from penstock.engine.out.route_pairs import (
     set_columns,
     with_arrival,
 )
-from penstock.engine.out.row_fold import NewRows
 from penstock.kernels.column_checks import Check, with_near_columns
 from penstock.kernels.divide import Division
 from penstock.kernels.equality import with_equal_keys
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.route_pairs import Delivery, UnitReport
+    from penstock.engine.tasks.route_pairs import Delivery, UnitReport
     from penstock.engine.units.count_axis import CountAxis, Counting
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.probe import Pairs, Rows

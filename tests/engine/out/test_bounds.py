@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out import route_pairs, shared_files
+from penstock.engine.sinks import shared_files
+from penstock.engine.tasks import route_pairs
 from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output

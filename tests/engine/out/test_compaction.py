@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out import compact
+from penstock.engine.stages import compact
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output, Range, Sink
 from penstock.state import ledger as books
@@ -216,7 +216,7 @@ def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merg
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from penstock.engine.out.route_pairs import _table_rows
+    from penstock.engine.tasks.route_pairs import _table_rows
     from penstock.state.files import open_files
     from penstock.state.output_file import OutputFile
     from penstock.state.table_merge import merge_files

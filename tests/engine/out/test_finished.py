@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out.finished import FinishedKeys, PromisedSide
+from penstock.engine.views.finished import FinishedKeys, PromisedSide
 from penstock.kernels.key_hash import mix
 from penstock.state.files import open_files
 from penstock.state.promises import Exact, PromiseFiles, write_exact, write_patterns

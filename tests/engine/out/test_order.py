@@ -17,7 +17,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.costs.status import take_status
-from penstock.engine.out.release import horizon
+from penstock.engine.stages.release import horizon
 from penstock.engine.store import Store
 from penstock.engine.units.stages import release
 from penstock.sql.options import ORDERS, STRATEGIES

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.engine.out.sinks import publish_files
+from penstock.engine.sinks.sinks import publish_files
 from penstock.errors import RunError
 from penstock.state.files import Files, open_files
 from penstock.state.values import Move, Publication

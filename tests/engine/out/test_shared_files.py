@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out import shared_files
-from penstock.engine.out.route_pairs import TaskOutput
+from penstock.engine.sinks import shared_files
+from penstock.engine.tasks.route_pairs import TaskOutput
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state.files import open_files

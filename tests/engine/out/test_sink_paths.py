@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engine.out.sink_paths import OWNER, check_directories, check_paths, claim_sinks, undo_claims
-from penstock.engine.out.sinks import settled
+from penstock.engine.sinks.sink_paths import OWNER, check_directories, check_paths, claim_sinks, undo_claims
+from penstock.engine.sinks.sinks import settled
 from penstock.errors import InputError
 from penstock.plan.build import build_plan
 from penstock.sql.script import parse_script
@@ -134,7 +134,7 @@ class TestClaims:
         plan = plan_of(tmp_path, {"one": tmp_path / "one", "two": tmp_path / "two"})
         real = open_files
         monkeypatch.setattr(
-            "penstock.engine.out.sink_paths.open_files",
+            "penstock.engine.sinks.sink_paths.open_files",
             lambda path, **given: real(path.replace("/two", "/one"), **given),
         )
         with pytest.raises(InputError, match="by different names"):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.engine.out.unknown_results import is_unknown
+from penstock.engine.outputs.unknown_results import is_unknown
 
 GROUP = "a1b2c3d4"
 

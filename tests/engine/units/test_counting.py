@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.out import sinks
+from penstock.engine.sinks import sinks
 from penstock.engine.views.needs import in_time
 from penstock.errors import InputError
 from penstock.kernels.reference import Event, difference_in_rows, nested_loop_join

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from penstock.engine.out import sinks
+from penstock.engine.sinks import sinks
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state import retention as keep

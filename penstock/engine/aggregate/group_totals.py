@@ -1,6 +1,6 @@
 """What the members of groups come to together, for each window at each instant: added up block by block.
 
-Members are keys of the join in a group, in the order of groups (`penstock.engine.out.row_groups`).  A block of them has
+Members are keys of the join in a group, in the order of groups (`penstock.engine.aggregate.row_groups`).  A block of them has
 some groups to the end, and perhaps begins the next::
 
     blocks     | a a a b b | b b b b b | b c d d d |
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.out.pane_sliding import by_reader
+from penstock.engine.aggregate.pane_sliding import by_reader
 from penstock.kernels.slide import Seen, starts_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.engine.out.answer_task import AnswerTask
-    from penstock.engine.out.pane_sliding import Answers, Asked
-    from penstock.engine.out.row_groups import RowGroups
+    from penstock.engine.aggregate.answer_task import AnswerTask
+    from penstock.engine.aggregate.pane_sliding import Answers, Asked
+    from penstock.engine.aggregate.row_groups import RowGroups
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.measures import Folded
 

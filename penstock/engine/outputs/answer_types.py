@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.engine.out.answer_sql import folded
-from penstock.engine.out.pair_columns import pair_schema
+from penstock.engine.outputs.answer_sql import folded
+from penstock.engine.outputs.pair_columns import pair_schema
 from penstock.engine.spark.schemas import arrow_schema
 from penstock.plan.panes import aggregation_of
 

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.notes import Buffers, common_note
-from penstock.engine.out.routes import FileRoute, own_rows
+from penstock.engine.sinks.notes import Buffers, common_note
+from penstock.engine.sinks.routes import FileRoute, own_rows
 from penstock.state.output_file import OutputFile
 from penstock.state.row_buffer import RowBuffer
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.route_pairs import PairBatch, Target, TaskOutput
+    from penstock.engine.tasks.route_pairs import PairBatch, Target, TaskOutput
     from penstock.state.output_file import WrittenFile
 
     Kinds = NDArray[np.integer]

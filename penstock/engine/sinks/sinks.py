@@ -12,7 +12,7 @@ holds committed results only, and after a crash the next start publishes what wa
 | console   | printed                                                  | as for a callback        |
 | noop      | counted                                                  | counted exactly once     |
 
-A query that wants its results in order gets them by releases (`penstock.engine.out.release`), not by units: a parquet
+A query that wants its results in order gets them by releases (`penstock.engine.stages.release`), not by units: a parquet
 sink as files whose names ascend, a table as such files of its own in the state, a callback or console call by call.
 
 With the table sink, pairs are stored once for all queries whose results follow from the pair alone, and such a query is

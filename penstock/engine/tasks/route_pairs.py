@@ -1,4 +1,4 @@
-"""From pairs to sinks: each pair goes the way of every query that wants it (`penstock.engine.out.routes`).
+"""From pairs to sinks: each pair goes the way of every query that wants it (`penstock.engine.sinks.routes`).
 
 Runs inside a unit's tasks, on Arrow record batches of pairs with these columns::
 
@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.notes import Buffers, note
-from penstock.engine.out.pane_fold import FoldRoute, folds_of
-from penstock.engine.out.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, unwrap_route
-from penstock.engine.out.row_fold import NewRows, RowRoute, fold_rows
-from penstock.engine.out.shared_files import shared_files
+from penstock.engine.aggregate.pane_fold import FoldRoute, folds_of
+from penstock.engine.aggregate.row_fold import NewRows, RowRoute, fold_rows
 from penstock.engine.runners.runner import PAIRS, RESULTS
+from penstock.engine.sinks.notes import Buffers, note
+from penstock.engine.sinks.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, unwrap_route
+from penstock.engine.sinks.shared_files import shared_files
 from penstock.kernels import width
 from penstock.kernels.sets import count_members, members, to_words, words_for
 from penstock.sql.graph import is_side

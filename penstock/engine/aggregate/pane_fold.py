@@ -8,7 +8,7 @@ the set of readers, and keeps what the pairs of a pane and group come to::
 Where no output of the unit is an expression, values are taken from the segments by the pairs' row numbers, and no row
 of a pair is ever put together.
 
-In:  batches of pairs (`penstock.engine.out.route_pairs`).  Out: `PaneFile`s, which the unit's commit names.
+In:  batches of pairs (`penstock.engine.tasks.route_pairs`).  Out: `PaneFile`s, which the unit's commit names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.running_fold import RunningFold
+from penstock.engine.aggregate.running_fold import RunningFold
 from penstock.kernels.chosen_by import taken_together
 from penstock.kernels.fold import codes_of, number_groups, remainders
 from penstock.kernels.measures import Folded
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.route_pairs import PairBatch, Target, TaskOutput
+    from penstock.engine.tasks.route_pairs import PairBatch, Target, TaskOutput
     from penstock.kernels.key_hash import Ints
     from penstock.plan.group import Group
     from penstock.sql.query import Measure, Output, Query, Remainder, Side

@@ -1,7 +1,7 @@
 """Answers from partial aggregates: what each reader of a pane set sees, group by group.
 
-*Sliding.*  At each instant a reader sees what its window reaches: of pairs (`penstock.engine.out.pane_sliding`), or of
-the rows of either side (`penstock.engine.out.row_sliding`).
+*Sliding.*  At each instant a reader sees what its window reaches: of pairs (`penstock.engine.aggregate.pane_sliding`), or of
+the rows of either side (`penstock.engine.aggregate.row_sliding`).
 
 *Final.*  A group is answered once, when its bucket is complete, or promises say that no more pairs will come to it;
 then it is forgotten.
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.answer_task import WAS, PaneReport
-from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
-from penstock.engine.out.pane_files import as_list, left_over, merged
-from penstock.engine.out.pane_sliding import sliding
-from penstock.engine.out.row_sliding import sliding_by_rows
+from penstock.engine.aggregate.answer_task import WAS, PaneReport
+from penstock.engine.aggregate.pane_entries import Entries, Opened, Seen, answer_batch, ints
+from penstock.engine.aggregate.pane_files import as_list, left_over, merged
+from penstock.engine.aggregate.pane_sliding import sliding
+from penstock.engine.aggregate.row_sliding import sliding_by_rows
 from penstock.kernels.sorting import lay_ranges
 from penstock.sql.query import FOREVER
 from penstock.state.panes import (
@@ -40,9 +40,9 @@ from penstock.state.panes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.engine.out.answer_task import AnswerTask
-    from penstock.engine.out.finished import FinishedKeys, Mask
-    from penstock.engine.out.pane_sliding import Answers
+    from penstock.engine.aggregate.answer_task import AnswerTask
+    from penstock.engine.aggregate.pane_sliding import Answers
+    from penstock.engine.views.finished import FinishedKeys, Mask
     from penstock.kernels.key_hash import Ints
     from penstock.state.files import Files
 

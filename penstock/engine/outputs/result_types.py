@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.pair_sql import empty_result
-from penstock.engine.out.sinks import is_view
+from penstock.engine.outputs.pair_sql import empty_result
+from penstock.engine.sinks.sinks import is_view
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 from penstock.sql.spark_types import SparkType, parse_type, refusal_to_store

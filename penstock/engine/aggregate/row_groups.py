@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.pane_entries import ints, sharing
+from penstock.engine.aggregate.pane_entries import ints, sharing
 from penstock.kernels.fold import codes_of, number_groups
 from penstock.kernels.measures import Folded
 from penstock.kernels.slide import Sliding, lay_out, order_by
@@ -35,8 +35,8 @@ from penstock.state.panes import CLASS, ORDER, PANE, ROWS, keys_in, measures_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.engine.out.answer_task import AnswerTask, Due
-    from penstock.engine.out.pane_sliding import Asked
+    from penstock.engine.aggregate.answer_task import AnswerTask, Due
+    from penstock.engine.aggregate.pane_sliding import Asked
     from penstock.kernels.fold import Mask
     from penstock.kernels.key_hash import Ints
 

@@ -3,7 +3,7 @@
 What was seen before is never looked at again: an entry is found by its place and group (`penstock.kernels.entries`),
 and what a pair adds to it is added in place.  Sliding answers without DISTINCT, MIN_BY and MAX_BY are folded so, as
 long as their keys fit one code and their values can be added in place; others table by table
-(`penstock.engine.out.pane_fold`).
+(`penstock.engine.aggregate.pane_fold`).
 
 In:  pairs, their readers, and their values.  Out: a table of groups.
 """
@@ -22,8 +22,8 @@ from penstock.state.panes import CLASS, ORDER, PANE, ROWS, Shape, laid_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.engine.out.pane_fold import FoldSpec
-    from penstock.engine.out.route_pairs import PairBatch
+    from penstock.engine.aggregate.pane_fold import FoldSpec
+    from penstock.engine.tasks.route_pairs import PairBatch
     from penstock.kernels.key_hash import Ints
 
 MOST_TRIED = 1 << 14

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.out.notes import Buffers, note
-from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.runners.runner import RELEASED, Job, counted
+from penstock.engine.sinks.notes import Buffers, note
+from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.views.waiting import lag_rows
 from penstock.plan.order_policy import trigger
 from penstock.state.commits import Output, Released

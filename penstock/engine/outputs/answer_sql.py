@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.out.answer_task import INSTANT, NOTE, READER, WAS
-from penstock.engine.out.answers import OPERATION, SEQUENCE, WINDOW_END
+from penstock.engine.aggregate.answer_task import INSTANT, NOTE, READER, WAS
+from penstock.engine.aggregate.answers import OPERATION, SEQUENCE, WINDOW_END
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from penstock.engine.out.answers import Reader
+    from penstock.engine.aggregate.answers import Reader
     from penstock.sql.query import Measure, Query, Stream
 
 

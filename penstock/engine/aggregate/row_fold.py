@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.out.pane_fold import FoldColumn, FoldSpec
-    from penstock.engine.out.route_pairs import Delivery, PairBatch, Target, TaskOutput
+    from penstock.engine.aggregate.pane_fold import FoldColumn, FoldSpec
+    from penstock.engine.tasks.route_pairs import Delivery, PairBatch, Target, TaskOutput
     from penstock.kernels.key_hash import Hashes, Ints
     from penstock.state.files import Files
     from penstock.state.panes import PaneFile

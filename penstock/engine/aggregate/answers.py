@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engine.out.answer_task import (
+from penstock.engine.aggregate.answer_task import (
     INSTANT,
     LONG_AGO,
     NOTE,
@@ -34,13 +34,13 @@ from penstock.engine.out.answer_task import (
     Due,
     PaneReport,
 )
-from penstock.engine.out.pane_answers import answer_rows
-from penstock.engine.out.pane_fold import FoldSpec
-from penstock.engine.out.propagation import finished_keys
-from penstock.engine.out.release import horizon, side_marks
-from penstock.engine.out.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
+from penstock.engine.aggregate.pane_answers import answer_rows
+from penstock.engine.aggregate.pane_fold import FoldSpec
 from penstock.engine.runners.runner import ANSWERS, Job, counted
+from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.spark.culprits import find_culprits
+from penstock.engine.stages.propagate import finished_keys
+from penstock.engine.stages.release import horizon, side_marks
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of, seen_back
 from penstock.plan.promises import finishing_of
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from penstock.engine.backend import Backend
-    from penstock.engine.out.finished import FinishedKeys
+    from penstock.engine.views.finished import FinishedKeys
     from penstock.engine.views.idle import IdleClock
     from penstock.plan.build import Plan
     from penstock.sql.query import Answer, Query
@@ -76,7 +76,7 @@ _WAITING_WINDOWS = 2
 
 _WAITING_FANS = 3
 """Where answers wait for each other, so many times the usual number of files are merged: still few enough that each is
-read as it is (`MOST_RUNS` in `penstock.engine.out.row_sliding`)."""
+read as it is (`MOST_RUNS` in `penstock.engine.aggregate.row_sliding`)."""
 
 _BIRTHS_TO_A_FILE = 16
 """A file's entries are taken to be born at this many evenly spaced times."""

@@ -19,7 +19,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.sinks import pairs_folder, results_folder
+from penstock.engine.sinks.sinks import pairs_folder, results_folder
 from penstock.state import tables as bounds
 from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
 from penstock.state.tables import (

@@ -9,7 +9,7 @@
     FeedRoute    any of these, and a row for the queries that read  any sink, where other queries read the results
 
 A route is described on the driver and travels to the tasks.  There it takes the query's pairs, batch by batch, and
-writes through the task's output (`penstock.engine.out.route_pairs.TaskOutput`).  Another way out is another class here,
+writes through the task's output (`penstock.engine.tasks.route_pairs.TaskOutput`).  Another way out is another class here,
 and a line in `route_of`.
 
 In:  a batch of pairs, and which of them a query gets.  Out: rows in files, counts.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.sinks import results_folder, sink_root
+from penstock.engine.sinks.sinks import results_folder, sink_root
 from penstock.state.hold import ARRIVED, hold_folder, hold_times
 from penstock.state.output_file import OutputFile
 from penstock.state.spark_schema import SPARK_SCHEMA
@@ -32,7 +32,7 @@ from penstock.state.spark_schema import SPARK_SCHEMA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.engine.out.route_pairs import PairBatch, Target, TaskOutput
+    from penstock.engine.tasks.route_pairs import PairBatch, Target, TaskOutput
     from penstock.sql.query import Query
     from penstock.state.files import Files
 
@@ -119,7 +119,7 @@ class KeptRoute(FileRoute):
 
 @dataclass(frozen=True, slots=True)
 class HoldRoute:
-    """Results are held in a directory of the state until it is their turn (`penstock.engine.out.release`)."""
+    """Results are held in a directory of the state until it is their turn (`penstock.engine.stages.release`)."""
 
     folder: str
     makes_rows: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.answer_task import INSTANT, NOTE, READER
+from penstock.engine.aggregate.answer_task import INSTANT, NOTE, READER
 from penstock.kernels.fold import codes_of, number_groups
 from penstock.kernels.measures import Folded
 from penstock.state.pane_columns import column_ints, together, whole_column
@@ -36,7 +36,7 @@ from penstock.state.panes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.engine.out.answer_task import AnswerTask, Due
+    from penstock.engine.aggregate.answer_task import AnswerTask, Due
     from penstock.kernels.key_hash import Ints
     from penstock.state.files import Files
 

@@ -1,6 +1,6 @@
 """Punctuations of a result: the values of the join's key that no more results of a query will have.
 
-A value that is finished for a query (`penstock.engine.out.finished`) is told once, after all results that have it: the
+A value that is finished for a query (`penstock.engine.views.finished`) is told once, after all results that have it: the
 stage comes after those that deliver, and what it tells is published with them or later::
 
     results  ... (k = 7) ... (k = 9) ... (k = 7)
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.finished import FinishedKeys, PromisedSide
-from penstock.engine.out.release import side_marks
-from penstock.engine.out.sinks import publications
+from penstock.engine.sinks.sinks import publications
+from penstock.engine.stages.release import side_marks
+from penstock.engine.views.finished import FinishedKeys, PromisedSide
 from penstock.errors import InputError
 from penstock.kernels.key_hash import unmixed
 from penstock.plan.group import reach

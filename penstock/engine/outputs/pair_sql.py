@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.out.answer_sql import empty_answers, refuse_without_equality, text_literal
-from penstock.engine.out.answer_types import AnswerTypes
-from penstock.engine.out.pair_columns import pair_schema
+from penstock.engine.outputs.answer_sql import empty_answers, refuse_without_equality, text_literal
+from penstock.engine.outputs.answer_types import AnswerTypes
+from penstock.engine.outputs.pair_columns import pair_schema
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.engine.out.pair_columns import Computed
+    from penstock.engine.outputs.pair_columns import Computed
     from penstock.plan.group import Group, Member
     from penstock.sql.query import Query, Stream
 

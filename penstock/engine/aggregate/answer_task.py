@@ -1,6 +1,6 @@
 """What a task is told that answers from a pane set, and what it reports: plain values, which tasks of Spark are sent.
 
-In:  who is due (`penstock.engine.out.answers`).  Out: `AnswerTask`, for `penstock.engine.out.pane_answers`.
+In:  who is due (`penstock.engine.aggregate.answers`).  Out: `AnswerTask`, for `penstock.engine.aggregate.pane_answers`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.out.pane_fold import FoldSpec
+from penstock.engine.aggregate.pane_fold import FoldSpec
 from penstock.state.panes import PaneFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.engine.out.finished import FinishedKeys
+    from penstock.engine.views.finished import FinishedKeys
 
 READER, NOTE, INSTANT, WAS = "q", "note", "e", "was"
 """Columns of answers: which reader, the note at the end, the instant (or the number of the change), and whether the

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.out.answer_task import LONG_AGO, Counted, PaneReport
-from penstock.engine.out.pane_entries import Entries, Opened, Seen, answer_batch, ints
-from penstock.engine.out.pane_files import as_list, left_over, merged
+from penstock.engine.aggregate.answer_task import LONG_AGO, Counted, PaneReport
+from penstock.engine.aggregate.pane_entries import Entries, Opened, Seen, answer_batch, ints
+from penstock.engine.aggregate.pane_files import as_list, left_over, merged
 from penstock.kernels.fold import number_groups, number_runs
 from penstock.kernels.measures import Folded
 from penstock.kernels.slide import NOT_ASKED, Sliding, lay_out
@@ -50,7 +50,7 @@ from penstock.state.panes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from penstock.engine.out.answer_task import AnswerTask, Due
+    from penstock.engine.aggregate.answer_task import AnswerTask, Due
     from penstock.kernels import slide
     from penstock.kernels.key_hash import Ints
     from penstock.state.files import Files

@@ -1,7 +1,7 @@
 """Answers that slide over rows: what either side of a pane set comes to at successive instants, and the two together.
 
 A window sees some rows of a key on the left and some on the right, and every one of the first meets every one of the
-second (`penstock.plan.row_panes`).  So each side slides by itself, as pairs do in `penstock.engine.out.pane_sliding`,
+second (`penstock.plan.row_panes`).  So each side slides by itself, as pairs do in `penstock.engine.aggregate.pane_sliding`,
 and what one side comes to counts as often as the other has rows.
 
 In:  an `AnswerTask` of a set that folds rows.  Out: answers, by reader and instant, and what becomes of the files.
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from penstock.engine.out.group_totals import GroupTotals, finished_columns
-from penstock.engine.out.pane_sliding import (
+from penstock.engine.aggregate.group_totals import GroupTotals, finished_columns
+from penstock.engine.aggregate.pane_sliding import (
     Asked,
     by_reader,
     distinct_in,
     instant_by_instant,
     visible_runs,
 )
-from penstock.engine.out.row_groups import RowGroups
+from penstock.engine.aggregate.row_groups import RowGroups
 from penstock.kernels.measures import Folded
 from penstock.kernels.slide import Seen
 from penstock.kernels.slide_groups import slide_groups
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.engine.out.answer_task import AnswerTask, Due, PaneReport
-    from penstock.engine.out.pane_entries import Opened
-    from penstock.engine.out.pane_sliding import Answers
-    from penstock.engine.out.row_groups import RowRun
+    from penstock.engine.aggregate.answer_task import AnswerTask, Due, PaneReport
+    from penstock.engine.aggregate.pane_entries import Opened
+    from penstock.engine.aggregate.pane_sliding import Answers
+    from penstock.engine.aggregate.row_groups import RowRun
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.slide import Sliding
     from penstock.kernels.slide_measures import Place

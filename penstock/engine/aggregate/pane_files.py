@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engine.out.answer_task import LONG_AGO, PaneReport
-from penstock.engine.out.pane_entries import ints
+from penstock.engine.aggregate.answer_task import LONG_AGO, PaneReport
+from penstock.engine.aggregate.pane_entries import ints
 from penstock.state.pane_columns import together
 from penstock.state.panes import (
     CLASS,
@@ -32,7 +32,7 @@ from penstock.state.panes import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.out.answer_task import AnswerTask
+    from penstock.engine.aggregate.answer_task import AnswerTask
     from penstock.state.files import Files
     from penstock.state.panes import PaneFile
 

@@ -1,0 +1,1 @@
+"""Aggregates: folds of pairs and rows into panes, and answers from panes; tasks and policy together."""

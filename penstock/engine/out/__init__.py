@@ -1,1 +1,0 @@
-"""From pairs to results: routes, files and sinks, results in order, results read back, files merged."""

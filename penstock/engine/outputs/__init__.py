@@ -1,0 +1,1 @@
+"""The columns of results: what Spark SQL computes for a query, their types, and results read back."""

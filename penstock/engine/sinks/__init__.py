@@ -1,0 +1,1 @@
+"""Where results go: sinks, routes to them, and files that sinks share."""
