@@ -29,7 +29,7 @@ from benchmarks.peers.contestant import run_spark
 from benchmarks.peers.peer import Job, run_to_end, tell, tell_done
 from penstock import testing
 from penstock.engine.spark.session import QUICK_START, embedded_session
-from penstock.engine.units.many_plan import forced_orders
+from penstock.engine.stages.many_plan import forced_orders
 from penstock.plan.probe_order import all_steps
 
 if TYPE_CHECKING:

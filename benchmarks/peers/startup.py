@@ -36,7 +36,7 @@ LATER_STEPS = {
     "queries checked": ("penstock.engine.engine", "Engine._check"),
     "streams started": ("penstock.engine.engine", "Engine.start"),
     "first batch in": ("penstock.engine.sources.batch_ingest", "BatchIngest.ingest"),
-    "first unit joined": ("penstock.engine.units.advance", "advance"),
+    "first unit joined": ("penstock.engine.stages.join", "advance"),
     "all delivered": ("penstock.engine.engine", "Engine.wait"),
 }
 """What is there only with the engine."""

@@ -64,10 +64,10 @@ from penstock.engine.spark.session import (
 from penstock.engine.spark.spark_errors import named_file, short_message
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.stages.propagate import check_propagation, finished_now
+from penstock.engine.stages.stages import publish
+from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.store import Store
-from penstock.engine.units.joiner import Joiner
-from penstock.engine.units.stages import publish
-from penstock.engine.units.turn_context import TurnContext
+from penstock.engine.supervisor import Joiner
 from penstock.engine.views.idle import IdleClock
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.views.plans import (
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.costs.status import Status
     from penstock.engine.sinks.sinks import Callback
-    from penstock.engine.units.turn_context import UnitDone
+    from penstock.engine.stages.turn_context import UnitDone
     from penstock.plan.build import Plan, Stopped
     from penstock.sql.query import Query, Sink, Stream
     from penstock.sql.script import Script

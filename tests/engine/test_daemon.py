@@ -18,7 +18,7 @@ LOOK = """
 from penstock.engine.daemon import load
 import gc, os, sys
 load()
-loaded = "penstock.engine.units.unit_task" in sys.modules
+loaded = "penstock.engine.tasks.join" in sys.modules
 print(len(os.listdir("/proc/self/task")), gc.get_freeze_count() > 100_000, gc.isenabled(), loaded)
 """
 

@@ -14,8 +14,8 @@ import pytest
 from penstock.engine import control as requests_module
 from penstock.engine.control import Listener, ask
 from penstock.engine.engine import Engine
+from penstock.engine.stages.turn_context import UnitDone
 from penstock.engine.store import Store
-from penstock.engine.units.turn_context import UnitDone
 from penstock.errors import InputError, RunError, StateBusyError
 from penstock.state.commits import Opened
 from penstock.state.files import FsspecFiles, LocalFiles, open_files

@@ -26,13 +26,13 @@ import pytest
 from penstock.engine.change.transition import Transition
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.sources.batch_ingest import BatchIngest
+from penstock.engine.stages.expire import expire
+from penstock.engine.stages.join import bring_up
 from penstock.engine.stages.release import horizon
+from penstock.engine.stages.turn import take_turn
+from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
-from penstock.engine.units.advance import bring_up
-from penstock.engine.units.expiry import expire
-from penstock.engine.units.turn import take_turn
-from penstock.engine.units.turn_context import TurnContext
 from penstock.engine.views.needs import claim, in_time
 from penstock.engine.views.plans import next_plan
 from penstock.kernels.reference import Event, nested_loop_join

@@ -15,7 +15,7 @@ from penstock.cli.look import State
 from penstock.cli.main import main
 from penstock.engine.engine import Engine
 from penstock.engine.sinks.sinks import callback, noop, parquet
-from penstock.engine.units.unit_planner import passes_spark
+from penstock.engine.stages.unit_planner import passes_spark
 from penstock.errors import InputError
 from tests.answers import SECOND, Asked, applied, bag, chosen, judged, micros, same
 from tests.oracle import ARROW, Feed, ask, parquet_rows

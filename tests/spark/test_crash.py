@@ -23,8 +23,7 @@ import pytest
 
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sources.source_ingest import SourceIngest
-from penstock.engine.stages import compact
-from penstock.engine.units import stages
+from penstock.engine.stages import compact, stages
 from penstock.errors import PenstockError
 from penstock.state import retention as keep
 from penstock.state import tables

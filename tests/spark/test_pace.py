@@ -10,7 +10,7 @@ import pytest
 from penstock.engine.engine import Engine
 from penstock.engine.runners import spark as runners
 from penstock.engine.runners.runner import Job
-from penstock.engine.units import next_unit
+from penstock.engine.stages import next_unit
 from penstock.plan.prices import Prices
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run

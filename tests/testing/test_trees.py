@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.units.turn import take_turn
+from penstock.engine.stages.turn import take_turn
 from penstock.engine.views.plans import stopped_with_readers
 from penstock.errors import InputError
 from penstock.kernels.order_watch import PRECISION

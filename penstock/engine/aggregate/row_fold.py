@@ -8,7 +8,7 @@ once, and keeps what the rows of a pane and key come to (`penstock.plan.row_pane
 The table with number 0 has left rows, number 1 right ones.  Where groups are not the join's keys, the rows of the side
 that has their columns are folded by key and group: the group's columns come after the key's.
 
-In:  new rows (`penstock.engine.units.unit_task`).  Out: `PaneFile`s, which the unit's commit names.
+In:  new rows (`penstock.engine.tasks.join`).  Out: `PaneFile`s, which the unit's commit names.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from penstock.engine.change.plan_commit import (
 from penstock.engine.change.upgrade import Upgrade
 from penstock.engine.runners.runner import Job
 from penstock.engine.spark.spark_errors import short_message
+from penstock.engine.stages.join import align_cursors, bring_up
 from penstock.engine.stages.release import last_releases, release_commit, release_job
-from penstock.engine.units.advance import align_cursors, bring_up
 from penstock.engine.views.plans import next_plan, standing_plan
 from penstock.errors import InputError, PenstockError
 from penstock.sql.source_options import without_stream_secrets
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from penstock.engine.backend import Backend
     from penstock.engine.change.diff import Change
     from penstock.engine.runners.runner import Runner
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.engine.store import Store
-    from penstock.engine.units.turn_context import TurnContext
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
     from penstock.state.commits import Released

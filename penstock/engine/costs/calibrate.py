@@ -30,8 +30,8 @@ import pyarrow as pa
 
 from penstock.engine.runners.runner import Job
 from penstock.engine.tasks.ingest import BatchTask, LogTask
+from penstock.engine.tasks.join import InputTask, JoinTask, SegmentRange, UnitTask
 from penstock.engine.tasks.route_pairs import Delivery, Target
-from penstock.engine.units.unit_task import InputTask, JoinTask, SegmentRange, UnitTask
 from penstock.kernels.key_hash import mix
 from penstock.kernels.probe import Wanted, probe
 from penstock.kernels.sets import to_words

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.engine.costs.iso_times import iso_time
 from penstock.engine.costs.late_rows import late_share, late_warning
-from penstock.engine.units.many_plan import probe_orders
+from penstock.engine.stages.many_plan import probe_orders
 from penstock.engine.views.accuracy import accuracy_of
 from penstock.engine.views.buffers import BufferFigures, buffer_of, figures
 from penstock.engine.views.disorder import disorder

@@ -138,7 +138,7 @@ class HoldRoute:
 class FeedRoute:
     """Results go another way, and also into files that become rows for the queries that read them.
 
-    These files are in a `folder` of the state until their rows are in the logs (`penstock.engine.units.feeding`).
+    These files are in a `folder` of the state until their rows are in the logs (`penstock.engine.stages.feed`).
     """
 
     way: Route

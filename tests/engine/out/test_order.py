@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.costs.status import take_status
 from penstock.engine.stages.release import horizon
+from penstock.engine.stages.stages import release
 from penstock.engine.store import Store
-from penstock.engine.units.stages import release
 from penstock.sql.options import ORDERS, STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state import hold

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.engine.units.joiner import Joiner
-from penstock.engine.units.turn import take_turn
+from penstock.engine.stages.turn import take_turn
+from penstock.engine.supervisor import Joiner
 from tests.kernels.drawn import examples
 
 STREAMS = """

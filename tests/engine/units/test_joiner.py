@@ -4,7 +4,7 @@ import datetime as dt
 import threading
 
 from penstock import testing
-from penstock.engine.units.joiner import Joiner
+from penstock.engine.supervisor import Joiner
 
 SCRIPT = """
 CREATE STREAM A (k BIGINT, ts TIMESTAMP) WITH (format = 'parquet', path = 'a', time = 'ts');

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.engine.sinks import sinks
-from penstock.engine.units import turn_context
+from penstock.engine.stages import turn_context
 from penstock.sql.query import Range
 from penstock.state.files import open_files
 from penstock.state.segment import read_segment

@@ -17,8 +17,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.change.plan_commit import is_in_step
-from penstock.engine.units import next_unit
-from penstock.engine.units.next_unit import next_advance, rings_of
+from penstock.engine.stages import next_unit
+from penstock.engine.stages.next_unit import next_advance, rings_of
 from penstock.engine.views.plans import next_plan
 from penstock.engine.views.waiting import goal_of
 from penstock.plan.prices import Prices

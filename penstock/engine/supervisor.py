@@ -1,7 +1,7 @@
 """The joiner: one thread that takes turns while there is something to do.
 
 Beside it, Structured Streaming ingests in threads of its own; the two meet only in the journal.  What a turn does is in
-`penstock.engine.units.turn`; here is when::
+`penstock.engine.stages.turn`; here is when::
 
     ingest   ──commit──▶ notify ─┐
     changes  ──▶ between_units ──┤      ┌──────┐      ┌──────┐
@@ -16,12 +16,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.engine.units.turn import take_turn
+from penstock.engine.stages.turn import take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.stages.turn_context import TurnContext
 
 
 LONGEST_WAIT_FOR_PARTNER = 1.0

@@ -1,6 +1,6 @@
 """The smaller stages of a turn: each looks at the ledger, has a job run if there is something to do, and commits it.
 
-In:  what stages share (`penstock.engine.units.turn_context`).
+In:  what stages share (`penstock.engine.stages.turn_context`).
 Out: ``seal``, ``order``, ``release``, ``answer``, ``propagate``, ``published`` and ``compact`` commits.
 """
 
@@ -14,14 +14,14 @@ from penstock.engine.sinks.sinks import delete_spooled, publish_files
 from penstock.engine.stages.compact import choose_steps, compact_commit
 from penstock.engine.stages.propagate import choose_propagations, propagate_commit
 from penstock.engine.stages.release import choose_releases, last_releases, release_commit, release_job
-from penstock.engine.units.sealing import choose_sealings, seal_commit
+from penstock.engine.stages.seal import choose_sealings, seal_commit
 from penstock.engine.views.waiting import switch_commit
 from penstock.reporting import Logger
 from penstock.state.commits import Published
 from penstock.state.table_merge import CONFLICT, MergeTask
 
 if TYPE_CHECKING:
-    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.stages.turn_context import TurnContext
 
 _log = Logger(__name__)
 

@@ -1,6 +1,6 @@
 """Join: new queries get the past that is held, then the slices whose turn it is advance by one unit of each group.
 
-In:  what stages share (`penstock.engine.units.turn_context`).  Out: ``backfill`` and ``unit`` commits.
+In:  what stages share (`penstock.engine.stages.turn_context`).  Out: ``backfill`` and ``unit`` commits.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.stages.count_axis import row_spans, sealed_until
+from penstock.engine.stages.many_plan import exploding
+from penstock.engine.stages.next_unit import Advance, next_advance
+from penstock.engine.stages.turn_context import UnitDone
+from penstock.engine.stages.unit_commit import together, unit_delays, unit_fed, unit_output
+from penstock.engine.stages.unit_culprits import blame_for_unit
+from penstock.engine.tasks.join import FoldTask, JoinTask
 from penstock.engine.tasks.route_pairs import UnitReport
-from penstock.engine.units.count_axis import row_spans, sealed_until
-from penstock.engine.units.many_plan import exploding
-from penstock.engine.units.next_unit import Advance, next_advance
-from penstock.engine.units.turn_context import UnitDone
-from penstock.engine.units.unit_commit import together, unit_delays, unit_fed, unit_output
-from penstock.engine.units.unit_culprits import blame_for_unit
-from penstock.engine.units.unit_task import FoldTask, JoinTask
 from penstock.engine.views.memory import refuse_large_batch
 from penstock.engine.views.step_size import furthest
 from penstock.engine.views.waiting import waiting_rows
@@ -30,10 +30,10 @@ from penstock.state.values import Cursor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock.engine.stages.turn_context import TurnContext
+    from penstock.engine.stages.unit_planner import UnitPlanner
+    from penstock.engine.tasks.join import UnitTask
     from penstock.engine.tasks.route_pairs import Delivery
-    from penstock.engine.units.turn_context import TurnContext
-    from penstock.engine.units.unit_planner import UnitPlanner
-    from penstock.engine.units.unit_task import UnitTask
     from penstock.plan.group import Group
     from penstock.state.ledger import Ledger
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.runners.runner import Runner
-    from penstock.engine.units.unit_task import SegmentRange
+    from penstock.engine.tasks.join import SegmentRange
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.probe import Pairs, Rows, Wanted
     from penstock.plan.group import Group

@@ -44,7 +44,7 @@ from penstock.state.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.engine.views.memory import MemoryPolicy
     from penstock.plan.build import Plan
     from penstock.plan.group import Group

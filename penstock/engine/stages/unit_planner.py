@@ -22,10 +22,9 @@ from penstock.engine.outputs.pair_sql import is_computed
 from penstock.engine.sinks.notes import Buffers
 from penstock.engine.sinks.routes import FeedRoute, TableRoute, route_of
 from penstock.engine.sinks.sinks import feed_folder, pairs_folder
-from penstock.engine.tasks.route_pairs import Delivery, Target
-from penstock.engine.units.count_axis import Counting
-from penstock.engine.units.fanout_sample import survey
-from penstock.engine.units.many_plan import (
+from penstock.engine.stages.count_axis import Counting
+from penstock.engine.stages.fanout_sample import survey
+from penstock.engine.stages.many_plan import (
     is_divided_by_key,
     is_survey_due,
     link_keys,
@@ -33,8 +32,9 @@ from penstock.engine.units.many_plan import (
     uneven_limits,
     widest_limits,
 )
-from penstock.engine.units.many_task import ManyTask
-from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask
+from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask
+from penstock.engine.tasks.join_many import ManyTask
+from penstock.engine.tasks.route_pairs import Delivery, Target
 from penstock.engine.views.accuracy import accuracy_of
 from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.panes import alike, set_of

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask, taking_part, within_values
+from penstock.engine.tasks.partials import Bound, Partials, ResultRows
 from penstock.engine.tasks.route_pairs import FoundPairs, set_columns, time_name
-from penstock.engine.units.partials import Bound, Partials, ResultRows
-from penstock.engine.units.row_counts import counted_within, row_counts
-from penstock.engine.units.unit_task import InputTask, SegmentRange, UnitTask, taking_part, within_values
+from penstock.engine.tasks.row_counts import counted_within, row_counts
 from penstock.kernels.divide import Division
 from penstock.kernels.equality import equal_values
 from penstock.kernels.extend import MOST_PARTIALS, extended, runs_in, within

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.units.advance import join
-from penstock.engine.units.expiry import expire
-from penstock.engine.units.feeding import feed
-from penstock.engine.units.stages import (
+from penstock.engine.stages.expire import expire
+from penstock.engine.stages.feed import feed
+from penstock.engine.stages.join import join
+from penstock.engine.stages.stages import (
     answer,
     choose_what_waits,
     compact,
@@ -35,10 +35,10 @@ from penstock.engine.units.stages import (
     release,
     seal,
 )
-from penstock.engine.units.watching import watch
+from penstock.engine.stages.watch import watch
 
 if TYPE_CHECKING:
-    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.stages.turn_context import TurnContext
 
 STAGES = (
     seal,

@@ -18,7 +18,7 @@ from penstock.engine.views.buffers import results_above
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.sql.query import Stream
 
 

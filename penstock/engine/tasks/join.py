@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.engine.stages.count_axis import CountAxis, Counting
     from penstock.engine.tasks.route_pairs import Delivery, UnitReport
-    from penstock.engine.units.count_axis import CountAxis, Counting
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.probe import Pairs, Rows
     from penstock.sql.query import Comparison

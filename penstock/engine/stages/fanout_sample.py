@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.engine.units.many_task import ManySearch
-from penstock.engine.units.partials import Bound, Partials
+from penstock.engine.tasks.join_many import ManySearch
+from penstock.engine.tasks.partials import Bound, Partials
 from penstock.kernels.extend import runs_in
 from penstock.kernels.key_hash import unmixed
 from penstock.plan.probe_order import Step
@@ -25,7 +25,7 @@ from penstock.state.recent import Fanout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.units.many_task import ManyTask
+    from penstock.engine.tasks.join_many import ManyTask
     from penstock.state.files import Files
 
 MOST_SAMPLED = 256

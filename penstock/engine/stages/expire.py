@@ -37,7 +37,7 @@ from penstock.state.rewrite import FinishedTask, RewriteTask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.units.turn_context import TurnContext
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.plan.stored import LogPlan
     from penstock.state.relayout import Common
     from penstock.state.rewrite import RewrittenRun

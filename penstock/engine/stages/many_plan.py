@@ -1,6 +1,6 @@
 """What a unit of more than two streams is told of its plan: where keys are, in which order partners are looked for.
 
-In:  a group, and what was measured of it.  Out: plain values for `penstock.engine.units.many_task.ManyTask`.
+In:  a group, and what was measured of it.  Out: plain values for `penstock.engine.tasks.join_many.ManyTask`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.engine.units.many_task import LinkColumns
+from penstock.engine.tasks.join_many import LinkColumns
 from penstock.plan.links import columns_of_input, link_columns
 from penstock.plan.probe_order import all_steps, choose_order
 from penstock.plan.stored import is_whole
