@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.engine.aggregate.answers import AnswerJob
-    from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.runners.runner import Runner, Sql
     from penstock.engine.tasks.ingest import BatchPart, BatchTask
+    from penstock.engine.tasks.upgrade import Upgrade
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan

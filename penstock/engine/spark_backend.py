@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.change.upgrade import ROW, new_predicates
 from penstock.engine.outputs.answer_sql import answer_columns, answers_schema, instant_type
 from penstock.engine.outputs.answer_types import AnswerTypes
 from penstock.engine.outputs.pair_columns import unit_schema
@@ -39,6 +38,7 @@ from penstock.engine.tasks.ingest import (
     set_aside,
 )
 from penstock.engine.tasks.ingest_columns import ROW_TIME, answer
+from penstock.engine.tasks.upgrade import ROW, new_predicates
 from penstock.sql.tree import always_quoted
 from penstock.sql.zones import ZONE
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.aggregate.answers import AnswerJob
-    from penstock.engine.change.upgrade import Upgrade
     from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.tasks.ingest import BatchPart, BatchTask
+    from penstock.engine.tasks.upgrade import Upgrade
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan

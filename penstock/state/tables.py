@@ -13,7 +13,7 @@ Neither the number of files nor that of tables grows with the number of units or
 A table that others are merged into has a bit for each definition of a query that can still be read; what nobody reads
 any more is left out.
 
-In:  the ledger's tables and files.  Out: values, and what to merge next (`penstock.state.table_merge` does it).
+In:  the ledger's tables and files.  Out: values, and what to merge next (`penstock.engine.tasks.merge` does it).
 """
 
 from __future__ import annotations

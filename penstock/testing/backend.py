@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from penstock.engine.aggregate.answer_task import NOTE
 from penstock.engine.aggregate.answers import AnswerJob
-from penstock.engine.change.upgrade import Upgrade, new_predicates
 from penstock.engine.outputs.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
 from penstock.engine.tasks.ingest import LATE, NO_EVENT_TIME, IngestTask, reason_name, set_aside
 from penstock.engine.tasks.promise_columns import with_elements
+from penstock.engine.tasks.upgrade import Upgrade, new_predicates
 from penstock.plan.spark_settings import SparkSettings
 from penstock.state.checksum import map_whole
 from penstock.testing.answer_values import answer_schema, answer_types, with_answers

@@ -33,6 +33,7 @@ from penstock.engine.stages.turn import take_turn
 from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
+from penstock.engine.tasks.rewrite import RewriteTask
 from penstock.engine.views.needs import claim, in_time
 from penstock.engine.views.plans import next_plan
 from penstock.kernels.reference import Event, nested_loop_join
@@ -45,7 +46,6 @@ from penstock.state.claims import live_rows
 from penstock.state.codec import decode, encode
 from penstock.state.files import open_files
 from penstock.state.hold import read_hold
-from penstock.state.rewrite import RewriteTask
 from penstock.state.row_times import LONG_AGO
 from penstock.state.segment import read_segment
 from penstock.state.snapshot import dump, load

@@ -15,8 +15,8 @@ import pytest
 
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import SparkRunner
+from penstock.engine.tasks.rewrite import RewriteTask
 from penstock.state.files import open_files
-from penstock.state.rewrite import RewriteTask
 from tests.oracle import Feed, Spec, Window
 from tests.spark.driver_guard import DriverTouchedRowsError
 from tests.spark.runner import Run

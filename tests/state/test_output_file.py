@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.engine.tasks.merge import merge_files
 from penstock.state.files import open_files
 from penstock.state.output_file import ROWS_PER_WRITE, OutputFile, shape_of
 from penstock.state.spark_schema import SPARK_SCHEMA
-from penstock.state.table_merge import merge_files
 from penstock.state.tables import Merge
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.tasks.rewrite import rewrite_segments
 from penstock.kernels.reference import Event, rows_needed
 from penstock.kernels.sets import find_patterns, to_words
 from penstock.plan.chain import Chain
@@ -21,7 +22,6 @@ from penstock.state.census import rows_per_slice
 from penstock.state.claims import WindowClaim, ended_share, is_ended, live_rows
 from penstock.state.files import open_files
 from penstock.state.retention import KEPT_TIME_PARTS, MERGE_FAN, THIN_SHARE, choose_rewrites
-from penstock.state.rewrite import rewrite_segments
 from penstock.state.segment import PatternCount, Segment, SegmentColumns, read_segment, write_segment
 from tests.kernels.drawn import HASHES, examples
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.state.files import open_files
 from penstock.state.hold import ARRIVED, TIMES, in_order, sort_by_time, write_hold
 from penstock.state.output_file import OutputFile, shape_of
 from penstock.state.spark_schema import SPARK_SCHEMA, loosened
-from penstock.state.table_merge import CONFLICT, MergeTask
 from penstock.state.tables import Merge
 from tests.kernels.drawn import examples
 

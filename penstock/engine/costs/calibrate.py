@@ -31,6 +31,7 @@ import pyarrow as pa
 from penstock.engine.runners.runner import Job
 from penstock.engine.tasks.ingest import BatchTask, LogTask
 from penstock.engine.tasks.join import InputTask, JoinTask, SegmentRange, UnitTask
+from penstock.engine.tasks.rewrite import rewrite_segments
 from penstock.engine.tasks.route_pairs import Delivery, Target
 from penstock.kernels.key_hash import mix
 from penstock.kernels.probe import Wanted, probe
@@ -39,7 +40,6 @@ from penstock.plan.prices import Prices
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.query import SECOND, Column, Stream
 from penstock.state.claims import WindowClaim
-from penstock.state.rewrite import rewrite_segments
 from penstock.state.segment import SegmentColumns, read_segment, write_segment
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job
+from penstock.engine.tasks.rewrite import FinishedTask, RewriteTask
 from penstock.engine.views.memory import is_tight
 from penstock.engine.views.needs import (
     claims_on,
@@ -32,15 +33,14 @@ from penstock.state.claims import is_ended
 from penstock.state.commits import NumberedLayout, PromisesMerged, Rewritten
 from penstock.state.promises import PromiseFiles, choose_promise_merges
 from penstock.state.retention import choose_rewrites
-from penstock.state.rewrite import FinishedTask, RewriteTask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.stages.turn_context import TurnContext
+    from penstock.engine.tasks.rewrite import RewrittenRun
     from penstock.plan.stored import LogPlan
     from penstock.state.relayout import Common
-    from penstock.state.rewrite import RewrittenRun
     from penstock.state.segment import Segment
     from penstock.state.values import Layout
 

@@ -15,10 +15,10 @@ from penstock.engine.stages.compact import choose_steps, compact_commit
 from penstock.engine.stages.propagate import choose_propagations, propagate_commit
 from penstock.engine.stages.release import choose_releases, last_releases, release_commit, release_job
 from penstock.engine.stages.seal import choose_sealings, seal_commit
+from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.engine.views.waiting import switch_commit
 from penstock.reporting import Logger
 from penstock.state.commits import Published
-from penstock.state.table_merge import CONFLICT, MergeTask
 
 if TYPE_CHECKING:
     from penstock.engine.stages.turn_context import TurnContext

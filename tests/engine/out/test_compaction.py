@@ -190,9 +190,9 @@ def test_what_a_dropped_query_alone_could_read_is_gone(tmp_path):
 def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
     import pyarrow as pa
 
+    from penstock.engine.tasks.merge import CONFLICT, MergeTask
     from penstock.state.files import open_files
     from penstock.state.output_file import OutputFile
-    from penstock.state.table_merge import CONFLICT, MergeTask
 
     files = open_files(str(tmp_path), sync=False)
     made = []
@@ -216,10 +216,10 @@ def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merg
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from penstock.engine.tasks.merge import merge_files
     from penstock.engine.tasks.route_pairs import _table_rows
     from penstock.state.files import open_files
     from penstock.state.output_file import OutputFile
-    from penstock.state.table_merge import merge_files
 
     files = open_files(str(tmp_path), sync=False)
     values = pa.array([None, *range(1, rows)], pa.int64())
