@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from papers.paper1_joins import TimedRows
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
 
 ROUNDS = 2
 
@@ -76,7 +76,7 @@ class Feed:
 @contextmanager
 def engine_at(home: Path, script: str) -> Iterator[tuple[Engine, list[float]]]:
     """Start an engine on the files that will appear in a directory; the list gets the seconds of each unit."""
-    from penstock.engine.engine import Engine  # noqa: PLC0415 - in virtual time nobody needs Spark
+    from penstock.engine.api import Engine  # noqa: PLC0415 - in virtual time nobody needs Spark
     from penstock.engine.spark.session import QUICK_START  # noqa: PLC0415 - see above
 
     seconds: list[float] = []

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from papers.paper5_streams import Ints, Stream
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
 
 SENSORS = ("S1", "S2", "S3")
 STEP = 8.0
@@ -103,7 +103,7 @@ def script(home: Path, setting: str) -> str:
 
 def run(data: Path, steps: int, home: Path, setting: str) -> Measured:
     """Run the engine while files arrive, look after each step, and then let it end."""
-    from penstock.engine.engine import Engine  # noqa: PLC0415 - in virtual time nobody needs Spark
+    from penstock.engine.api import Engine  # noqa: PLC0415 - in virtual time nobody needs Spark
     from penstock.engine.spark.session import QUICK_START  # noqa: PLC0415 - see above
 
     looks = []

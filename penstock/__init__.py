@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 from penstock.errors import InputError, PenstockError, RunError, SqlError
 
 if TYPE_CHECKING:
-    from penstock.engine.costs.status import Status
-    from penstock.engine.engine import Engine, QueryHandle
+    from penstock.engine.api import Engine, QueryHandle
+    from penstock.engine.report.status import Status
     from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
     from penstock.sql.query import Sink
 
@@ -53,10 +53,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Engine": "penstock.engine.engine",
-    "QueryHandle": "penstock.engine.engine",
+    "Engine": "penstock.engine.api",
+    "QueryHandle": "penstock.engine.api",
     "Sink": "penstock.sql.query",
-    "Status": "penstock.engine.costs.status",
+    "Status": "penstock.engine.report.status",
     **dict.fromkeys(("callback", "console", "noop", "parquet", "table"), "penstock.engine.sinks.sinks"),
 }
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
 
     Served = Sequence[tuple[Sequence[WindowQuery], WindowQuery]]
     """Joins, each with the queries it serves."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from benchmarks.workloads import WindowQuery
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
     from penstock.plan.group import Group
     from penstock.plan.probe_order import Order
 

@@ -27,7 +27,7 @@ from penstock.errors import RunError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
 
 
 class NotHereError(RunError):
@@ -143,7 +143,7 @@ def run_to_end(
 
     `watch` hears after each unit how many seconds have passed and how many rows are joined.
     """
-    from penstock.engine.engine import Engine  # noqa: PLC0415 - other contestants do without Spark
+    from penstock.engine.api import Engine  # noqa: PLC0415 - other contestants do without Spark
 
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as state,

@@ -24,7 +24,7 @@ from penstock.engine.spark.session import QUICK_START, embedded_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
 
 COUNTED = ("punctuations", "purged", "discarded", "dropped", "broken")
 

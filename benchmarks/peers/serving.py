@@ -20,7 +20,7 @@ from benchmarks.latency import WINDOW
 from benchmarks.peers.contestant import AT_ITS_BEST, SHUFFLE, joined, newest_state_format
 from benchmarks.peers.peer import tell, tell_done
 from benchmarks.workloads import as_script
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.spark.session import embedded_session
 from penstock.engine.spark.spark_errors import short_message
 

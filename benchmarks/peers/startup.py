@@ -32,12 +32,12 @@ EARLY_STEPS = {
 """What is there before the engine is imported: the step, and the module and function whose first call ends it."""
 
 LATER_STEPS = {
-    "Spark started": ("penstock.engine.engine", "embedded_session"),
-    "queries checked": ("penstock.engine.engine", "Engine._check"),
-    "streams started": ("penstock.engine.engine", "Engine.start"),
+    "Spark started": ("penstock.engine.api", "embedded_session"),
+    "queries checked": ("penstock.engine.api", "Engine._check"),
+    "streams started": ("penstock.engine.api", "Engine.start"),
     "first batch in": ("penstock.engine.sources.batch_ingest", "BatchIngest.ingest"),
     "first unit joined": ("penstock.engine.stages.join", "advance"),
-    "all delivered": ("penstock.engine.engine", "Engine.wait"),
+    "all delivered": ("penstock.engine.api", "Engine.wait"),
 }
 """What is there only with the engine."""
 

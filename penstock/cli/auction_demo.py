@@ -25,7 +25,7 @@ from penstock.cli.look import State
 from penstock.cli.progress import Display
 from penstock.cli.run import Signals
 from penstock.cli.show import console
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.spark.session import QUICK_START
 
 if TYPE_CHECKING:

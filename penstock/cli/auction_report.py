@@ -25,7 +25,7 @@ from penstock.cli.show import show_time, times
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
 
 WINDOW_HOURS = 12
 """How long after its opening the bids on an auction count."""

@@ -24,7 +24,7 @@ from penstock.cli.look import State
 from penstock.cli.progress import Display
 from penstock.cli.run import Signals, watch
 from penstock.cli.show import console, held_rows, slice_table, stream_table, times
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.spark.session import QUICK_START
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from penstock.cli.demo_data import Asked
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
 
 SAMPLE_ROWS = 2
 """Rows of each query that are shown."""

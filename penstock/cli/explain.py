@@ -15,8 +15,8 @@ from rich.table import Table
 from penstock.cli.show import console
 from penstock.cli.spark_talk import quiet_spark
 from penstock.engine.change.recut_policy import plan_over
-from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
-from penstock.engine.costs.costs import cost_lines, costs
+from penstock.engine.report.buffer_costs import buffer_cost_lines, buffer_costs
+from penstock.engine.report.costs import cost_lines, costs
 from penstock.engine.sinks.sinks import settled
 from penstock.engine.store import Store, peek
 from penstock.engine.views.memory import MemoryPolicy
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.cli.load import Loaded
-    from penstock.engine.costs.buffer_costs import BufferCosts
-    from penstock.engine.costs.costs import Costs
+    from penstock.engine.report.buffer_costs import BufferCosts
+    from penstock.engine.report.costs import Costs
     from penstock.plan.build import Plan
     from penstock.sql.graph import Edge
     from penstock.sql.query import Query
@@ -109,7 +109,7 @@ def _with_types(edges: Iterable[Edge], registered: Iterable[Edge]) -> tuple[Edge
 
 def calibrate(state: str | None, *, debug: bool) -> None:
     """Measure the prices of the engine's work, print them, and keep them with a state."""
-    from penstock.engine.costs.calibrate import Bench  # noqa: PLC0415 - imports pyspark
+    from penstock.engine.report.calibrate import Bench  # noqa: PLC0415 - imports pyspark
     from penstock.engine.spark.session import embedded_session  # noqa: PLC0415
     from penstock.engine.spark_backend import SparkBackend  # noqa: PLC0415 - see above
 

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from fsspec.core import url_to_fs
 
 from penstock.cli.spark_talk import quiet_spark
-from penstock.engine.costs.status import look_at
+from penstock.engine.report.status import look_at
 from penstock.engine.store import peek
 from penstock.engine.views.plans import current_plan
 from penstock.errors import DamagedError, InputError, StateBusyError
@@ -26,7 +26,7 @@ from penstock.state.files import open_files
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
     from penstock.state.ledger import Ledger

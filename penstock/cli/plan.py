@@ -15,9 +15,9 @@ from penstock.cli.explain import planned
 from penstock.cli.show import show_time
 from penstock.engine.change.backfill import goes_on
 from penstock.engine.change.transition import Transition, refuse_other_streams
-from penstock.engine.costs.buffer_costs import buffer_costs, show_sum
-from penstock.engine.costs.costs import costs
-from penstock.engine.costs.status import take_status
+from penstock.engine.report.buffer_costs import buffer_costs, show_sum
+from penstock.engine.report.costs import costs
+from penstock.engine.report.status import take_status
 from penstock.engine.store import peek
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.plan.plan_text import show_cut, show_window

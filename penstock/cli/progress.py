@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
-    from penstock.engine.costs.status import Status
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
+    from penstock.engine.report.status import Status
     from penstock.plan.build import Plan
 
     Show = Callable[[Plan, Status], None]

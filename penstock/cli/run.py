@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.cli.load import Loaded
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
 
 LOOK_SECONDS = 0.1
 """Seconds between two looks whether to go on."""
@@ -80,7 +80,7 @@ def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
     """Make the engine; Spark is started while it is imported."""
     settings = QUICK_START if once else {}
     start_early(spark_options({**settings, **loaded.script.settings}))
-    from penstock.engine.engine import Engine  # noqa: PLC0415 - see above
+    from penstock.engine.api import Engine  # noqa: PLC0415 - see above
 
     return Engine(state, settings=settings)
 

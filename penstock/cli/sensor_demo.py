@@ -27,7 +27,7 @@ from penstock.cli.demo import demo_folder
 from penstock.cli.progress import Display
 from penstock.cli.run import Signals
 from penstock.cli.show import console, show_accuracy
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.spark.session import QUICK_START
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
     from penstock.kernels.key_hash import Ints
 
 SENSORS = ("Sensor1", "Sensor2", "Sensor3", "Sensor4")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from penstock.engine.costs.status import GroupStatus, QueryStatus, SliceStatus, Status
+    from penstock.engine.report.status import GroupStatus, QueryStatus, SliceStatus, Status
     from penstock.plan.build import Plan
 
 MOST_READER_NAMES = 2

@@ -1,6 +1,6 @@
 """The buffers of a join without a window, for people and for tools: of each stream what it declares, and who reads it.
 
-How many rows a buffer takes depends on how the streams arrive: `penstock.engine.costs.buffer_costs` estimates it.
+How many rows a buffer takes depends on how the streams arrive: `penstock.engine.report.buffer_costs` estimates it.
 
 In:  a plan and one of its groups.  Out: lines of text, or JSON.
 """

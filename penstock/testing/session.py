@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.change.transition import Transition
-from penstock.engine.costs.status import take_status
+from penstock.engine.report.status import take_status
 from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.stages.propagate import finished_now, finished_values
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from typing import Self
 
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
     from penstock.plan.build import Plan
     from penstock.sql.graph import Key
     from penstock.sql.query import Query, Stream

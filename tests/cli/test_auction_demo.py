@@ -23,7 +23,7 @@ from penstock.cli.auction_report import (
     timed,
 )
 from penstock.cli.load import load
-from penstock.engine.costs.status import Status, StreamStatus
+from penstock.engine.report.status import Status, StreamStatus
 from tests.oracle import ask, bag, parquet_rows
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "nexmark" / "bids.sql"

@@ -20,7 +20,7 @@ from penstock.cli.demos import DEMOS, USUAL
 from penstock.cli.draw import chain_drawing
 from penstock.cli.load import load
 from penstock.cli.show import progress_line, response_table, savings, status_view
-from penstock.engine.costs.status import (
+from penstock.engine.report.status import (
     GroupStatus,
     QueryStatus,
     Response,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.engine import control as requests_module
+from penstock.engine.api import Engine
 from penstock.engine.control import Listener, ask
-from penstock.engine.engine import Engine
 from penstock.engine.stages.turn_context import UnitDone
 from penstock.engine.store import Store
 from penstock.errors import InputError, RunError, StateBusyError

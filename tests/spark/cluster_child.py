@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 def main() -> None:
     """Run the script over the input that is there, reveal the rest, and run on."""
-    from penstock.engine.engine import Engine
+    from penstock.engine.api import Engine
     from penstock.engine.spark.session import embedded_session
     from tests.spark.driver_guard import guard
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import callback, parquet, table
 from tests.answers import SECOND, bag
 from tests.oracle import Feed, parquet_rows

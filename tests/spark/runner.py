@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
 from penstock.state.folder_names import safe_name
 from tests.oracle import answer, bag, parquet_rows, same_bag

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.cli.look import State
 from penstock.cli.main import main
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import callback, noop, parquet
 from penstock.engine.stages.unit_planner import passes_spark
 from penstock.errors import InputError

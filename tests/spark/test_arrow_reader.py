@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sources import source_ingest
 from penstock.engine.sources.source_ingest import SourceIngest
 from penstock.engine.sources.sources import ingest_columns_of

@@ -12,7 +12,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.errors import InputError, RunError
 from tests.oracle import Feed, Spec, Window, answer, bag, parquet_rows, put_file
 from tests.spark.runner import Run

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from penstock.cli.repair import repair_state
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import noop
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.outputs.results import read_results
 from penstock.engine.stages import compact
 from penstock.state import tables

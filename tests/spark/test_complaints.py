@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import parquet
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.runners.spark import SparkRunner
 from penstock.errors import PenstockError
 from penstock.state import row_times as roll

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from tests.oracle import Feed, bag, same_bag
 from tests.spark.world import START, at
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.tasks.ingest_columns import FARTHEST
 from tests.oracle import put_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window, answer, same_bag

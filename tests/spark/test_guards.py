@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from tests.oracle import ARROW, Feed, bag, same_bag
 from tests.spark.world import START, at
 from tests.sql.test_guards import COLUMNS as TYPES

@@ -219,7 +219,7 @@ def batches_in(engine) -> int:
 
 LEAVING = """
 import sys
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 engine = Engine(sys.argv[1])
 engine.script(sys.argv[2])
 engine.start()

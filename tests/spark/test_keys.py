@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from pyspark.sql.functions import expr
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.tasks.key_values import as_bigint, as_bytes
 from penstock.errors import InputError
 from penstock.plan.spark_settings import ANSI

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sources.malformed import MOST_TEXT
 from penstock.errors import RunError
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from tests.oracle import Spec, Window, answer, bag, same_bag
 from tests.spark.runner import Run
 from tests.spark.world import GRID, KEYS, make_feeds, random_rows, random_spec

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from tests.testing.arrival_world import scrambled, true_scrambling
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.errors import InputError
 from tests.oracle import bag, same_bag
 from tests.spark.world import START, at

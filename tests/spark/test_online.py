@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from penstock.engine.api import Engine
 from penstock.engine.control import ask
-from penstock.engine.engine import Engine
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window, answer, bag, same_bag
 from tests.spark.world import at

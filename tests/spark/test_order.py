@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.cli.look import State
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
 from penstock.engine.stages import stages

@@ -8,7 +8,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import parquet
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.errors import InputError, StateBusyError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run
@@ -32,7 +32,7 @@ def test_a_second_engine_on_the_same_state_is_refused_and_told_who_has_it(spark,
         engine.start()
         with pytest.raises(StateBusyError, match=rf"owned by this very process, {os.getpid()},"):
             Engine(run.state, spark)
-        other = f"from penstock.engine.engine import Engine\nEngine({str(run.state)!r})"
+        other = f"from penstock.engine.api import Engine\nEngine({str(run.state)!r})"
         answer = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=False)
         assert f"owned by process {os.getpid()} on" in answer.stderr
     run.once()  # and is free again

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.runners import spark as runners
 from penstock.engine.runners.runner import Job
 from penstock.engine.stages import next_unit

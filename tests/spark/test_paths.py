@@ -7,7 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.errors import InputError
 from tests.oracle import put_file
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.cli.main import main
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import parquet
 from penstock.errors import InputError
 from tests.oracle import put_file

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import parquet, table
 from penstock.sql.constancy import Constancy, grade_texts
 from tests.oracle import Feed, bag, parquet_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.errors import InputError, RunError
 from tests.oracle import Feed, Spec, Window, answer, ask, bag, number, parquet_rows, same_bag
 from tests.spark.runner import Run

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from penstock.engine import engine as engine_module
-from penstock.engine.costs import calibrate
-from penstock.engine.engine import Engine
+from penstock.engine import api as engine_module
+from penstock.engine.api import Engine
+from penstock.engine.report import calibrate
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.store import Store, peek
 from penstock.engine.views.estimates import prices_of

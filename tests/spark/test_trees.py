@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import parquet
 from penstock.errors import InputError
 from tests.spark.test_crash import CHILD, _kill_session, _wait_for_commits

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.engine.outputs.results import to_show
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError

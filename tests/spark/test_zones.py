@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql.functions import expr
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from penstock.errors import InputError
 from penstock.plan.spark_settings import ANSI
 from penstock.sql.zones import ZONE

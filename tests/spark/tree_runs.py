@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.engine import Engine
+from penstock.engine.api import Engine
 from tests.testing.arrival_world import scrambled, true_scrambling
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
 
 SENSORS = range(1, 7)
 SELECTS = {

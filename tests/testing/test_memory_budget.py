@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cli.show import memory_lines
-from penstock.engine.costs.status import Status
+from penstock.engine.report.status import Status
 from penstock.errors import InputError
 from penstock.plan.buffers import DBF, HYBRID, PLAIN, STRATEGIES
 from penstock.sql.sizes import parse_size

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cli.show import console, status_view
-from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
+from penstock.engine.report.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.views.buffers import watch_at
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.errors import InputError

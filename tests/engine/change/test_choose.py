@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_cuts
-from penstock.engine.costs.costs import costs
+from penstock.engine.report.costs import costs
 from penstock.engine.views.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.engine.views.plans import next_plan
 from penstock.plan.prices import Pace, Prices, updated

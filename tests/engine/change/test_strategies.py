@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.change.diff import find_change, losses
 from penstock.engine.change.plan_commit import is_in_step
-from penstock.engine.costs.status import take_status
+from penstock.engine.report.status import take_status
 from penstock.engine.views.plans import next_plan
 from penstock.errors import InputError
 from penstock.plan.share import MOST_SHARES, RIVAL_STRATEGIES, divide

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from penstock.engine.costs.status import take_status
+from penstock.engine.report.status import take_status
 from penstock.engine.stages.release import horizon
 from penstock.engine.stages.stages import release
 from penstock.engine.store import Store

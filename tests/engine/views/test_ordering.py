@@ -17,7 +17,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.change.transition import Transition
-from penstock.engine.costs.status import take_status
+from penstock.engine.report.status import take_status
 from penstock.engine.stages.release import horizon
 from penstock.engine.views import idle, waiting
 from penstock.engine.views.plans import next_plan

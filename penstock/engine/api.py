@@ -23,9 +23,6 @@ from penstock.engine.aggregate.answers import check_final_completes
 from penstock.engine.change.recut_policy import RecutPolicy
 from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.control import Listener
-from penstock.engine.costs.buffer_costs import buffer_cost_lines, buffer_costs
-from penstock.engine.costs.costs import cost_lines, costs
-from penstock.engine.costs.status import look_at
 from penstock.engine.damage import with_owner
 from penstock.engine.outputs.pair_sql import check_outputs
 from penstock.engine.outputs.result_types import refuse_other_types
@@ -37,6 +34,9 @@ from penstock.engine.outputs.results import (
     write_empty_results,
 )
 from penstock.engine.outputs.unknown_results import refuse_unknown_results
+from penstock.engine.report.buffer_costs import buffer_cost_lines, buffer_costs
+from penstock.engine.report.costs import cost_lines, costs
+from penstock.engine.report.status import look_at
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
 from penstock.engine.sinks.sink_paths import (
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.costs.status import Status
+    from penstock.engine.report.status import Status
     from penstock.engine.sinks.sinks import Callback
     from penstock.engine.stages.turn_context import UnitDone
     from penstock.plan.build import Plan, Stopped

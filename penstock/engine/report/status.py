@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from penstock.engine.costs.iso_times import iso_time
-from penstock.engine.costs.late_rows import late_share, late_warning
+from penstock.engine.report.iso_times import iso_time
+from penstock.engine.report.late_rows import late_share, late_warning
 from penstock.engine.stages.many_plan import probe_orders
 from penstock.engine.views.accuracy import accuracy_of
 from penstock.engine.views.buffers import BufferFigures, buffer_of, figures

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.costs.status import held_rows
+from penstock.engine.report.status import held_rows
 from penstock.engine.views.buffers import characteristics, lags_at_most, watch_at
 from penstock.engine.views.memory import strategy_in_force
 from penstock.plan.buffers import STRATEGIES, need

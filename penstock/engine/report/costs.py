@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.costs.status import held_rows
+from penstock.engine.report.status import held_rows
 from penstock.engine.views.estimates import measure, signatures
 from penstock.errors import InputError
 from penstock.plan.cost import saving
@@ -87,7 +87,7 @@ def costs(plan: Plan, ledger: Ledger, budget: float | None = None, *, runs: bool
     """Price a plan and its rivals, signature by signature; if the plan runs, also count what is held.
 
     Of more than two streams no model says what other ways would cost.  Joins without a window have no chains:
-    see `penstock.engine.costs.buffer_costs`.
+    see `penstock.engine.report.buffer_costs`.
     """
     pairs = (each for each in signatures(plan) if not each.streams and not each.oblivious)
     return [_costs(plan, ledger, signature, budget, runs=runs) for signature in pairs]

@@ -1,1 +1,0 @@
-"""What is held and what it costs: status, prices measured, plans compared."""
