@@ -1,11 +1,11 @@
-"""What runs: the rooms that a row passes on its way from a source to the results, on Spark.
+"""What runs on Spark: from sources through tasks to sinks, by stages that commit what tasks report.
 
-    spark/     the session, schemas, errors                    views/     what the plan and the ledger say
-    ingest/    a source ──▶ batches ──▶ segments                units/     segments ──▶ pairs, unit by unit
-    out/       pairs ──▶ routes ──▶ sinks, results read back    change/    from one plan to the next
-    costs/     status, prices, comparisons                      runners/   tasks as Spark jobs; inline for tests
-    repair/    a state and its checkpoints set back on request
+    sources/    a source ──▶ micro-batches ──▶ segments          tasks/      the only code that touches rows
+    stages/     a turn: choose work, run tasks, commit           runners/    tasks as Spark jobs; inline for tests
+    aggregate/  folds and answers, tasks and policy              sinks/      routes from pairs to files and calls
+    outputs/    columns of results, results read back            views/      functions of the plan and the ledger
+    change/     from one plan to the next                        report/     status and costs
+    spark/      the session, schemas, errors                     repair/     a state set back on request
 
-`engine.py` holds them together.  `tasks.py` lists the tasks, the only code that touches rows.  No other part of the
-package imports pyspark.
+`api.py` is what users call, `supervisor.py` the thread that takes turns.  No other part of the package imports pyspark.
 """

@@ -27,10 +27,11 @@ from penstock.engine.change.transition import Transition
 from penstock.engine.report.status import take_status
 from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.engine.spark.culprits import QueriesFailedError
-from penstock.engine.stages.propagate import finished_now, finished_values
+from penstock.engine.stages.propagate import finished_now
 from penstock.engine.stages.turn import take_turn
 from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.store import Store
+from penstock.engine.tasks.propagate import finished_values
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.workload import Workload, find_name
 from penstock.errors import InputError, did_you_mean

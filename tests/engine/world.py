@@ -28,12 +28,12 @@ from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.engine.stages.expire import expire
 from penstock.engine.stages.join import bring_up
-from penstock.engine.stages.release import horizon
 from penstock.engine.stages.turn import take_turn
 from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.tasks.rewrite import RewriteTask
+from penstock.engine.views.horizon import horizon
 from penstock.engine.views.needs import claim, in_time
 from penstock.engine.views.plans import next_plan
 from penstock.kernels.reference import Event, nested_loop_join

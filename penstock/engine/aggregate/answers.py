@@ -39,8 +39,8 @@ from penstock.engine.aggregate.pane_fold import FoldSpec
 from penstock.engine.runners.runner import ANSWERS, Job, counted
 from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
 from penstock.engine.spark.culprits import find_culprits
-from penstock.engine.stages.propagate import finished_keys
-from penstock.engine.stages.release import horizon, side_marks
+from penstock.engine.views.finished import finished_keys
+from penstock.engine.views.horizon import horizon, side_marks
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of, seen_back
 from penstock.plan.promises import finishing_of

@@ -1,7 +1,7 @@
 """What the members of groups come to together, for each window at each instant: added up block by block.
 
-Members are keys of the join in a group, in the order of groups (`penstock.engine.aggregate.row_groups`).  A block of them has
-some groups to the end, and perhaps begins the next::
+Members are keys of the join in a group, in the order of groups (`penstock.engine.aggregate.row_groups`).  A block of
+them has some groups to the end, and perhaps begins the next::
 
     blocks     | a a a b b | b b b b b | b c d d d |
     answered                             a  b    c        and at the end d

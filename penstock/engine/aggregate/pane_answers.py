@@ -1,7 +1,7 @@
 """Answers from partial aggregates: what each reader of a pane set sees, group by group.
 
-*Sliding.*  At each instant a reader sees what its window reaches: of pairs (`penstock.engine.aggregate.pane_sliding`), or of
-the rows of either side (`penstock.engine.aggregate.row_sliding`).
+*Sliding.*  At each instant a reader sees what its window reaches: of pairs (`penstock.engine.aggregate.pane_sliding`),
+or of the rows of either side (`penstock.engine.aggregate.row_sliding`).
 
 *Final.*  A group is answered once, when its bucket is complete, or promises say that no more pairs will come to it;
 then it is forgotten.

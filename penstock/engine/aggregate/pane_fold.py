@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.aggregate.running_fold import RunningFold
+from penstock.engine.sinks.routes import Route
 from penstock.kernels.chosen_by import taken_together
 from penstock.kernels.fold import codes_of, number_groups, remainders
 from penstock.kernels.measures import Folded
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.tasks.route_pairs import PairBatch, Target, TaskOutput
+    from penstock.engine.sinks.pair_batch import PairBatch, Target
+    from penstock.engine.tasks.route_pairs import TaskOutput
     from penstock.kernels.key_hash import Ints
     from penstock.plan.group import Group
     from penstock.sql.query import Measure, Output, Query, Remainder, Side
@@ -142,14 +144,14 @@ class FoldSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldRoute:
+class FoldRoute(Route):
     """Pairs are folded; answers come later."""
 
     spec: FoldSpec
     bits: int
     """The query's own bit, and those of readers that see the pair too if their windows reach it."""
-    makes_rows: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
+    folds_pairs: ClassVar[bool] = True
 
     def take(self, _task: TaskOutput, _target: Target, _pairs: PairBatch, _wanted: NDArray[np.bool_]) -> None:
         """Do nothing: all readers of a pane set are served by one fold (`PairFold`)."""

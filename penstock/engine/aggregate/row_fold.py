@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.sinks.routes import Route
 from penstock.kernels.chosen_by import taken_together
 from penstock.kernels.fold import codes_of, from_whole_numbers, number_runs
 from penstock.kernels.key_hash import unmixed
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.engine.aggregate.pane_fold import FoldColumn, FoldSpec
-    from penstock.engine.tasks.route_pairs import Delivery, PairBatch, Target, TaskOutput
+    from penstock.engine.sinks.pair_batch import Delivery, PairBatch, Target
+    from penstock.engine.tasks.route_pairs import TaskOutput
     from penstock.kernels.key_hash import Hashes, Ints
     from penstock.state.files import Files
     from penstock.state.panes import PaneFile
@@ -48,7 +50,7 @@ _HASH = "h"
 
 
 @dataclass(frozen=True, slots=True)
-class RowRoute:
+class RowRoute(Route):
     """Rows are folded, not pairs; answers come later."""
 
     spec: FoldSpec
@@ -56,8 +58,8 @@ class RowRoute:
     """The query's own bit, and those of readers that want the same rows."""
     sides: tuple[bool, ...]
     """Whose rows this group folds: where several groups join the same rows of a side, one of them does."""
-    makes_rows: ClassVar[bool] = False
     at_once: ClassVar[bool] = False
+    folds_rows: ClassVar[bool] = True
 
     def take(self, _task: TaskOutput, _target: Target, _pairs: PairBatch, _wanted: NDArray[np.bool_]) -> None:
         """Do nothing: no pair is found for its sake."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.engine.aggregate.pane_fold import FoldSpec
-    from penstock.engine.tasks.route_pairs import PairBatch
+    from penstock.engine.sinks.pair_batch import PairBatch
     from penstock.kernels.key_hash import Ints
 
 MOST_TRIED = 1 << 14

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.tasks.route_pairs import set_names, time_name
+from penstock.engine.sinks.pair_batch import time_name
+from penstock.engine.tasks.route_pairs import set_names
 from penstock.sql.tree import always_quoted
 
 if TYPE_CHECKING:

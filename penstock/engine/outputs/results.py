@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from penstock.engine.aggregate.answers import OPERATION, SEQUENCE
+from penstock.engine.outputs.key_columns import key_ddl
 from penstock.engine.outputs.pair_sql import empty_result, output_columns, wanted_pairs
 from penstock.engine.outputs.row_order import in_order, positioned, unpositioned
 from penstock.engine.runners.runner import Job
@@ -23,9 +24,9 @@ from penstock.engine.runners.spark import described
 from penstock.engine.sources.key_types import type_text
 from penstock.engine.sources.malformed import SHOWN, keeps_text
 from penstock.engine.spark.schemas import arrow_schema, schema_ddl
-from penstock.engine.stages.propagate import finished_values, key_ddl
-from penstock.engine.stages.release import RELEASE
 from penstock.engine.tasks.ingest import reason_name
+from penstock.engine.tasks.propagate import finished_values
+from penstock.engine.tasks.release import RELEASE
 from penstock.errors import InputError, MissingError
 from penstock.sql.spark_types import parse_type
 from penstock.sql.tree import always_quoted
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from penstock.engine.stages.propagate import Propagation
+    from penstock.engine.tasks.propagate import Propagation
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Stream
     from penstock.state.files import Files

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.engine.stages.propagate import PUNCTUATIONS
+from penstock.engine.sinks.sinks import PUNCTUATIONS
 from penstock.errors import RunError
 from penstock.state.files import open_files
 

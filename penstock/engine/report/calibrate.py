@@ -29,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.runners.runner import Job
+from penstock.engine.sinks.pair_batch import Delivery, Target
 from penstock.engine.tasks.ingest import BatchTask, LogTask
 from penstock.engine.tasks.join import InputTask, JoinTask, SegmentRange, UnitTask
 from penstock.engine.tasks.rewrite import rewrite_segments
-from penstock.engine.tasks.route_pairs import Delivery, Target
 from penstock.kernels.key_hash import mix
 from penstock.kernels.probe import Wanted, probe
 from penstock.kernels.sets import to_words

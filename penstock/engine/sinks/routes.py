@@ -9,8 +9,8 @@
     FeedRoute    any of these, and a row for the queries that read  any sink, where other queries read the results
 
 A route is described on the driver and travels to the tasks.  There it takes the query's pairs, batch by batch, and
-writes through the task's output (`penstock.engine.tasks.route_pairs.TaskOutput`).  Another way out is another class here,
-and a line in `route_of`.
+writes through the task's output (`penstock.engine.tasks.route_pairs.TaskOutput`).  Another way out is another class
+here, and a line in `route_of`.
 
 In:  a batch of pairs, and which of them a query gets.  Out: rows in files, counts.
 """
@@ -18,8 +18,9 @@ In:  a batch of pairs, and which of them a query gets.  Out: rows in files, coun
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,31 +33,37 @@ from penstock.state.spark_schema import SPARK_SCHEMA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.engine.tasks.route_pairs import PairBatch, Target, TaskOutput
+    from penstock.engine.sinks.pair_batch import PairBatch, Target
+    from penstock.engine.tasks.route_pairs import TaskOutput
     from penstock.sql.query import Query
     from penstock.state.files import Files
 
     Mask = NDArray[np.bool_]
 
 
-class Route(Protocol):
+class Route(ABC):
     """One way out."""
 
-    makes_rows: ClassVar[bool]
+    __slots__ = ()
+    makes_rows: ClassVar[bool] = False
     """Whether it makes rows of the query's own; if not, pairs that Spark SQL need not decide about are only counted."""
-    at_once: ClassVar[bool]
+    at_once: ClassVar[bool] = True
     """Whether a result goes out with the unit that finds it, and counts then."""
+    in_table: ClassVar[bool] = False
+    """Whether results are read from the group's table."""
+    folds_pairs: ClassVar[bool] = False
+    """Whether pairs are folded into partial aggregates."""
+    folds_rows: ClassVar[bool] = False
+    """Whether rows are folded, and no pair is found."""
 
+    @abstractmethod
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
         """Take the pairs of a batch that a query gets."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountRoute:
+class CountRoute(Route):
     """Results are counted, and none is kept."""
-
-    makes_rows: ClassVar[bool] = False
-    at_once: ClassVar[bool] = True
 
     def take(self, task: TaskOutput, target: Target, _pairs: PairBatch, wanted: Mask) -> None:
         """Count the pairs that Spark SQL has decided about; the others are counted together."""
@@ -64,11 +71,10 @@ class CountRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRoute:
+class TableRoute(Route):
     """Results are read from their pairs, which the group's table keeps once for all its readers."""
 
-    makes_rows: ClassVar[bool] = False
-    at_once: ClassVar[bool] = True
+    in_table: ClassVar[bool] = True
 
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
         """Note on each pair that the query reads it."""
@@ -77,13 +83,12 @@ class TableRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRoute:
+class FileRoute(Route):
     """Results go into files of a directory of the query's own."""
 
     root: str
     compression: str = "snappy"
     makes_rows: ClassVar[bool] = True
-    at_once: ClassVar[bool] = True
     shares_files: ClassVar[bool] = True
     """Whether a file may be other queries' too."""
 
@@ -118,7 +123,7 @@ class KeptRoute(FileRoute):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldRoute:
+class HoldRoute(Route):
     """Results are held in a directory of the state until it is their turn (`penstock.engine.stages.release`)."""
 
     folder: str
@@ -135,7 +140,7 @@ class HoldRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedRoute:
+class FeedRoute(Route):
     """Results go another way, and also into files that become rows for the queries that read them.
 
     These files are in a `folder` of the state until their rows are in the logs (`penstock.engine.stages.feed`).
@@ -144,7 +149,6 @@ class FeedRoute:
     way: Route
     folder: str
     makes_rows: ClassVar[bool] = True
-    at_once: ClassVar[bool] = True
 
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
         """Let them go their way, and write the query's own rows."""

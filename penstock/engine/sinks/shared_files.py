@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.tasks.route_pairs import PairBatch, Target, TaskOutput
+    from penstock.engine.sinks.pair_batch import PairBatch, Target
+    from penstock.engine.tasks.route_pairs import TaskOutput
     from penstock.state.output_file import WrittenFile
 
     Kinds = NDArray[np.integer]

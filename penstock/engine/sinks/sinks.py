@@ -12,8 +12,9 @@ holds committed results only, and after a crash the next start publishes what wa
 | console   | printed                                                  | as for a callback        |
 | noop      | counted                                                  | counted exactly once     |
 
-A query that wants its results in order gets them by releases (`penstock.engine.stages.release`), not by units: a parquet
-sink as files whose names ascend, a table as such files of its own in the state, a callback or console call by call.
+A query that wants its results in order gets them by releases (`penstock.engine.stages.release`), not by units: a
+parquet sink as files whose names ascend, a table as such files of its own in the state, a callback or console call by
+call.
 
 With the table sink, pairs are stored once for all queries whose results follow from the pair alone, and such a query is
 a view over them.  Results that are settled when they are found (`penstock.sql.constancy`) have files of their own.
@@ -33,7 +34,12 @@ from penstock.sql.query import Sink
 from penstock.state.files import open_files
 from penstock.state.folder_names import safe_name
 from penstock.state.locations import absolute
+from penstock.state.output_file import WrittenFile
 from penstock.state.values import Move, Publication
+
+if TYPE_CHECKING:
+    from penstock.sql.query import Query, Stream
+    from penstock.state.files import Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -193,3 +199,7 @@ def kept_files(files: Iterable[WrittenFile]) -> dict[str, tuple[StoredFile, ...]
         if file.kept is not None:
             kept[file.query] = (*kept.get(file.query, ()), file.kept)
     return kept
+
+
+PUNCTUATIONS = "_punctuations"
+"""The directory below a sink's own where its punctuations are; Spark passes over names that begin so."""

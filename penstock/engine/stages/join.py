@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.spark.culprits import QueriesFailedError
-from penstock.engine.stages.count_axis import row_spans, sealed_until
 from penstock.engine.stages.many_plan import exploding
 from penstock.engine.stages.next_unit import Advance, next_advance
 from penstock.engine.stages.turn_context import UnitDone
 from penstock.engine.stages.unit_commit import together, unit_delays, unit_fed, unit_output
 from penstock.engine.stages.unit_culprits import blame_for_unit
+from penstock.engine.tasks.count_axis import row_spans, sealed_until
 from penstock.engine.tasks.join import FoldTask, JoinTask
 from penstock.engine.tasks.route_pairs import UnitReport
 from penstock.engine.views.memory import refuse_large_batch
@@ -30,10 +30,10 @@ from penstock.state.values import Cursor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock.engine.sinks.pair_batch import Delivery
     from penstock.engine.stages.turn_context import TurnContext
     from penstock.engine.stages.unit_planner import UnitPlanner
     from penstock.engine.tasks.join import UnitTask
-    from penstock.engine.tasks.route_pairs import Delivery
     from penstock.plan.group import Group
     from penstock.state.ledger import Ledger
 

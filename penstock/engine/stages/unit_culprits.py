@@ -14,7 +14,7 @@ from penstock.engine.spark.culprits import find_culprits
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from penstock.engine.tasks.route_pairs import Delivery
+    from penstock.engine.sinks.pair_batch import Delivery
 
     Attempt = Callable[[Collection[str]], object]
 

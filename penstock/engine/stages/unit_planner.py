@@ -20,9 +20,9 @@ from penstock.engine.outputs.pair_columns import (
 )
 from penstock.engine.outputs.pair_sql import is_computed
 from penstock.engine.sinks.notes import Buffers
+from penstock.engine.sinks.pair_batch import Delivery, Target
 from penstock.engine.sinks.routes import FeedRoute, TableRoute, route_of
 from penstock.engine.sinks.sinks import feed_folder, pairs_folder
-from penstock.engine.stages.count_axis import Counting
 from penstock.engine.stages.fanout_sample import survey
 from penstock.engine.stages.many_plan import (
     is_divided_by_key,
@@ -32,9 +32,9 @@ from penstock.engine.stages.many_plan import (
     uneven_limits,
     widest_limits,
 )
+from penstock.engine.tasks.count_axis import Counting
 from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask
 from penstock.engine.tasks.join_many import ManyTask
-from penstock.engine.tasks.route_pairs import Delivery, Target
 from penstock.engine.views.accuracy import accuracy_of
 from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.panes import alike, set_of

@@ -30,14 +30,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.aggregate.row_fold import NewRows
-from penstock.engine.tasks.route_pairs import (
-    FoundPairs,
-    RowsOfSegment,
-    run_delivery,
-    run_row_folds,
-    set_columns,
-    with_arrival,
-)
+from penstock.engine.sinks.pair_batch import FoundPairs, RowsOfSegment
+from penstock.engine.tasks.route_pairs import run_delivery, run_row_folds, set_columns, with_arrival
 from penstock.kernels.column_checks import Check, with_near_columns
 from penstock.kernels.divide import Division
 from penstock.kernels.equality import with_equal_keys
@@ -51,8 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.stages.count_axis import CountAxis, Counting
-    from penstock.engine.tasks.route_pairs import Delivery, UnitReport
+    from penstock.engine.sinks.pair_batch import Delivery
+    from penstock.engine.tasks.count_axis import CountAxis, Counting
+    from penstock.engine.tasks.route_pairs import UnitReport
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.probe import Pairs, Rows
     from penstock.sql.query import Comparison

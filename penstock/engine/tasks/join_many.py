@@ -14,8 +14,8 @@ other inputs in an order of their own (`penstock.plan.probe_order`), and no part
 Where one key is equal in all inputs a task takes a range of its hash; else it is dealt a share of the new rows, and
 looks for partners in all segments.
 
-In:  names of segments and the group's tables.  Out: record batches of results (see `penstock.engine.tasks.route_pairs`).
-"""
+In:  names of segments and the group's tables.  Out: record batches of results (see
+`penstock.engine.tasks.route_pairs`). """
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.sinks.pair_batch import FoundPairs, time_name
 from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask, taking_part, within_values
 from penstock.engine.tasks.partials import Bound, Partials, ResultRows
-from penstock.engine.tasks.route_pairs import FoundPairs, set_columns, time_name
+from penstock.engine.tasks.route_pairs import set_columns
 from penstock.engine.tasks.row_counts import counted_within, row_counts
 from penstock.kernels.divide import Division
 from penstock.kernels.equality import equal_values

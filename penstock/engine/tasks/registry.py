@@ -8,13 +8,13 @@ before their first task (`penstock.engine.daemon`).
 from __future__ import annotations
 
 from penstock.engine.aggregate.answers import AnswerJob
-from penstock.engine.stages.count_axis import SpanTask
-from penstock.engine.stages.propagate import Propagation
-from penstock.engine.stages.release import Release
+from penstock.engine.tasks.count_axis import SpanTask
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.join import FoldTask, JoinTask
 from penstock.engine.tasks.merge import MergeTask
 from penstock.engine.tasks.parquet_reader import ParquetTask
+from penstock.engine.tasks.propagate import Propagation
+from penstock.engine.tasks.release import Release
 from penstock.engine.tasks.rewrite import FinishedTask, RewriteTask
 from penstock.engine.tasks.upgrade import UpgradeTask
 from penstock.state.promises import BrokenTask, PromiseMerge

@@ -21,110 +21,41 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.aggregate.pane_fold import FoldRoute, folds_of
-from penstock.engine.aggregate.row_fold import NewRows, RowRoute, fold_rows
+from penstock.engine.aggregate.pane_fold import folds_of
+from penstock.engine.aggregate.row_fold import NewRows, fold_rows
 from penstock.engine.runners.runner import PAIRS, RESULTS
 from penstock.engine.sinks.notes import Buffers, note
-from penstock.engine.sinks.routes import CountRoute, FeedRoute, FileRoute, Route, TableRoute, unwrap_route
+from penstock.engine.sinks.pair_batch import (
+    Delivery,
+    Fanouts,
+    FoundPairs,
+    PairBatch,
+    Target,
+    Waiting,
+    sides_in,
+)
+from penstock.engine.sinks.routes import FeedRoute, FileRoute
 from penstock.engine.sinks.shared_files import shared_files
 from penstock.kernels import width
-from penstock.kernels.sets import count_members, members, to_words, words_for
-from penstock.sql.graph import is_side
+from penstock.kernels.sets import count_members, to_words, words_for
 from penstock.state.files import open_files
 from penstock.state.hold import MOST_ROWS, Held, sort_by_time, write_hold
 from penstock.state.output_file import OutputFile, WrittenFile
 from penstock.state.panes import PaneFile
-from penstock.state.recent import Fanout
 from penstock.state.row_buffer import RowBuffer
 from penstock.state.tables import StoredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
-
-    from penstock.kernels.key_hash import Ints
-    from penstock.state.segment import SegmentRows
-
-
-Fanouts = Mapping[str, Fanout]
-"""By step of a join of many streams: how many partners rows have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One query's delivery: its number in the group, its slices, and the way out for its results.
-
-    `computed` says that Spark SQL made the output (column ``o<number>``), or decided whether there is one; else
-    `columns` lists ``(name, side, column)``.
-    """
-
-    number: int
-    query: str
-    levels: tuple[int, int]
-    route: Route = field(default_factory=CountRoute)
-    columns: tuple[tuple[str, str, str], ...] = ()
-    computed: bool = False
-    types: str = ""
-    """Spark's description of its columns (JSON), where a file does not tell by itself."""
-
-    @property
-    def in_table(self) -> bool:
-        """Say whether its results are read from the group's table."""
-        return isinstance(unwrap_route(self.route), TableRoute)
-
-    @property
-    def is_folded(self) -> bool:
-        """Say whether its pairs are folded into partial aggregates."""
-        return isinstance(self.route, FoldRoute)
-
-    @property
-    def folds_rows(self) -> bool:
-        """Say whether rows are folded for it, and no pair is found."""
-        return isinstance(self.route, RowRoute)
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What every task of a unit is told about its output."""
-
-    unit: str
-    queries: int
-    targets: tuple[Target, ...]
-    table: str = ""
-    """The directory of the state where pairs are kept, empty if no query reads any."""
-    table_sets: bool = False
-    """Whether pairs are kept with the set of queries that read them, and not by their level."""
-    state: str = ""
-    """Where the state is, which hold files are named from."""
-    arrived: float = 0.0
-    """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
-    buffers: Mapping[str, Buffers] = field(default_factory=dict)
-    """What waited for each query when the unit began."""
-    survey: Callable[[], Fanouts] | None = None
-    """Asked by the first task, where it is time to see again how many partners rows find."""
-
-    def of_pairs(self) -> Delivery:
-        """Leave out the queries that no pair is found for."""
-        return replace(self, targets=tuple(each for each in self.targets if not each.folds_rows))
-
-    @property
-    def levels(self) -> tuple[int, int]:
-        """Give the levels ``[first, last)`` from the first that some query reads to the last."""
-        ends = [each.levels for each in self.targets]
-        return min((each for each, _ in ends), default=0), max((each for _, each in ends), default=0)
-
-    def of_rows(self) -> Delivery:
-        """Leave out all others."""
-        return replace(self, targets=tuple(each for each in self.targets if each.folds_rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,57 +82,6 @@ class UnitReport:
         return {PAIRS: self.pairs, RESULTS: sum(self.results)}
 
 
-class FoundRows(Protocol):
-    """The rows of one input that some pairs are made of, still in their segments."""
-
-    def times(self) -> Ints:
-        """Give their event times."""
-
-    def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of all of them, or of some; nulls of a type where it is not stored, because nobody reads it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowsOfSegment:
-    """Rows that are all of one segment."""
-
-    segment: SegmentRows
-    numbers: Ints
-
-    def times(self) -> Ints:
-        """Give their event times."""
-        return self.segment.rows.t[self.numbers]
-
-    def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of all of them, or of some; nulls where it is not stored."""
-        chosen = self.numbers if rows is None else self.numbers[rows]
-        if not self.segment.has(name):
-            return pa.nulls(chosen.size, kind)
-        return self.segment.column(name).take(pa.array(chosen))
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPairs:
-    """Some pairs as a probe found them: what is gathered of them, and by side the segments' rows that they are."""
-
-    batch: pa.RecordBatch
-    rows: Mapping[str, FoundRows]
-
-
-class Waiting(Protocol):
-    """Rows on their way into files."""
-
-    @property
-    def waiting(self) -> int:
-        """Count the bytes of those that are not written yet."""
-
-    def write(self, batch: pa.RecordBatch, /) -> None:
-        """Take some rows."""
-
-    def flush(self) -> None:
-        """Write all of them."""
-
-
 class HoldRuns:
     """A query's results of one task that wait for their turn, written a run at a time."""
 
@@ -226,63 +106,6 @@ class HoldRuns:
         batches = self._waiting.drain()
         if batches and (made := write_hold(self._files, self._folder, [sort_by_time(batches)])):
             self.made.append(made)
-
-
-@dataclass(slots=True)
-class PairBatch:
-    """Some pairs on their way out: the set of queries that want each, and who reads it from the group's table."""
-
-    batch: pa.RecordBatch
-    level: NDArray[np.int16]
-    sets: NDArray[np.uint64] | None
-    readers: NDArray[np.uint64] | None
-    """Who reads each pair from the table, as far as is known; None where nobody does.  Read only if one row stands for
-    all."""
-    by_query: bool
-    """Whether readers are noted by their numbers; else the first bit says whether there is any."""
-    arrived: float
-    found: FoundPairs | None = None
-    """The rows that the pairs are, where they have not been through Spark."""
-
-    def times(self) -> tuple[Ints, ...]:
-        """Give the event times of the rows of each input."""
-        if self.found is not None:
-            return tuple(each.times() for each in self.found.rows.values())
-        return tuple(self.batch.column(time_name(side)).to_numpy() for side in sides_in(self.batch))
-
-    def ends(self, skews: Sequence[int] = ()) -> tuple[Ints, Ints]:
-        """Give two times of each pair that say all a pane needs: of its left and right row.
-
-        Of more than two rows, those are the newest time, and the oldest of all times moved on by the skews.
-        """
-        times = self.times()
-        if not skews:
-            left, right = times
-            return left, right
-        moved = (each + skew for each, skew in zip(times, skews, strict=True))
-        return reduce(np.maximum, times), reduce(np.minimum, moved)
-
-    def column(self, side: str, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of one input's rows, of all pairs or of some."""
-        if self.found is None:
-            column = self.batch.column(side).field(name)
-            return column if rows is None else column.take(pa.array(rows))
-        return self.found.rows[side].column(name, kind, rows)
-
-    def note_reader(self, number: int, wanted: NDArray[np.bool_]) -> None:
-        """Note that a query reads some of the pairs."""
-        if self.readers is not None:
-            bit = number if self.by_query else 0
-            self.readers[:, bit // 64] |= wanted.astype(np.uint64) << np.uint64(bit % 64)
-
-    def wanted_by(self, target: Target) -> NDArray[np.bool_]:
-        """Say which of the pairs a query gets."""
-        if target.computed:
-            return self.batch.column(f"o{target.number}").is_valid().to_numpy(zero_copy_only=False)
-        if self.sets is not None:
-            return members(self.sets, target.number)
-        first, last = target.levels
-        return (self.level >= first) & (self.level < last)
 
 
 class TaskOutput:
@@ -534,16 +357,6 @@ def _is_read(readers: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Say which pairs somebody reads from the table; one value stands for all if it is the same."""
     some = readers[:1] if readers.strides[0] == 0 else readers
     return np.asarray(some[:, 0] != 0 if some.shape[1] == 1 else some.any(axis=1))
-
-
-def sides_in(batch: pa.RecordBatch) -> list[str]:
-    """Name the inputs that the pairs of a batch are made of."""
-    return [name for name in batch.schema.names if is_side(name)]
-
-
-def time_name(side: str) -> str:
-    """Name the column with the event times of one input's rows."""
-    return f"t{side}"
 
 
 def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:

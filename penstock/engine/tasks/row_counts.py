@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.engine.stages.count_axis import Counting
+    from penstock.engine.tasks.count_axis import Counting
     from penstock.kernels.key_hash import Ints
     from penstock.state.files import Files
 

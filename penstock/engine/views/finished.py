@@ -20,7 +20,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.engine.views.horizon import side_marks
+from penstock.plan.group import reach
+from penstock.plan.promises import promised_sides
+from penstock.sql.query import FOREVER, SIDES
 from penstock.state.promises import NEVER, PromiseFiles, open_promises
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.kernels.key_hash import Hashes
+    from penstock.plan.build import Plan
+    from penstock.sql.query import Query, Side
+    from penstock.state.files import Files
+    from penstock.state.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,3 +131,28 @@ def _has_value(values: Sequence[pa.Array]) -> Mask:
     for each in values:
         valid &= np.asarray(each.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     return valid
+
+
+def finished_keys(
+    plan: Plan, ledger: Ledger, query: Query, columns: tuple[int, ...] = ()
+) -> FinishedKeys | None:
+    """Give the promises that finish values for a query, with its watermarks; None if there are none yet.
+
+    The watermark of an idle stream stays where it is, and its promises wait.  An ordered query has its results below
+    the lower watermark only, so that one counts for both sides.
+    """
+    indexes = promised_sides(plan, query) if ledger.promises else None
+    known = [each for each in side_marks(plan, ledger, query).values() if each is not None]
+    if indexes is None or len(known) < len(SIDES) or ledger.query(query.name).backfill:
+        return None
+    marks = [min(known)] * len(SIDES) if query.ordered else known
+    left, right = (
+        _side(query, side, ledger.promises.get(index.id if index else "", PromiseFiles()), mark)
+        for side, index, mark in zip(SIDES, indexes, marks, strict=True)
+    )
+    return FinishedKeys(columns, next(each for each in indexes if each).whole_key, left, right)
+
+
+def _side(query: Query, side: Side, known: PromiseFiles, watermark: int) -> PromisedSide:
+    far = reach(query.window, side)
+    return PromisedSide(known, watermark, far if far < FOREVER and not any(query.rows) else None)

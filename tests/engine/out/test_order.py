@@ -17,9 +17,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.report.status import take_status
-from penstock.engine.stages.release import horizon
 from penstock.engine.stages.stages import release
 from penstock.engine.store import Store
+from penstock.engine.views.horizon import horizon
 from penstock.sql.options import ORDERS, STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state import hold

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from penstock.engine.change.transition import Transition
 from penstock.engine.report.status import take_status
-from penstock.engine.stages.release import horizon
 from penstock.engine.views import idle, waiting
+from penstock.engine.views.horizon import horizon
 from penstock.engine.views.plans import next_plan
 from penstock.engine.views.waiting import load_of, mode_of
 from penstock.plan.order_policy import HOLD, SYNC, Load
