@@ -64,7 +64,7 @@ from penstock.engine.spark.session import (
 from penstock.engine.spark.spark_errors import named_file, short_message
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.stages.propagate import check_propagation, finished_now
-from penstock.engine.stages.stages import publish
+from penstock.engine.stages.publish import publish
 from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.store import Store
 from penstock.engine.supervisor import Joiner

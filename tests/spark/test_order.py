@@ -10,7 +10,6 @@ from penstock.cli.look import State
 from penstock.engine.api import Engine
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
-from penstock.engine.stages import stages
 from penstock.errors import InputError, PenstockError
 from penstock.state.journal import Journal
 from tests.oracle import _plain as plain
@@ -137,7 +136,7 @@ def test_a_failure_at_any_step_loses_doubles_and_disorders_nothing(spark, tmp_pa
         (Journal, "commit", _commits("release")),
         (SparkRunner, "_run", runs("release")),
         (Journal, "commit", _commits("unit")),
-        (stages, "publish_files", None),
+        (publish, "publish_files", None),
     ):
         for after in (False, True):
             here.streams.grow()  # which also makes something due: the horizon moves on by a batch

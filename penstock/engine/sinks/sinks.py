@@ -38,10 +38,6 @@ from penstock.state.output_file import WrittenFile
 from penstock.state.values import Move, Publication
 
 if TYPE_CHECKING:
-    from penstock.sql.query import Query, Stream
-    from penstock.state.files import Files
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame

@@ -19,7 +19,9 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.sinks import pairs_folder, results_folder
+from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.state import tables as bounds
 from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
 from penstock.state.tables import (
@@ -33,6 +35,7 @@ from penstock.state.tables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.state.ledger import Ledger
     from penstock.state.tables import StoredFile, StoredTable
 
@@ -216,3 +219,26 @@ class Attic:
         for _, name in (each for each in self.files if each[0] <= now):
             let_go(name)
         self.files = [each for each in self.files if each[0] > now]
+
+
+def compact(context: TurnContext) -> None:
+    """Merge files of results, a few at a time; `untidy` says whether there is more to merge."""
+    ledger, store = context.ledger, context.store
+    context.attic.clear(store.let_go)
+    tasks = context.runner.parallelism
+    busy = context.any_behind() or context.input_ended  # who waits for the end need not wait for this
+    chosen = choose_steps(ledger, tasks, busy=busy, excluded=context.unmergeable)
+    context.untidy = bool(chosen.steps)
+    if not chosen.steps and not chosen.begun:
+        return
+    job = Job(
+        "compact",
+        f"merge {counted(sum(len(each.names) for each in chosen.steps), 'file', 'files')} of results",
+    )
+    made = context.runner.map([MergeTask(each.merge) for each in chosen.steps], job)
+    context.unmergeable |= {
+        frozenset(step.names) for step, file in zip(chosen.steps, made, strict=True) if file == CONFLICT
+    }
+    store.commit(compact_commit(chosen, made))
+    context.attic.take(ledger.files() - context.ledger.files())
+    context.attic.clear(store.let_go)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.outputs.key_columns import key_columns
+from penstock.engine.runners.runner import Job
 from penstock.engine.sinks.sinks import PUNCTUATIONS, publications
 from penstock.engine.tasks.propagate import Propagation, PropagationReport
 from penstock.engine.views.finished import FinishedKeys, finished_keys
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.backend import Backend
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
     from penstock.state.ledger import Ledger
-
 
 LOOK_SHARE = 1024
 """Values are told when a promise has taken effect for each so many that are remembered."""
@@ -132,3 +133,14 @@ def propagate_commit(
         seen={task.index: task.seen for task, _ in done},
         output=Output(publish=publications(f"told-{number:012d}", written, set())),
     )
+
+
+def propagate(context: TurnContext) -> None:
+    """Tell sinks that ask for it which values have no more results."""
+    ledger = context.ledger
+    least = 1 if context.input_ended else None
+    tasks = choose_propagations(context.plan, ledger, context.backend, least) if ledger.promises else []
+    if not tasks:
+        return
+    job = Job("propagate", f"propagate punctuations of {', '.join(each.query for each in tasks)}")
+    context.store.commit(propagate_commit(tasks, context.runner.map(tasks, job), ledger.tellings))

@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.notes import Buffers
-from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
+from penstock.engine.sinks.sinks import (
+    SPOOLED,
+    kept_files,
+    publications,
+    results_folder,
+    sink_root,
+)
 from penstock.engine.tasks.release import RELEASE, Release, ReleaseReport
 from penstock.engine.views.horizon import horizon
 from penstock.engine.views.waiting import lag_rows
@@ -36,6 +42,7 @@ from penstock.state.recent import delays_of
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.engine.views.idle import IdleClock
     from penstock.plan.build import Plan
     from penstock.sql.query import Query
@@ -128,3 +135,18 @@ def _output(releases: Sequence[Release], done: Sequence[tuple[str, ReleaseReport
         publish=publications(releases[0].unit, written, spooled),
         kept=kept_files(written),
     )
+
+
+def release(context: TurnContext) -> None:
+    """Release the results whose turn it is; at the end of the input, once all of it is joined, everything."""
+    ledger, files = context.ledger, context.store.files
+    releases = (
+        last_releases(context.plan, ledger, files)
+        if context.input_ended and not context.is_joining()
+        else choose_releases(context.plan, ledger, files, context.idle)
+    )
+    if not releases:
+        return
+    context.store.commit(release_commit(releases, context.runner.map(releases, release_job(releases))))
+    for name in ledger.files() - context.ledger.files():
+        context.store.let_go(name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.engine.runners.runner import Job
 from penstock.engine.views.needs import roll_claims
 from penstock.state.claims import is_ended
 from penstock.state.commits import Sealed, SealedRoll
@@ -19,6 +20,7 @@ from penstock.state.row_times import Sealing, plan_sealing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.engine.stages.turn_context import TurnContext
     from penstock.plan.build import Plan
     from penstock.state.ledger import Ledger
     from penstock.state.segment import Segment
@@ -56,3 +58,17 @@ def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> 
         for sealing, piece in zip(sealings, made, strict=True)
     }
     return Sealed(rolls, tuple(gone))
+
+
+def seal(context: TurnContext) -> None:
+    """Give the rows that the watermarks have passed their final positions, where windows count rows."""
+    sealings = choose_sealings(context.plan, context.ledger, everything=context.input_ended)
+    if not sealings:
+        return
+    any_rows = any(each.waiting for each in sealings)
+    job = Job("seal", f"count rows of {', '.join(each.stream for each in sealings)}")
+    made = context.runner.map(sealings, job) if any_rows else [None] * len(sealings)
+    commit = seal_commit(sealings, made)
+    context.store.commit(commit)
+    for name in commit.remove:
+        context.store.let_go(name)

@@ -22,19 +22,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.engine.stages.answer import answer
+from penstock.engine.stages.choose_waiting import choose_what_waits
+from penstock.engine.stages.compact import compact
 from penstock.engine.stages.expire import expire
 from penstock.engine.stages.feed import feed
 from penstock.engine.stages.join import join
-from penstock.engine.stages.stages import (
-    answer,
-    choose_what_waits,
-    compact,
-    propagate,
-    publish,
-    reconsider,
-    release,
-    seal,
-)
+from penstock.engine.stages.propagate import propagate
+from penstock.engine.stages.publish import publish
+from penstock.engine.stages.reconsider import reconsider
+from penstock.engine.stages.release import release
+from penstock.engine.stages.seal import seal
 from penstock.engine.stages.watch import watch
 
 if TYPE_CHECKING:

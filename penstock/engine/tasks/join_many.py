@@ -15,7 +15,8 @@ Where one key is equal in all inputs a task takes a range of its hash; else it i
 looks for partners in all segments.
 
 In:  names of segments and the group's tables.  Out: record batches of results (see
-`penstock.engine.tasks.route_pairs`). """
+`penstock.engine.tasks.route_pairs`).
+"""
 
 from __future__ import annotations
 

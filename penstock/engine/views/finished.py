@@ -29,19 +29,13 @@ from penstock.state.promises import NEVER, PromiseFiles, open_promises
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.kernels.key_hash import Hashes
+    from numpy.typing import NDArray
+
+    from penstock.kernels.key_hash import Hashes, Ints
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Side
     from penstock.state.files import Files
     from penstock.state.ledger import Ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from penstock.kernels.key_hash import Hashes, Ints
-    from penstock.state.files import Files
 
     Mask = NDArray[np.bool_]
 

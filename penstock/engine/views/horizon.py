@@ -9,12 +9,6 @@ from penstock.plan.order_policy import trigger
 if TYPE_CHECKING:
     from penstock.engine.views.idle import IdleClock
     from penstock.plan.build import Plan
-    from penstock.sql.query import Query
-    from penstock.state.ledger import Ledger
-
-if TYPE_CHECKING:
-    from penstock.engine.views.idle import IdleClock
-    from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.sql.query import Query, Side
     from penstock.state.ledger import Ledger

@@ -17,7 +17,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock.engine.report.status import take_status
-from penstock.engine.stages.stages import release
+from penstock.engine.stages.release import release
 from penstock.engine.store import Store
 from penstock.engine.views.horizon import horizon
 from penstock.sql.options import ORDERS, STRATEGIES
