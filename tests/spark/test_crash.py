@@ -23,7 +23,7 @@ import pytest
 
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sources.source_ingest import SourceIngest
-from penstock.engine.stages import compact, stages
+from penstock.engine.stages import compact, publish
 from penstock.errors import PenstockError
 from penstock.state import retention as keep
 from penstock.state import tables
@@ -82,7 +82,7 @@ POINTS = [
     ),
     (SourceIngest, "read", None, ""),
     *((SparkRunner, "_run", runs(stage), stage) for stage in ("join", "expire", "compact")),
-    *((stages, "publish_files", None, ""),),
+    *((publish, "publish_files", None, ""),),
     (Run, "take", None, ""),
 ]
 
@@ -197,7 +197,7 @@ def test_committed_output_survives_a_start_that_fails_to_publish_it(spark, tmp_p
     run = Run(spark, tmp_path, crash_specs(tmp_path, callback=True))
     for owner, name, when, after in (
         (Journal, "commit", _commits_results_of("called"), True),  # committed, and nothing of it published
-        (stages, "publish_files", lambda *_: True, False),
+        (publish, "publish_files", lambda *_: True, False),
         (Run, "take", lambda *_: True, False),
     ):
         with monkeypatch.context() as patch:

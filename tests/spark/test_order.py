@@ -10,6 +10,7 @@ from penstock.cli.look import State
 from penstock.engine.api import Engine
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
+from penstock.engine.stages import publish
 from penstock.errors import InputError, PenstockError
 from penstock.state.journal import Journal
 from tests.oracle import _plain as plain

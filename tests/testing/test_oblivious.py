@@ -244,7 +244,8 @@ def test_an_accuracy_of_one_means_that_no_result_was_missed(seed):
         found, whole = len(results(session, sensors)), len(full_join(sensors))
         query = buffers(session)
     assert (query.accuracy < 1) == (query.missed > 0) == bool(query.misses), seed
-    assert found == whole or query.missed > 0, (seed, found, whole)
+    waits = query.lag_rows > 0  # the input has not ended, so rows may still wait to be joined
+    assert found == whole or query.missed > 0 or waits, (seed, found, whole)
 
 
 def disturbed(rng, values):
