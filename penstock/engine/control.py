@@ -23,6 +23,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from penstock import limits
 from penstock.errors import InputError, PenstockError, RunError
 from penstock.reporting import Logger, Tolerant, reason
 from penstock.state.files import open_files
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 _log = Logger(__name__)
-
-_EVERY = 0.3
-"""Seconds between two looks for requests, or for an answer."""
 
 _HOW = "Ask with penstock add or penstock drop"
 
@@ -67,7 +65,7 @@ class Listener(threading.Thread):
 
     def _listen(self) -> None:
         """Look for requests."""
-        while not self._stopping.wait(_EVERY):
+        while not self._stopping.wait(limits.CONTROL_POLL_SECONDS):
             names = set(self._files.list("requests"))
             self._passed_over &= names
             for name in sorted(names - self._passed_over):
@@ -160,7 +158,7 @@ def _awaited(files: Files, name: str, patience: float) -> Request:
     while not files.exists(f"answers/{name}"):
         if time.monotonic() > until:
             raise RunError(_no_answer(files, name, patience))
-        time.sleep(_EVERY)
+        time.sleep(limits.CONTROL_POLL_SECONDS)
     answer: Request = json.loads(files.read(f"answers/{name}"))
     files.delete(f"answers/{name}")
     return answer

@@ -26,23 +26,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock import limits
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-UNUSED_SECONDS = 3600.0
-"""How long a copy is kept that nobody uses."""
-
-UNUSED_SECONDS_WHEN_FULL = 60.0
-"""How long, when the disk is nearly full."""
-
-NEARLY_FULL_SHARE = 0.1
-"""A disk of which less than this share is free counts as nearly full."""
-
-TOUCH_SECONDS = 30.0
-"""A use of a copy is noted again only after this time."""
-
-SWEEP_SECONDS = 60.0
-"""How long a process waits between two looks for copies to remove."""
 
 
 def copy_of(root: str, name: str, fetch: Callable[[Path], None]) -> Path:
@@ -74,7 +61,7 @@ def _touched(copy: Path) -> bool:
     """Say whether a copy is there, and note that it is used."""
     try:
         status = copy.stat()
-        if time.time() - status.st_atime > TOUCH_SECONDS:
+        if time.time() - status.st_atime > limits.CACHE_TOUCH_SECONDS:
             os.utime(copy, ns=(time.time_ns(), status.st_mtime_ns))
     except FileNotFoundError:
         return False
@@ -98,13 +85,13 @@ _swept = {"at": float("-inf")}
 
 def _sweep() -> None:
     """Remove the copies that nobody has used for a while, at most once a minute."""
-    if time.monotonic() - _swept["at"] < SWEEP_SECONDS:
+    if time.monotonic() - _swept["at"] < limits.CACHE_SWEEP_SECONDS:
         return
     _swept["at"] = time.monotonic()
     folder = cache_folder()
     disk = shutil.disk_usage(folder)
-    full = disk.free < NEARLY_FULL_SHARE * disk.total
-    oldest = time.time() - (UNUSED_SECONDS_WHEN_FULL if full else UNUSED_SECONDS)
+    full = disk.free < limits.CACHE_FREE_DISK_SHARE * disk.total
+    oldest = time.time() - (limits.CACHE_IDLE_SECONDS_WHEN_FULL if full else limits.CACHE_IDLE_SECONDS)
     for file in folder.rglob("*"):
         with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
             if not file.is_dir() and file.stat().st_atime < oldest:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from penstock import limits
 from penstock.errors import DamagedError, MissingError
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from penstock.state.files import Files
-
-MOST_REMEMBERED_FILES = 1 << 16
-"""Files that a process remembers to have checked; then it forgets them all, and checks again."""
 
 
 class Kept(Protocol):
@@ -112,7 +110,7 @@ def _is_whole(files: Files, kept: Kept) -> bool:
         return True
     if not status.st_size or zlib.crc32(pa.memory_map(path, "r").read_buffer()) != kept.checksum:
         return False
-    if len(_checked) >= MOST_REMEMBERED_FILES:
+    if len(_checked) >= limits.MAX_REMEMBERED_CHECKSUMS:
         _checked.clear()
     _checked[path] = stamp
     return True

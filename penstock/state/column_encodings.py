@@ -20,24 +20,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as is_a
 
+from penstock import limits
+
 if TYPE_CHECKING:
     from typing import Any
-
-DICTIONARY_BYTES = 1 << 14
-"""Bytes of a column's distinct values, in a row group, after which they are no longer written as a dictionary."""
-
-SAMPLE_ROWS = 1 << 12
-"""Rows that are looked at."""
-
-MOST_BITS = 32
-"""Bits of a range up to which differences are written: a wide range may be of few values."""
 
 DELTA = "DELTA_BINARY_PACKED"
 
 
 def writer_options(rows: pa.Table) -> dict[str, Any]:
     """Return the options for a file that begins with these rows."""
-    sample, options = rows.slice(0, SAMPLE_ROWS), {"dictionary_pagesize_limit": DICTIONARY_BYTES}
+    sample, options = (
+        rows.slice(0, limits.ENCODING_SAMPLE_ROWS),
+        {"dictionary_pagesize_limit": limits.MAX_DICTIONARY_BYTES},
+    )
     while any(is_a.is_struct(kind) for kind in sample.schema.types):
         sample = sample.flatten()
     names = sample.schema.names
@@ -70,4 +66,4 @@ def _is_narrow(values: pa.Array) -> bool:
     if not (is_time or is_a.is_int64(kind) or is_a.is_int32(kind)) or values.null_count == len(values):
         return False
     ends = pc.min_max(values.view(f"int{kind.bit_width}")).as_py()
-    return bool((ends["max"] - ends["min"]).bit_length() <= MOST_BITS)
+    return bool((ends["max"] - ends["min"]).bit_length() <= limits.MAX_DELTA_BITS)

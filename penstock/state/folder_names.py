@@ -18,10 +18,9 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-LONGEST_NAME_CHARACTERS = 200
-"""A longer name is not kept as it is: filesystems take 255 bytes."""
+from penstock import limits
 
-_PLAIN_NAME = re.compile(rf"[a-z0-9_]{{1,{LONGEST_NAME_CHARACTERS}}}")
+_PLAIN_NAME = re.compile(rf"[a-z0-9_]{{1,{limits.MAX_FOLDER_NAME_CHARACTERS}}}")
 _READABLE_CHARACTERS = 40
 
 

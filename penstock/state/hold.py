@@ -8,7 +8,7 @@ them.  A pair's time is the later of its two event times; below the release time
                          released   H  held            from now on the file counts from 17; it is not rewritten
 
 A hold file is Arrow IPC, sorted by the pairs' times and mapped: a release reads the rows that it releases and finds
-them by binary search.  Files of many small units are merged, `MERGE_FAN` of a generation into one of the next, so that
+them by binary search.  Files of many small units are merged, so that
 their number grows with the logarithm of what is held, and so does the number of times that a result is written.
 Columns:
 
@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock import limits
 from penstock.kernels import width
 from penstock.sql.graph import sides_for
 from penstock.state.checksum import map_whole, summed_writer
@@ -52,14 +53,6 @@ _TIMES = re.compile(r"penstock\.(t|l|r|i[0-9]+)")
 ARRIVED = "penstock.a"
 """When the later of a pair's rows had arrived, in seconds since the epoch: the last column of a hold file."""
 
-MERGE_FAN = 8
-"""How many hold files of one generation become one of the next."""
-
-MOST_ROWS = 1 << 20
-"""About how many results are sorted in one go, fewer if they are wide: that bounds the memory.  Those of one instant
-stay together."""
-
-_BATCH_ROWS = 1 << 16
 _SAMPLES_PER_RANGE = 64
 
 
@@ -128,7 +121,7 @@ def write_hold(files: Files, folder: str, tables: Iterable[pa.Table], generation
             if sink is None:
                 sink = stack.enter_context(summed_writer(files, name))
                 out = stack.enter_context(pa.ipc.new_file(sink, table.schema))
-            out.write_table(table, max_chunksize=_BATCH_ROWS)
+            out.write_table(table, max_chunksize=limits.HOLD_BATCH_ROWS)
             times = times[0] if rows else first, last
             rows += table.num_rows
     return Held(name, rows, *times, generation, sink.checksum) if sink else None
@@ -208,7 +201,7 @@ def choose_merges(holds: Iterable[Held]) -> list[tuple[Held, ...]]:
     generations: dict[int, list[Held]] = {}
     for each in holds:
         generations.setdefault(each.generation, []).append(each)
-    return [tuple(alike) for _, alike in sorted(generations.items()) if len(alike) >= MERGE_FAN]
+    return [tuple(alike) for _, alike in sorted(generations.items()) if len(alike) >= limits.MERGE_FAN_IN]
 
 
 def _times(batch: pa.RecordBatch) -> Ints:
@@ -221,7 +214,7 @@ def _time_ranges(runs: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
     """Cut sorted runs at the same times, into ranges with about as many rows in all as can be sorted in one go."""
     times = [_times(run) for run in runs]
     total = sum(map(len, times))
-    most = min(MOST_ROWS, max(1, total * width.MOST_BYTES // sum(run.nbytes for run in runs)))
+    most = min(limits.MAX_ROWS_PER_SORT, max(1, total * width.MOST_BYTES // sum(run.nbytes for run in runs)))
     cuts = _cuts(times, most) if total > most else np.empty(0, np.int64)
     edges = [(0, *np.searchsorted(each, cuts), len(each)) for each in times]
     for number in range(len(cuts) + 1):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
+from penstock import limits
 from penstock.plan.order_policy import trigger
 from penstock.plan.prices import Prices
 from penstock.sql.query import Stream
@@ -56,9 +57,6 @@ from penstock.state.values import (
     Watermarks,
 )
 from penstock.state.watch import GroupWatch, LogWatch
-
-MOST_REMEMBERED_CHANGES = 32
-"""Changes of plan, and of what waits, that are remembered outside the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +224,7 @@ def _plan(commit: PlanServed, ledger: Ledger) -> Ledger:
         declared={**ledger.declared, **_by_name(commit.plan.streams)},
         version=ledger.version + 1,
         changes=(*ledger.changes, PlanChange(ledger.version + 1, commit.reason, commit.at))[
-            -MOST_REMEMBERED_CHANGES:
+            -limits.MAX_REMEMBERED_CHANGES :
         ],
         layouts={
             log: _in_use(each, logs.get(log, ()), ledger.traffic.get(log))
@@ -650,5 +648,5 @@ def _published(commit: Published, ledger: Ledger) -> Ledger:
 def _order(commit: OrderSwitched, ledger: Ledger) -> Ledger:
     """Let something else wait in some groups from here on."""
     changed = {name: replace(ledger.groups[name], mode=commit.mode) for name in commit.groups}
-    switches = (*ledger.switches, commit)[-MOST_REMEMBERED_CHANGES:]
+    switches = (*ledger.switches, commit)[-limits.MAX_REMEMBERED_CHANGES :]
     return replace(ledger, groups={**ledger.groups, **changed}, switches=switches)

@@ -15,6 +15,7 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from penstock import limits
 from penstock.state.checkpoint import NO_OFFSET, Offsets, log_offset
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
     from penstock.state.checkpoint import Checkpoint, FileEntry, SourceLog
 
 Json = dict[str, Any]
-
-MOST_FILES = 1000
-"""Files of a batch that its origin names one by one; of more it has only a digest, and cannot be written again."""
-
-MOST_BEGINNING_CHARACTERS = 1 << 16
-"""Characters of a source's beginning that an origin keeps."""
 
 
 def origin_of(checkpoint: Checkpoint, batch: int, previous: Json | None) -> Json | None:
@@ -63,7 +58,7 @@ def origin_of(checkpoint: Checkpoint, batch: int, previous: Json | None) -> Json
             return None
         origin["after"][name] = after
         count = sum(len(each) for each in files.values() if each is not None)
-        origin["entries"][name] = files if count <= MOST_FILES else None
+        origin["entries"][name] = files if count <= limits.MAX_ORIGIN_FILES else None
         origin["digests"][name] = digest(files)
         origin["seen"][name] = _seen(log, last, count, name, previous)
     return origin
@@ -86,7 +81,7 @@ def _entry_number(offset: str) -> int:
 
 def _beginning(log: SourceLog) -> dict[str, str] | None:
     texts = log.texts()
-    return texts if sum(map(len, texts.values())) <= MOST_BEGINNING_CHARACTERS else None
+    return texts if sum(map(len, texts.values())) <= limits.MAX_ORIGIN_CHARACTERS else None
 
 
 def _seen(log: SourceLog, last: int, count: int, name: str, previous: Json | None) -> int | None:

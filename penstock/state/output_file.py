@@ -28,6 +28,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock import limits
 from penstock.state.checksum import SummedFile
 from penstock.state.column_encodings import writer_options
 from penstock.state.files import LocalFiles, open_files
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 NOTE = b"penstock"
 """The key of a file's metadata that holds a note (JSON) on how its results came about."""
-
-ROWS_PER_WRITE = 1 << 17
-"""Rows gathered before they are encoded: the size of a row group, unless they are wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class OutputFile:
         self.staged = final if kept else f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
         self.rows = 0
         self._compression = compression
-        self._waiting = RowBuffer(ROWS_PER_WRITE)
+        self._waiting = RowBuffer(limits.MAX_ROWS_PER_ROW_GROUP)
         self._summed: SummedFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._stack = ExitStack()

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
 from penstock.kernels.fold import Ordered, codes_of, number_groups, sum_ints
 from penstock.kernels.key_hash import mix
 from penstock.kernels.measures import Folded
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
 ORDER, PANE, CLASS, ROWS = "o", "p", "c", "n"
 RADIX_BITS = 3
 """Eight panes make a node of the next level, and so on."""
-
-MERGE_FAN = 8
-"""How many pane files of one generation become one of the next."""
 
 _KEYS, _KINDS = b"penstock.keys", b"penstock.kinds"
 _LEVEL_SHIFT = 56
@@ -384,4 +382,4 @@ def choose_merges(files: Iterable[PaneFile]) -> list[tuple[PaneFile, ...]]:
     alike: dict[tuple[int, bool, int], list[PaneFile]] = {}
     for each in files:
         alike.setdefault((each.table, each.folded, each.generation), []).append(each)
-    return [tuple(some) for some in alike.values() if len(some) >= MERGE_FAN]
+    return [tuple(some) for some in alike.values() if len(some) >= limits.MERGE_FAN_IN]

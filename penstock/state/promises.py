@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock import limits
 from penstock.kernels.equality import equal_values
 from penstock.kernels.fold import codes_of, number_groups
 from penstock.kernels.key_hash import mix, unmixed
@@ -49,15 +50,6 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 62
 """The p of a row that no promise covers."""
-
-MOST_PATTERNS = 1024
-"""Ranges and wildcards that one index remembers: each is held against every row."""
-
-MERGE_FAN = 8
-"""Files of one generation that are merged into one of the next."""
-
-SPARE = 0.25
-"""The share by which an index may exceed its budget before the oldest promises are forgotten."""
 
 _LOW, _HIGH = "low", "high"
 
@@ -366,17 +358,17 @@ class PromiseMerge:
 def choose_promise_merges(index: str, kept: PromiseFiles, budget: int) -> list[PromiseMerge]:
     """Choose files to merge: those of a generation that has enough of them; all, where promises must be forgotten."""
     chosen = []
-    for some, ranges, most in ((kept.exact, False, budget), (kept.patterns, True, MOST_PATTERNS)):
-        if sum(each.rows for each in some) > most * (1 + SPARE):
+    for some, ranges, most in ((kept.exact, False, budget), (kept.patterns, True, limits.MAX_PROMISE_RANGES)):
+        if sum(each.rows for each in some) > most * (1 + limits.PROMISE_SLACK_SHARE):
             chosen.append(PromiseMerge(index, some, most, ranges))
             continue
         generations: dict[int, list[Segment]] = {}
         for each in some:
             generations.setdefault(each.generation, []).append(each)
         chosen += [
-            PromiseMerge(index, tuple(each[:MERGE_FAN]), ranges=ranges)
+            PromiseMerge(index, tuple(each[: limits.MERGE_FAN_IN]), ranges=ranges)
             for each in generations.values()
-            if len(each) >= MERGE_FAN
+            if len(each) >= limits.MERGE_FAN_IN
         ]
     return chosen
 

@@ -13,11 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-FADE_FACTOR = 0.9
-"""How much an observation counts when the next one comes."""
-
-MOST_PATTERNS = 64
-"""Patterns of predicate bits that are told apart; rarer ones are forgotten."""
+from penstock import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +45,17 @@ class Traffic:
         """Add a batch."""
         if batch.layout != self.layout:
             return Traffic(batch.layout).then(batch)
-        counts = {bits: FADE_FACTOR * rows for bits, rows in self.patterns}
+        counts = {bits: limits.FADE_FACTOR * rows for bits, rows in self.patterns}
         for bits, rows in batch.patterns:
             counts[bits] = counts.get(bits, 0.0) + rows
         before = self.holds or (0.0,) * len(batch.holds)
-        often = sorted(counts.items(), key=lambda each: -each[1])[:MOST_PATTERNS]
+        often = sorted(counts.items(), key=lambda each: -each[1])[: limits.MAX_TRAFFIC_PATTERNS]
         return replace(
             self,
-            rows=FADE_FACTOR * self.rows + batch.rows,
-            micros=FADE_FACTOR * self.micros + batch.micros,
+            rows=limits.FADE_FACTOR * self.rows + batch.rows,
+            micros=limits.FADE_FACTOR * self.micros + batch.micros,
             patterns=tuple(often),
-            holds=tuple(FADE_FACTOR * old + new for old, new in zip(before, batch.holds, strict=True)),
+            holds=tuple(limits.FADE_FACTOR * old + new for old, new in zip(before, batch.holds, strict=True)),
         )
 
 
@@ -88,8 +84,8 @@ class Fanout:
         """
         return replace(
             seen,
-            rows=FADE_FACTOR * self.rows + seen.rows,
-            partners=FADE_FACTOR * self.partners + seen.partners,
+            rows=limits.FADE_FACTOR * self.rows + seen.rows,
+            partners=limits.FADE_FACTOR * self.partners + seen.partners,
         )
 
 
@@ -109,11 +105,11 @@ class Effort:
     def then(self, micros: float, rows: int, pairs: int, seconds: float) -> Effort:
         """Add a unit."""
         return Effort(
-            FADE_FACTOR * self.units + 1,
-            FADE_FACTOR * self.micros + micros,
-            FADE_FACTOR * self.rows + rows,
-            FADE_FACTOR * self.pairs + pairs,
-            FADE_FACTOR * self.seconds + seconds,
+            limits.FADE_FACTOR * self.units + 1,
+            limits.FADE_FACTOR * self.micros + micros,
+            limits.FADE_FACTOR * self.rows + rows,
+            limits.FADE_FACTOR * self.pairs + pairs,
+            limits.FADE_FACTOR * self.seconds + seconds,
         )
 
     def plus(self, units: int, rows: int, pairs: int, seconds: float) -> Effort:
@@ -147,12 +143,12 @@ class Delays:
         counted = [(max(0.0, seconds), count) for seconds, count in delays if count]
         if not counted:
             return self
-        counts = Counter({bucket: DELAYS_FADE_FACTOR * count for bucket, count in self.counts.items()})
+        counts = Counter({bucket: limits.DELAY_FADE_FACTOR * count for bucket, count in self.counts.items()})
         for seconds, count in counted:
             counts[_bucket(seconds)] += count
         return Delays(
-            {bucket: count for bucket, count in sorted(counts.items()) if count > LEAST_DELAY_COUNT},
-            DELAYS_FADE_FACTOR * self.seconds + sum(seconds * count for seconds, count in counted),
+            {bucket: count for bucket, count in sorted(counts.items()) if count > limits.MIN_DELAY_COUNT},
+            limits.DELAY_FADE_FACTOR * self.seconds + sum(seconds * count for seconds, count in counted),
             max(self.longest, *(seconds for seconds, _ in counted)),
         )
 
@@ -194,12 +190,6 @@ def delays_of(arrivals: Iterable[tuple[float, int]], now: float) -> list[tuple[f
     return [(now - arrived, count) for arrived, count in arrivals if arrived and count]
 
 
-DELAYS_FADE_FACTOR = 0.98
-"""What is left of the delays of a unit when the next one has come: about the last fifty count."""
-
-LEAST_DELAY_COUNT = 0.01
-"""A bucket with fewer results than this is forgotten."""
-
 FINEST_DELAY_SECONDS, DELAY_BUCKET_RATIO = 0.001, 2**0.25
 """The scale of delays: from a millisecond on, each bucket ends 19 % above the one before."""
 
@@ -235,18 +225,17 @@ class Fit:
         squares = self.squares or (0.0,) * len(observed) ** 2
         products = self.products or (0.0,) * len(observed)
         return Fit(
-            tuple(FADE_FACTOR * old + a * b for old, (a, b) in zip(squares, _pairs(observed), strict=True)),
-            tuple(FADE_FACTOR * old + a * seconds for old, a in zip(products, observed, strict=True)),
-            FADE_FACTOR * self.seen + 1,
+            tuple(
+                limits.FADE_FACTOR * old + a * b
+                for old, (a, b) in zip(squares, _pairs(observed), strict=True)
+            ),
+            tuple(limits.FADE_FACTOR * old + a * seconds for old, a in zip(products, observed, strict=True)),
+            limits.FADE_FACTOR * self.seen + 1,
         )
 
 
 def _pairs(counts: tuple[float, ...]) -> list[tuple[float, float]]:
     return [(a, b) for a in counts for b in counts]
-
-
-MOST_DEPARTURES = 64
-"""Notes of rows that went early; beyond that, two of neighbouring times become one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +256,7 @@ class Departures:
         3
         """
         notes = sorted((*self.notes, (newest, rows)))
-        if len(notes) > MOST_DEPARTURES:  # the two that are nearest in time, of all but the last
+        if len(notes) > limits.MAX_EARLY_REMOVALS:  # the two that are nearest in time, of all but the last
             at = min(range(len(notes) - 2), key=lambda each: notes[each + 1][0] - notes[each][0])
             notes[at : at + 2] = [(notes[at + 1][0], notes[at][1] + notes[at + 1][1])]
         return Departures(tuple(notes))

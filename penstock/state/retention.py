@@ -5,7 +5,7 @@ row's use has ended: by time alone, so also when its key is never seen again.
 
 Segments are rewritten for two reasons only, each bounding a cost:
 
-* `MERGE_FAN` neighbours of one generation become one of the next, or `LEAST_RUN` and more if they fill the time that
+* neighbours of one generation become one of the next if there are enough of them, or if they fill the time that
   one segment may span: a probe visits O(log batches) segments;
 * a segment most of whose rows are of patterns that have ended is thinned: the rows stored stay within a factor of
   the rows of use.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.plan.cost import THIN_SHARE
 from penstock.state.claims import ended_share, left_share
 
@@ -25,22 +26,6 @@ if TYPE_CHECKING:
 
     from penstock.state.claims import Claim
     from penstock.state.segment import Segment
-
-MERGE_FAN = 8
-"""Neighbours of one generation that are merged into one of the next."""
-
-LEAST_RUN = 3
-"""The fewest neighbours that are merged where more would span too much time."""
-
-KEPT_TIME_PARTS = 8
-"""Segments become one only if they end within one of so many parts of the time that rows are kept, so that what has
-ended is never a large part of what is stored."""
-
-LOOSE_SHARE = 1 / 4
-"""Where memory is tight: the share of a segment's rows that have left all buffers from which on it is thinned."""
-
-MOST_MERGED_BYTES = 256 << 20
-"""A merged segment has about this size at the most, so that merging it fits in a worker's memory."""
 
 
 def choose_rewrites(
@@ -69,7 +54,7 @@ def choose_rewrites(
         (each for each in segments if each.last < passed and not each.ends),
         key=lambda each: (each.first, each.name),
     )
-    widest = _kept_time(settled, claims) // KEPT_TIME_PARTS
+    widest = _kept_time(settled, claims) // limits.RETENTION_TIME_PARTS
     chosen: list[tuple[Segment, ...]] = []
     run: list[Segment] = []
     for segment in settled:
@@ -77,7 +62,7 @@ def choose_rewrites(
             chosen += [tuple(run)] if _is_full(run, segment, widest) else _thin(run, claims, own)
             run = []
         run.append(segment)
-        if len(run) == MERGE_FAN:
+        if len(run) == limits.MERGE_FAN_IN:
             chosen.append(tuple(run))
             run = []
     return chosen + _thin(run, claims, own)
@@ -85,7 +70,7 @@ def choose_rewrites(
 
 def _is_loose(segment: Segment, claims: Sequence[Claim]) -> bool:
     """Say whether a segment has so many rows that have left all buffers that memory calls for doing without them."""
-    return not segment.ends and left_share(segment, claims) >= LOOSE_SHARE
+    return not segment.ends and left_share(segment, claims) >= limits.MIN_LOOSE_SHARE
 
 
 def _kept_time(segments: Sequence[Segment], claims: Iterable[Claim]) -> int:
@@ -110,7 +95,7 @@ def _may_join(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
     """
     all_of_them = (*run, segment)
     ends = [each.max_t for each in all_of_them]
-    small = sum(each.bytes for each in all_of_them) <= MOST_MERGED_BYTES
+    small = sum(each.bytes for each in all_of_them) <= limits.MAX_MERGED_SEGMENT_BYTES
     return small and segment.generation == run[0].generation and max(ends) - min(ends) <= widest
 
 
@@ -120,7 +105,7 @@ def _is_full(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
     Few batches fit where a window is some dozens of them long; still a probe should not visit each by itself.
     """
     beyond = segment.max_t - min(each.max_t for each in run) > widest
-    return len(run) >= LEAST_RUN and beyond and segment.generation == run[0].generation
+    return len(run) >= limits.MIN_SEGMENTS_PER_MERGE and beyond and segment.generation == run[0].generation
 
 
 def _thin(

@@ -27,6 +27,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
 from penstock.plan.stored import LONGEST_NAME_BYTES
 from penstock.state.checksum import map_whole, summed_writer
 from penstock.state.segment import TIME, Segment
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from penstock.kernels.key_hash import Ints
     from penstock.state.checksum import Kept
     from penstock.state.files import Files
-
-MOST_ROWS = 1 << 20
-"""A piece is merged with the next up to about so many rows: 8 MB."""
 
 LONG_AGO, NOT_YET = -(1 << 62), 1 << 62
 """The time of a position before the first row of a stream, and of one after its last."""
@@ -120,7 +118,7 @@ def plan_sealing(stream: str, roll: Roll, until: int, ended: Sequence[Segment] =
     gone = tuple(each for each in ended if each != roll.pieces[-1])  # the last says where the next begins
     kept = [each for each in roll.pieces if each not in gone]
     absorbed: list[Segment] = []
-    while rows and kept and kept[-1].rows <= rows and kept[-1].rows + rows <= MOST_ROWS:
+    while rows and kept and kept[-1].rows <= rows and kept[-1].rows + rows <= limits.MAX_ROWS_PER_PIECE:
         rows += kept[-1].rows
         absorbed.insert(0, kept.pop())
     return Sealing(stream, tuple(absorbed), waiting, since, until, roll.end, gone)

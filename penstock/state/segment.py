@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
 from penstock.kernels.key_hash import unmixed
 from penstock.kernels.ordered_values import nearest_ordered
 from penstock.kernels.probe import Rows
@@ -48,18 +49,6 @@ if TYPE_CHECKING:
 
 HASH, TIME, PATTERN, KEY = "penstock.h", "penstock.t", "penstock.p", "penstock.k"
 _METADATA_KEY = b"penstock"
-
-MOST_PATTERNS = 64
-"""Patterns counted one by one in a segment's statistics; beyond that, only their total is."""
-
-ALL_TIMES_ROWS = 512
-"""Rows of a segment up to which its statistics have the event time of each."""
-
-MOST_TIMES = 65
-"""Event times in the statistics of a larger segment: its patterns have their shares of them, two at the least."""
-
-MOST_SORTED = 8192
-"""Rows whose times are put in order for that; of more, so many are taken from all over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +250,7 @@ def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) ->
     if pattern is None:
         return (_count_pattern(0, t, t.size),)
     present = np.unique(pattern)
-    if present.size > MOST_PATTERNS:
+    if present.size > limits.MAX_SEGMENT_PATTERNS:
         return ()
     return tuple(
         _count_pattern(from_words(table[number]), t[pattern == number], t.size) for number in present
@@ -271,10 +260,10 @@ def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) ->
 def _count_pattern(bits: int, t: Ints, segment_rows: int) -> PatternCount:
     """Describe the rows of one pattern by their times."""
     oldest, newest = int(t.min()), int(t.max())
-    ordered = np.sort(t if t.size <= MOST_SORTED else t[_spread(t.size)])
+    ordered = np.sort(t if t.size <= limits.MAX_SAMPLED_TIMES else t[_spread(t.size)])
     ordered[0], ordered[-1] = oldest, newest  # the ends are those of all rows
-    share = max(2, round(MOST_TIMES * t.size / segment_rows))
-    most = ordered.size if segment_rows <= ALL_TIMES_ROWS else share
+    share = max(2, round(limits.MAX_PATTERN_TIMES * t.size / segment_rows))
+    most = ordered.size if segment_rows <= limits.MAX_ROWS_WITH_ALL_TIMES else share
     ranks = np.linspace(0, ordered.size - 1, min(most, ordered.size)).round().astype(np.int64)
     return PatternCount(bits, t.size, oldest, newest, tuple((ordered[ranks] - oldest).tolist()))
 
@@ -282,7 +271,7 @@ def _count_pattern(bits: int, t: Ints, segment_rows: int) -> PatternCount:
 def _spread(rows: int) -> Ints:
     """Choose rows in golden steps: rows of one key follow each other in time, and even steps would show that."""
     step = int(rows * 0.6180339887) | 1
-    return np.arange(MOST_SORTED, dtype=np.int64) * step % rows
+    return np.arange(limits.MAX_SAMPLED_TIMES, dtype=np.int64) * step % rows
 
 
 def read_segment(files: Files, segment: Kept) -> SegmentRows:

@@ -7,8 +7,8 @@ are found, have files of their own.
 
 Neither the number of files nor that of tables grows with the number of units or of changes of plan::
 
-    files of a table     1 1 1 1 1 1 1 1  ──▶  8  ...  8 8 8 8 8 8 8 8  ──▶  64        up to FULL_FILE_BYTES
-    tables of a group    v3 v5 v6 v9      ──▶  m  ...  m m m m          ──▶  mm        TABLE_FAN at a time
+    files of a table     1 1 1 1 1 1 1 1  ──▶  8  ...  8 8 8 8 8 8 8 8  ──▶  64        up to MAX_MERGED_FILE_BYTES
+    tables of a group    v3 v5 v6 v9      ──▶  m  ...  m m m m          ──▶  mm        TABLE_MERGE_FAN_IN at a time
 
 A table that others are merged into has a bit for each definition of a query that can still be read; what nobody reads
 any more is left out.
@@ -21,20 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock import limits
 from penstock.sql.graph import is_side
 from penstock.sql.spark_types import parse_type
-
-MERGE_FAN = 8
-"""Files of one generation that become one of the next."""
-
-FILES_PER_TASK = 4
-"""Files for each task that are waited for, if that is more: a unit writes a file for each of its tasks."""
-
-TABLE_FAN = 4
-"""Tables of one generation that become one of the next."""
-
-FULL_FILE_BYTES = 64 << 20
-"""A file of this size is not merged with others any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,7 @@ class Merge:
 
 
 def runs_to_merge(
-    files: Sequence[StoredFile], fan: int = MERGE_FAN, *, pressing: bool = False
+    files: Sequence[StoredFile], fan: int = limits.MERGE_FAN_IN, *, pressing: bool = False
 ) -> list[tuple[StoredFile, ...]]:
     """Choose neighbours that become one file: enough of one generation and shape, together not too large.
 
@@ -169,7 +158,7 @@ def runs_to_merge(
     >>> files = [StoredFile(str(n), 10) for n in range(9)]
     >>> [len(run) for run in runs_to_merge(files)]
     [9]
-    >>> runs_to_merge([*files[:4], StoredFile("large", FULL_FILE_BYTES), *files[4:]])
+    >>> runs_to_merge([*files[:4], StoredFile("large", limits.MAX_MERGED_FILE_BYTES), *files[4:]])
     []
     """
     runs: list[list[StoredFile]] = [[]]
@@ -185,13 +174,13 @@ def runs_to_merge(
 def _fits(run: Sequence[StoredFile], file: StoredFile) -> bool:
     """Say whether a file may be merged with those before it."""
     alike = (file.generation, file.shape) == (run[0].generation, run[0].shape)
-    return alike and sum(each.bytes for each in run) + file.bytes <= FULL_FILE_BYTES
+    return alike and sum(each.bytes for each in run) + file.bytes <= limits.MAX_MERGED_FILE_BYTES
 
 
 def _is_full(run: Sequence[StoredFile]) -> bool:
     """Say whether some files make a full one, however few they are."""
-    return 2 * sum(each.bytes for each in run) >= FULL_FILE_BYTES and all(
-        2 * each.bytes < FULL_FILE_BYTES for each in run
+    return 2 * sum(each.bytes for each in run) >= limits.MAX_MERGED_FILE_BYTES and all(
+        2 * each.bytes < limits.MAX_MERGED_FILE_BYTES for each in run
     )
 
 

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
     from penstock.kernels.key_hash import Ints
 
-MOST_MISSES = 32
-"""Occasions on which results were missed that are remembered."""
-
-
 SET_ASIDE = -1
 """The position of a row that was set aside and is never joined."""
 

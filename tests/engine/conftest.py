@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.state import segment
+from penstock import limits
 
 
 @pytest.fixture(autouse=True, scope="module")
 def all_times_known():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment, "ALL_TIMES_ROWS", 1 << 20)
+        patch.setattr(limits, "MAX_ROWS_WITH_ALL_TIMES", 1 << 20)
         yield

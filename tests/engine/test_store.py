@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.engine import control as requests_module
+from penstock import limits
 from penstock.engine.api import Engine
 from penstock.engine.control import Listener, ask
 from penstock.engine.stages.turn_context import UnitDone
@@ -141,7 +141,7 @@ def test_a_start_removes_what_the_last_commit_let_go_only_after_one_of_its_own(t
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests_module, "_EVERY", 0.01)
+    monkeypatch.setattr(limits, "CONTROL_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock import limits
 from penstock.engine.api import Engine
 from penstock.engine.outputs.results import read_results
 from penstock.engine.stages import compact
-from penstock.state import tables
 from tests.oracle import answer, bag, same_bag
 from tests.spark.test_online import SECOND, Streams
 
@@ -29,9 +29,9 @@ SELECTED = (
 @pytest.fixture
 def eager(monkeypatch):
     """Merge far more often than one would, and let nothing lie about."""
-    for name in ("MERGE_FAN", "TABLE_FAN"):
-        monkeypatch.setattr(tables, name, 2)
-    monkeypatch.setattr(tables, "FILES_PER_TASK", 0)
+    for name in ("MERGE_FAN_IN", "TABLE_MERGE_FAN_IN"):
+        monkeypatch.setattr(limits, name, 2)
+    monkeypatch.setattr(limits, "WAITING_FILES_PER_TASK", 0)
     monkeypatch.setattr(compact, "GRACE", 0.0)
 
 
@@ -142,8 +142,8 @@ def test_a_reader_that_comes_too_late_looks_again(spark, tmp_path, monkeypatch):
         streams.grow()
         engine.process_available()
         old = engine._store.ledger
-        for name, value in (("MERGE_FAN", 2), ("FILES_PER_TASK", 0)):
-            monkeypatch.setattr(tables, name, value)
+        for name, value in (("MERGE_FAN_IN", 2), ("WAITING_FILES_PER_TASK", 0)):
+            monkeypatch.setattr(limits, name, value)
         monkeypatch.setattr(compact, "GRACE", 0.0)
         while {each.name for each in old.result_files()} & {
             each.name for each in engine._store.ledger.result_files()

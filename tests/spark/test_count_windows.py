@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.api import Engine
 from penstock.engine.runners.spark import SparkRunner
 from penstock.errors import PenstockError
-from penstock.state import row_times as roll
 from penstock.state.journal import Journal
 from tests.oracle import Spec, Window, answer, bag, number, same_bag
 from tests.spark.runner import Run
@@ -111,7 +111,7 @@ POINTS = [
 
 @pytest.mark.timeout(600)  # ten starts
 def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(roll, "MOST_ROWS", 30)  # several pieces, and some of them let go
+    monkeypatch.setattr(limits, "MAX_ROWS_PER_PIECE", 30)  # several pieces, and some of them let go
     random = Random(4)
     feeds = make_feeds(random, tmp_path)
     for feed in feeds:

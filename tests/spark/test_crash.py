@@ -21,12 +21,11 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from penstock import limits
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sources.source_ingest import SourceIngest
 from penstock.engine.stages import compact, publish
 from penstock.errors import PenstockError
-from penstock.state import retention as keep
-from penstock.state import tables
 from penstock.state.journal import Journal
 from tests.oracle import answer, bag, parquet_rows
 from tests.spark.crash_world import crash_feeds, crash_specs, write_files
@@ -141,11 +140,10 @@ class Supply:
 @pytest.mark.timeout(600)  # twenty starts
 def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkeypatch):
     """One state goes through every failure in turn; a reader meanwhile sees only rows of the final result."""
-    # two segments are enough to be merged, so every start merges some
-    monkeypatch.setattr(keep, "MERGE_FAN", 2)
-    for name in ("MERGE_FAN", "TABLE_FAN"):
-        monkeypatch.setattr(tables, name, 2)  # and so are two files of results
-    monkeypatch.setattr(tables, "FILES_PER_TASK", 0)
+    # two segments or two files of results are enough to be merged, so every start merges some
+    for name in ("MERGE_FAN_IN", "TABLE_MERGE_FAN_IN"):
+        monkeypatch.setattr(limits, name, 2)
+    monkeypatch.setattr(limits, "WAITING_FILES_PER_TASK", 0)
     monkeypatch.setattr(compact, "GRACE", 0.0)
     feeds = crash_feeds(tmp_path)
     write_files(feeds, files=4 * len(POINTS), rows=200, seed=4)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.state.column_encodings import SAMPLE_ROWS
+from penstock import limits
 from penstock.state.output_file import OutputFile
 from tests.state.test_column_encodings import TYPES, values
 
@@ -21,11 +21,11 @@ def test_spark_reads_what_was_written(spark, tmp_path, vectorized, bits):
     # Arrow has years that Python and Spark's collecting have not
     kinds = {name: kind for name, kind in TYPES.items() if name not in {"void", "day", "span"}}
     file, written = OutputFile(str(tmp_path), "x.parquet", kept=True), []
-    for count in (SAMPLE_ROWS, 500):
+    for count in (limits.ENCODING_SAMPLE_ROWS, 500):
         rows = {name: values(random, kind, count, min(bits, 50)) for name, kind in kinds.items()}
         rows |= {
             "id": values(random, pa.int64(), count, bits),
-            "row": pa.array(np.arange(count) + SAMPLE_ROWS * len(written)),
+            "row": pa.array(np.arange(count) + limits.ENCODING_SAMPLE_ROWS * len(written)),
         }
         written.append(pa.record_batch(rows))
         file.write(written[-1])

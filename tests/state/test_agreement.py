@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.repair.checkpoint import obstacle, set_back
 from penstock.engine.sources.checkpoints import check_checkpoint, checked_origin, checkpoint_of
 from penstock.errors import RunError
-from penstock.state import origin as origin_module
 from penstock.state.agreement import disagreement
 from penstock.state.checkpoint import read_offsets
 from penstock.state.commits import BatchIngested
@@ -98,11 +98,11 @@ class World:
         return sorted(self.read) == sorted(path for path, _ in self.there)
 
 
-limits = st.sampled_from([1, 2, 1000])
+files_per_batch = st.sampled_from([1, 2, 1000])
 
 
 @settings(deadline=None, max_examples=300)
-@given(limits, st.booleans(), st.integers(2, 5), st.integers(0, 1 << 32))
+@given(files_per_batch, st.booleans(), st.integers(2, 5), st.integers(0, 1 << 32))
 def test_whatever_a_power_cut_takes_each_file_counts_once_or_the_run_says_why(
     limit: int, tidy: bool, together: int, seed: int
 ) -> None:
@@ -136,7 +136,7 @@ def troubled(random: Random, world: World) -> str:
 
 
 @settings(deadline=None, max_examples=300)
-@given(limits, st.booleans(), st.integers(2, 5), st.integers(0, 1 << 32))
+@given(files_per_batch, st.booleans(), st.integers(2, 5), st.integers(0, 1 << 32))
 def test_a_process_that_is_killed_between_any_two_writes_goes_on_without_a_repair(
     limit: int, tidy: bool, together: int, seed: int
 ) -> None:
@@ -321,7 +321,7 @@ def test_a_state_of_an_earlier_version_goes_on_and_knows_from_the_next_batch_on(
 def test_more_files_than_an_origin_names_are_known_by_their_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(origin_module, "MOST_FILES", 2)
+    monkeypatch.setattr(limits, "MAX_ORIGIN_FILES", 2)
     world = World(str(tmp_path))
     world.arrive(5)
     world.run()

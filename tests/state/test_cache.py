@@ -13,6 +13,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from penstock import limits
 from penstock.errors import DamagedError, MissingError
 from penstock.state import cache
 from penstock.state.checksum import map_whole
@@ -173,7 +174,7 @@ def age(home: Path, seconds: float, *names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "after"), [(0.5, cache.UNUSED_SECONDS), (0.05, cache.UNUSED_SECONDS_WHEN_FULL)]
+    ("free", "after"), [(0.5, limits.CACHE_IDLE_SECONDS), (0.05, limits.CACHE_IDLE_SECONDS_WHEN_FULL)]
 )
 def test_who_fetches_next_removes_what_nobody_has_used_for_a_while(
     store: Files, home: Path, monkeypatch: pytest.MonkeyPatch, free: float, after: float
@@ -208,7 +209,7 @@ def test_using_a_copy_is_noted_without_its_being_taken_for_changed(
     one = kept(store, "one")
     map_whole(store, one)
     (copy,) = copies(home)
-    age(home, cache.TOUCH_SECONDS + 9, "one")
+    age(home, limits.CACHE_TOUCH_SECONDS + 9, "one")
     before = copy.stat()
     monkeypatch.setattr(zlib, "crc32", lambda *_: pytest.fail("it was checked already"))
     map_whole(store, one)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.errors import DamagedError, MissingError
 from penstock.kernels.sets import to_words
 from penstock.state import checksum
@@ -133,7 +134,7 @@ def test_a_process_sums_a_file_once_and_again_when_it_has_changed(
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checksum, "MOST_REMEMBERED_FILES", 2)
+    monkeypatch.setattr(limits, "MAX_REMEMBERED_CHECKSUMS", 2)
     monkeypatch.setattr(checksum, "_checked", {})
     files = open_files(str(tmp_path))
     for number in range(5):

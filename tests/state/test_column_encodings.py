@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.state.column_encodings import DELTA, SAMPLE_ROWS, writer_options
-from penstock.state.output_file import ROWS_PER_WRITE, OutputFile
+from penstock import limits
+from penstock.state.column_encodings import DELTA, writer_options
+from penstock.state.output_file import OutputFile
 from tests.kernels.drawn import examples
 
 TYPES = {
@@ -93,7 +94,7 @@ def _value(kind, number):
 def test_every_reader_reads_what_was_written(tmp_path_factory, names, bits, seed, compression):
     random, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("files")
     file, written = OutputFile(str(folder), "x.parquet", compression, kept=True), []
-    for count, wide in ((SAMPLE_ROWS - seed % 2, bits[0]), (300, bits[1]), (1, 63)):
+    for count, wide in ((limits.ENCODING_SAMPLE_ROWS - seed % 2, bits[0]), (300, bits[1]), (1, 63)):
         written.append(pa.record_batch({name: values(random, TYPES[name], count, wide) for name in names}))
         file.write(written[-1])
         file.flush()
@@ -111,16 +112,19 @@ def test_every_reader_reads_what_was_written(tmp_path_factory, names, bits, seed
 @pytest.mark.parametrize(
     ("column", "as_differences"),
     [
-        (pa.array(np.arange(SAMPLE_ROWS) % 50), True),
-        (pa.array(np.arange(SAMPLE_ROWS) * 1000), True),
-        (pa.array(np.arange(SAMPLE_ROWS, dtype=np.int32) * 7919 % 50_000), True),
+        (pa.array(np.arange(limits.ENCODING_SAMPLE_ROWS) % 50), True),
+        (pa.array(np.arange(limits.ENCODING_SAMPLE_ROWS) * 1000), True),
+        (pa.array(np.arange(limits.ENCODING_SAMPLE_ROWS, dtype=np.int32) * 7919 % 50_000), True),
         (pa.array([None, 10**15, 10**15 + 10**9], pa.timestamp("us", "UTC")), True),
         (pa.array([None, 20_000, 20_001], pa.date32()), True),
-        (pa.array([1, 1 << 60] * SAMPLE_ROWS), False),
-        (pa.array(np.random.default_rng(1).integers(-(2**63), 2**63 - 1, SAMPLE_ROWS)), False),
-        (pa.array(np.random.default_rng(1).random(SAMPLE_ROWS)), False),
-        (pa.array([str(number) for number in range(SAMPLE_ROWS)]), False),
-        (pa.nulls(SAMPLE_ROWS, pa.int64()), False),
+        (pa.array([1, 1 << 60] * limits.ENCODING_SAMPLE_ROWS), False),
+        (
+            pa.array(np.random.default_rng(1).integers(-(2**63), 2**63 - 1, limits.ENCODING_SAMPLE_ROWS)),
+            False,
+        ),
+        (pa.array(np.random.default_rng(1).random(limits.ENCODING_SAMPLE_ROWS)), False),
+        (pa.array([str(number) for number in range(limits.ENCODING_SAMPLE_ROWS)]), False),
+        (pa.nulls(limits.ENCODING_SAMPLE_ROWS, pa.int64()), False),
     ],
 )
 def test_integers_in_a_narrow_range_are_written_as_differences(column, as_differences):
@@ -136,8 +140,8 @@ def in_struct(**columns):
 
 
 def test_names_that_cannot_be_told_apart_are_left_alone():
-    rising = pa.array(np.arange(SAMPLE_ROWS))
-    inner = in_struct(b=pa.array([str(each) for each in range(SAMPLE_ROWS)]))
+    rising = pa.array(np.arange(limits.ENCODING_SAMPLE_ROWS))
+    inner = in_struct(b=pa.array([str(each) for each in range(limits.ENCODING_SAMPLE_ROWS)]))
     twice = pa.Table.from_arrays([rising, rising.cast(pa.string())], ["a", "a"])
     for table in (pa.table({"a.b": rising, "a": inner}), twice):
         assert set(writer_options(table)) == {"dictionary_pagesize_limit"}
@@ -158,12 +162,14 @@ def test_values_in_lists_and_maps_have_dictionaries():
 
 def test_keys_and_times_take_the_bits_that_they_need(tmp_path):
     random = np.random.default_rng(7)
-    micros = 1_700_000_000_000_000 + random.integers(0, 40_000_000, ROWS_PER_WRITE)
-    keys = random.integers(0, 50_000, ROWS_PER_WRITE)
+    micros = 1_700_000_000_000_000 + random.integers(0, 40_000_000, limits.MAX_ROWS_PER_ROW_GROUP)
+    keys = random.integers(0, 50_000, limits.MAX_ROWS_PER_ROW_GROUP)
     file = OutputFile(str(tmp_path), "x.parquet", kept=True)
     file.write(pa.record_batch({"k": keys, "ts": pa.array(micros, pa.timestamp("us", "UTC"))}))
     file.close()
     group = pq.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0)
-    key, time = (group.column(number).total_compressed_size / ROWS_PER_WRITE for number in range(2))
+    key, time = (
+        group.column(number).total_compressed_size / limits.MAX_ROWS_PER_ROW_GROUP for number in range(2)
+    )
     assert key < 2.3
     assert time < 3.5

@@ -12,15 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock import limits
 from penstock.engine.tasks.merge import merge_files
 from penstock.state.files import open_files
-from penstock.state.output_file import ROWS_PER_WRITE, OutputFile, shape_of
+from penstock.state.output_file import OutputFile, shape_of
 from penstock.state.spark_schema import SPARK_SCHEMA
 from penstock.state.tables import Merge
 
 
 def test_values_that_repeat_have_a_dictionary_and_others_are_written_as_they_are(tmp_path):
-    count = ROWS_PER_WRITE
+    count = limits.MAX_ROWS_PER_ROW_GROUP
     random = np.random.default_rng(1)
     rows = pa.RecordBatch.from_pydict(
         {

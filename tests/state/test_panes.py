@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.kernels.measures import Folded
 from penstock.state.files import open_files
 from penstock.state.panes import (
     CLASS,
-    MERGE_FAN,
     ORDER,
     PANE,
     PaneFile,
@@ -222,8 +222,8 @@ def test_only_files_of_one_kind_and_generation_are_merged_and_only_enough_of_the
     files = [replace(each, name=f"f{number}") for number, each in enumerate(files)]
     runs = choose_merges(files)
     for run in runs:
-        assert len(run) >= MERGE_FAN
+        assert len(run) >= limits.MERGE_FAN_IN
         assert len({(each.table, each.folded, each.generation) for each in run}) == 1
     merged = {each.name for run in runs for each in run}
     left = Counter((each.table, each.folded, each.generation) for each in files if each.name not in merged)
-    assert all(count < MERGE_FAN for count in left.values())
+    assert all(count < limits.MERGE_FAN_IN for count in left.values())

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.kernels.key_hash import mix
-from penstock.state import promises as kept
 from penstock.state.claims import PromisedClaim, WindowClaim
 from penstock.state.files import open_files
 from penstock.state.promises import (
@@ -129,7 +129,7 @@ def test_the_earliest_promise_is_that_of_nested_loops_before_and_after_merges(
     promises = drawn(random, kind)
     found = written(files, random, promises, kind, bits)
     check(files, found, promises, kind, bits)
-    with patch.object(kept, "MERGE_FAN", 2):
+    with patch.object(limits, "MERGE_FAN_IN", 2):
         for merge in choose_promise_merges("i", found, 1000):
             gone = [each.name for each in merge.files]
             result = merge.result(merge_promises(files, merge.bare()))
@@ -183,8 +183,8 @@ def test_ranges_are_bounded_and_what_is_cut_off_is_counted(tmp_path, count):
             found = found.without([each.name for each in merge.files]).plus(
                 merge.result(merge_promises(files, merge))
             )
-        assert found.rows <= kept.MOST_PATTERNS * 1.25
-        assert len(found.patterns) <= 2 * kept.MERGE_FAN
+        assert found.rows <= limits.MAX_PROMISE_RANGES * 1.25
+        assert len(found.patterns) <= 2 * limits.MERGE_FAN_IN
     assert found.rows + found.forgotten == count
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.tasks.rewrite import rewrite_segments
 from penstock.kernels.reference import Event, rows_needed
 from penstock.kernels.sets import find_patterns, to_words
@@ -21,7 +22,7 @@ from penstock.sql.query import Range
 from penstock.state.census import rows_per_slice
 from penstock.state.claims import WindowClaim, ended_share, is_ended, live_rows
 from penstock.state.files import open_files
-from penstock.state.retention import KEPT_TIME_PARTS, MERGE_FAN, THIN_SHARE, choose_rewrites
+from penstock.state.retention import THIN_SHARE, choose_rewrites
 from penstock.state.segment import PatternCount, Segment, SegmentColumns, read_segment, write_segment
 from tests.kernels.drawn import HASHES, examples
 
@@ -299,7 +300,7 @@ class Books:
             assert len(run) > 1 or ended_share(run[0], mine) >= THIN_SHARE, (
                 "no segment is rewritten for nothing"
             )
-            assert len(run) <= MERGE_FAN
+            assert len(run) <= limits.MERGE_FAN_IN
             self.moved += sum(each.rows for each in run)
             self.segments = [each for each in self.segments if each not in run]
             counts: dict[int, PatternCount] = {}
@@ -353,8 +354,10 @@ def test_a_probe_visits_few_segments_and_a_row_is_moved_seldom(case):
         newest = STEP * number
         log_of.batch(number, newest - late - STEP, newest, tasks)
         log_of.tidy(number + 1, None if behind is None else newest - late - behind)
-    generations = log(BATCHES * tasks, MERGE_FAN)
-    assert log_of.most <= MERGE_FAN * KEPT_TIME_PARTS + MERGE_FAN * generations
+    generations = log(BATCHES * tasks, limits.MERGE_FAN_IN)
+    assert (
+        log_of.most <= limits.MERGE_FAN_IN * limits.RETENTION_TIME_PARTS + limits.MERGE_FAN_IN * generations
+    )
     assert log_of.moved <= (generations + len(patterns)) * log_of.added
     once_more = 1  # where a few filled the time that one segment may span, before the window grew
     assert max(each.generation for each in log_of.segments) <= generations + once_more
@@ -377,27 +380,27 @@ def test_bursts_silence_and_joining_late_leave_few_segments_too(window, batches,
         if number % turn_every == 0:
             log_of.tidy(number, now - late)
     waiting = 3 * turn_every
-    assert log_of.most <= 3 * MERGE_FAN * KEPT_TIME_PARTS + waiting
+    assert log_of.most <= 3 * limits.MERGE_FAN_IN * limits.RETENTION_TIME_PARTS + waiting
     log_of.tidy(number, now + window)
     assert not log_of.segments, "the last segment goes too, whatever came after"
 
 
 def test_a_segment_that_some_slice_has_not_joined_yet_is_left_alone():
     log_of = Books((1000,), (0,), (0,))
-    for number in range(2 * MERGE_FAN):
+    for number in range(2 * limits.MERGE_FAN_IN):
         log_of.batch(number, number, number)
     mine = [WindowClaim((0,), (1000,), 0)]
-    assert choose_rewrites(log_of.segments, mine, MERGE_FAN - 1) == []
-    (run,) = choose_rewrites(log_of.segments, mine, MERGE_FAN)
-    assert [each.first for each in run] == list(range(MERGE_FAN))
+    assert choose_rewrites(log_of.segments, mine, limits.MERGE_FAN_IN - 1) == []
+    (run,) = choose_rewrites(log_of.segments, mine, limits.MERGE_FAN_IN)
+    assert [each.first for each in run] == list(range(limits.MERGE_FAN_IN))
 
 
 def test_neighbours_are_merged_in_the_order_they_came_whatever_the_order_of_the_books():
     log_of = Books((1000,), (0,), (0,))
-    for number in reversed(range(MERGE_FAN)):
+    for number in reversed(range(limits.MERGE_FAN_IN)):
         log_of.batch(number, number, number)
-    (run,) = choose_rewrites(log_of.segments, [WindowClaim((0,), (1000,), 0)], MERGE_FAN)
-    assert [each.first for each in run] == list(range(MERGE_FAN))
+    (run,) = choose_rewrites(log_of.segments, [WindowClaim((0,), (1000,), 0)], limits.MERGE_FAN_IN)
+    assert [each.first for each in run] == list(range(limits.MERGE_FAN_IN))
 
 
 def test_a_segment_most_of_whose_rows_have_ended_is_thinned():

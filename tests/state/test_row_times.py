@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.state import row_times as rolls
+from penstock import limits
 from penstock.state.files import open_files
 from penstock.state.row_times import LONG_AGO, NOT_YET, Positions, Roll, plan_sealing, seal, write_times
 
@@ -32,7 +32,7 @@ def test_positions_are_those_of_the_sorted_times(batches, most, random):
     """Rows below the horizon do not come any more, as a watermark promises."""
     with tempfile.TemporaryDirectory() as folder:
         files, roll, counted = open_files(folder, sync=False), Roll(), []
-        before, rolls.MOST_ROWS = rolls.MOST_ROWS, most
+        before, limits.MAX_ROWS_PER_PIECE = limits.MAX_ROWS_PER_PIECE, most
         try:
             for number, (batch, step) in enumerate(batches):
                 mine = [t for t in batch if roll.horizon is None or t >= roll.horizon]
@@ -42,7 +42,7 @@ def test_positions_are_those_of_the_sorted_times(batches, most, random):
                     roll = replace(roll, waiting=(*roll.waiting, file))
                 roll = sealed(files, roll, (-50 if roll.horizon is None else roll.horizon) + step)
         finally:
-            rolls.MOST_ROWS = before
+            limits.MAX_ROWS_PER_PIECE = before
         done = sorted(t for t in counted if roll.horizon is not None and t < roll.horizon)
         order = Positions(files, roll)
         assert roll.end == len(done)

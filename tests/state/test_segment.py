@@ -12,18 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.kernels.sets import find_patterns, to_words
 from penstock.state.codec import from_json, to_json
 from penstock.state.files import open_files
-from penstock.state.segment import (
-    KEY,
-    MOST_PATTERNS,
-    Segment,
-    SegmentColumns,
-    concat_segments,
-    read_segment,
-    write_segment,
-)
+from penstock.state.segment import KEY, Segment, SegmentColumns, concat_segments, read_segment, write_segment
 from tests.kernels.drawn import HASHES, examples
 
 POINT = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
@@ -177,9 +170,9 @@ def test_a_segment_without_predicates_counts_all_its_rows_as_one_pattern(tmp_pat
 
 def test_more_patterns_than_can_be_counted_are_not_counted(tmp_path):
     files = open_files(str(tmp_path), sync=False)
-    for patterns in (MOST_PATTERNS, MOST_PATTERNS + 1):
+    for patterns in (limits.MAX_SEGMENT_PATTERNS, limits.MAX_SEGMENT_PATTERNS + 1):
         made = write(files, f"{patterns}.arrow", [(1, 0, bits) for bits in range(patterns)])
-        assert len(made.patterns) == (patterns if patterns <= MOST_PATTERNS else 0)
+        assert len(made.patterns) == (patterns if patterns <= limits.MAX_SEGMENT_PATTERNS else 0)
 
 
 @examples(40)

@@ -19,11 +19,10 @@ import pytest
 from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
-from penstock import testing
+from penstock import limits, testing
 from penstock.engine.aggregate import answers as due
 from penstock.engine.aggregate import group_totals, pane_fold, pane_sliding, running_fold
 from penstock.sql.options import STRATEGIES
-from penstock.state import panes
 from tests.answers import SECOND, Asked, applied, bag, judged, micros, same
 from tests.kernels.drawn import examples
 from tests.testing.answer_world import (
@@ -57,9 +56,7 @@ def few(count):
 def narrow(random):
     """Make every bound small, so that what happens seldom happens here: merges, nodes, blocks."""
     stack = ExitStack()
-    fan = random.choice((2, 3))
-    for module in (panes, due):
-        stack.enter_context(patch.object(module, "MERGE_FAN", fan))
+    stack.enter_context(patch.object(limits, "MERGE_FAN_IN", random.choice((2, 3))))
     stack.enter_context(patch.object(pane_fold, "MOST_ENTRIES", random.choice((1, 10))))
     stack.enter_context(patch.object(running_fold, "MOST_TRIED", random.choice((1, 10, 1 << 14))))
     stack.enter_context(patch.object(running_fold, "MOST_APART", random.choice((1, 10, 1 << 20))))

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import testing
-from penstock.state import promises as kept
+from penstock import limits, testing
 from tests.answers import SECOND
 from tests.testing.answer_world import START, at_time
 from tests.testing.promise_world import KINDS, Promised, Shape, covers, sent
@@ -145,7 +144,10 @@ def test_a_wildcard_is_about_nulls_too():
 def test_promises_may_be_merged_while_a_batch_is_ingested():
     stream = Promised("A", Shape(("k",)), "value")
     row = {"id": 1, "k": 1, "j": 1, "v": 3, "kind": "p", "ts": at_time(START + 5 * SECOND)}
-    with patch.object(kept, "MERGE_FAN", 2), testing.Session(stream.declared() + OTHER + QUERIES) as session:
+    with (
+        patch.object(limits, "MERGE_FAN_IN", 2),
+        testing.Session(stream.declared() + OTHER + QUERIES) as session,
+    ):
         for value in range(4):
             session.send("A", [row | {"k": value}])
         ingest = session._backend.ingest

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from penstock import testing
+from penstock import limits, testing
 from penstock.sql.options import SCHEDULERS, STRATEGIES
-from penstock.state import retention
 from tests.answers import SECOND, applied, bag, micros, same
 from tests.testing.answer_world import START, at_time
 from tests.testing.many_world import (
@@ -72,7 +71,7 @@ def test_results_are_duckdbs_after_every_turn(seed, tasks, setting):
     ]
     streams, found = streams_of(random, asked, random.choice((12, 24))), 0
     with (
-        patch.object(retention, "MERGE_FAN", random.choice((2, 8))),
+        patch.object(limits, "MERGE_FAN_IN", random.choice((2, 8))),
         testing.Session(setting + declared() + texts(asked), tasks=tasks) as session,
     ):
         for number, some in enumerate(rounds_of(random, streams)):

@@ -6,9 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock import testing
-from penstock.state import promises as kept
-from penstock.state.promises import MERGE_FAN, SPARE
+from penstock import limits, testing
 from tests.answers import SECOND
 from tests.testing.answer_world import START, at_time
 
@@ -53,8 +51,8 @@ def test_promises_about_thousands_of_values_are_few_at_a_time(again):
                 session.send(name, rows)
             session.turn()
             for name in "AB":
-                assert status(session, name).promises <= budget * (1 + SPARE) + batch + 5
-            assert max(files(session)) <= 2 * MERGE_FAN
+                assert status(session, name).promises <= budget * (1 + limits.PROMISE_SLACK_SHARE) + batch + 5
+            assert max(files(session)) <= 2 * limits.MERGE_FAN_IN
             assert session.status().state_rows <= 4 * (turn + 1), (
                 "of each round one row a stream is waited for"
             )
@@ -67,7 +65,7 @@ def test_promises_about_thousands_of_values_are_few_at_a_time(again):
 def test_ranges_are_few_at_a_time():
     most = 40
     with (
-        patch.object(kept, "MOST_PATTERNS", most),
+        patch.object(limits, "MAX_PROMISE_RANGES", most),
         testing.Session(streams("punctuates = 'k BETWEEN lo AND hi'") + QUERIES) as session,
     ):
         for turn in range(6):
@@ -81,8 +79,8 @@ def test_ranges_are_few_at_a_time():
             for name in "AB":
                 session.send(name, rows)
             session.turn()
-            assert status(session, "A").promises <= most * (1 + SPARE)
-            assert max(files(session)) <= 2 * MERGE_FAN
+            assert status(session, "A").promises <= most * (1 + limits.PROMISE_SLACK_SHARE)
+            assert max(files(session)) <= 2 * limits.MERGE_FAN_IN
             assert len(session.results("ends")) == turn + 1
         session.end()
         assert len(session.results("pairs")) == 12

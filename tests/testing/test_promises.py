@@ -14,10 +14,9 @@ from unittest.mock import patch
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from penstock import testing
+from penstock import limits, testing
 from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.sql.options import SCHEDULERS, STRATEGIES
-from penstock.state import promises as kept
 from tests.answers import SECOND, applied, bag, same
 from tests.testing.answer_world import at_time
 from tests.testing.promise_world import KINDS, SHAPES, covers, random_stream, sent
@@ -131,8 +130,8 @@ class World:
 def small_bounds(random):
     """Make every bound small, so that files are merged and promises are forgotten."""
     stack = ExitStack()
-    stack.enter_context(patch.object(kept, "MERGE_FAN", random.choice((2, 3))))
-    stack.enter_context(patch.object(kept, "MOST_PATTERNS", random.choice((3, 1024))))
+    stack.enter_context(patch.object(limits, "MERGE_FAN_IN", random.choice((2, 3))))
+    stack.enter_context(patch.object(limits, "MAX_PROMISE_RANGES", random.choice((3, 1024))))
     key_bits = random.choice((64, 64, 2))
     follow = BatchIngest.follow
 

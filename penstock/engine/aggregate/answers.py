@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock import limits
 from penstock.engine.aggregate.answer_task import (
     INSTANT,
     LONG_AGO,
@@ -48,7 +49,6 @@ from penstock.sql.query import FOREVER
 from penstock.state.codec import from_json, to_json
 from penstock.state.commits import Answered, Output
 from penstock.state.output_file import OutputFile, WrittenFile
-from penstock.state.panes import MERGE_FAN
 from penstock.state.recent import delays_of
 from penstock.state.spark_schema import SPARK_SCHEMA
 from penstock.state.values import by_name
@@ -239,14 +239,16 @@ class _Asking:
         if state.panes.emit == "changes":
             return bool(fresh) or any(self._is_told_again(each) for each in self.queries)
         if state.panes.emit == "final":
-            due = any(each.first <= self._limit() for each in fresh) or _crowded(state, MERGE_FAN)
+            due = any(each.first <= self._limit() for each in fresh) or _crowded(state, limits.MERGE_FAN_IN)
             return due or self._may_have_finished()
         return self._is_sliding_due(fresh, together=together)
 
     def _is_sliding_due(self, fresh: Sequence[PaneFile], *, together: bool) -> bool:
         """Say whether some instant can be answered, and has waited as long as it may; or files must be merged."""
         until = self._folds_until()
-        crowded = _crowded(self.state, _WAITING_FANS * MERGE_FAN if together else MERGE_FAN)
+        crowded = _crowded(
+            self.state, _WAITING_FANS * limits.MERGE_FAN_IN if together else limits.MERGE_FAN_IN
+        )
         waited = until - min((each.first for each in fresh), default=LONG_AGO)
         if crowded or (together and waited < _WAITING_WINDOWS * self.state.panes.width):
             return crowded

@@ -16,8 +16,9 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from penstock import limits
 from penstock.state.checkpoint import log_offset
-from penstock.state.origin import MOST_FILES, digest, file_sources, recorded, same_offsets
+from penstock.state.origin import digest, file_sources, recorded, same_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,7 +59,7 @@ def _losses(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
     for name, number in file_sources(origin):
         log, own, seen = checkpoint.source(name), origin["entries"][name], origin["seen"][name]
         if own is None and (log.count(number) != seen or not _same_files(log, origin, name)):
-            yield f"batch {origin['batch']} had more than {MOST_FILES} files"
+            yield f"batch {origin['batch']} had more than {limits.MAX_ORIGIN_FILES} files"
         elif own is not None:
             before = log.count(origin["after"][name])
             if seen is None or before != seen - sum(map(len, own.values())):

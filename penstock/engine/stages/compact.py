@@ -19,10 +19,10 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.sinks import pairs_folder, results_folder
 from penstock.engine.tasks.merge import CONFLICT, MergeTask
-from penstock.state import tables as bounds
 from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
 from penstock.state.tables import (
     Merge,
@@ -72,11 +72,12 @@ def choose_steps(ledger: Ledger, tasks: int, *, busy: bool, excluded: Iterable[f
     `excluded` are files that cannot be merged with each other.
     """
     patience = 2 if busy else 1
-    fan = patience * max(bounds.MERGE_FAN, bounds.FILES_PER_TASK * tasks)
+    fan = patience * max(limits.MERGE_FAN_IN, limits.WAITING_FILES_PER_TASK * tasks)
     begun = {
         group: begin
         for group, tables in ledger.tables.items()
-        if (begin := _begin(tables, ledger.writes.get(group, ""), patience * bounds.TABLE_FAN)) is not None
+        if (begin := _begin(tables, ledger.writes.get(group, ""), patience * limits.TABLE_MERGE_FAN_IN))
+        is not None
     }
     unmergeable = set(excluded)
     chosen = [
@@ -149,7 +150,7 @@ def _bins(files: Iterable[StoredFile]) -> Iterator[tuple[StoredFile, ...]]:
     """Put files together, up to the size of a full one."""
     run: list[StoredFile] = []
     for file in files:
-        if run and sum(each.bytes for each in run) + file.bytes > bounds.FULL_FILE_BYTES:
+        if run and sum(each.bytes for each in run) + file.bytes > limits.MAX_MERGED_FILE_BYTES:
             yield tuple(run)
             run = []
         run.append(file)
@@ -164,7 +165,7 @@ def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int)
     """
     released = [each for each in files if _order(each) != "part"]
     others = [each for each in files if _order(each) == "part"]
-    for some, many in ((released, patience * bounds.MERGE_FAN), (others, fan)):
+    for some, many in ((released, patience * limits.MERGE_FAN_IN), (others, fan)):
         runs = runs_to_merge(some, many, pressing=patience > 1)
         if not runs and len(some) > 4 * many:
             runs = runs_to_merge([replace(each, shape="") for each in some], many)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock import limits
 from penstock.engine.views.advance_limit import views
 from penstock.engine.views.buffers import (
     buffer_of,
@@ -39,7 +40,7 @@ from penstock.kernels.value_sample import SampledRows
 from penstock.reporting import Logger
 from penstock.sql.sizes import show_size
 from penstock.state.commits import Watched
-from penstock.state.watch import MOST_MISSES, GroupWatch, LogWatch, MemoryWatch, Miss
+from penstock.state.watch import GroupWatch, LogWatch, MemoryWatch, Miss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -212,7 +213,7 @@ def _misses(
     }
     at = datetime.now(UTC).isoformat(timespec="seconds")
     miss = Miss(at, missed[0], tuple(wrong), tuple(wrong.values()), after.memory.dropped, missed[1])
-    return (*before.misses, miss)[-MOST_MISSES:]
+    return (*before.misses, miss)[-limits.MAX_REMEMBERED_MISSES :]
 
 
 def _settled(oblivious: Sequence[Group], moved: dict[str, GroupWatch], ledger: Ledger) -> dict[str, int]:

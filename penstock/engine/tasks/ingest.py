@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock import limits
 from penstock.engine.runners.runner import ROWS, Job
 from penstock.engine.tasks.ingest_columns import ROW_TIME, bit_names, key_names
 from penstock.engine.tasks.order_watch import Arrival, values_of, watch_log, with_positions
@@ -33,7 +34,6 @@ from penstock.kernels.sets import find_patterns, from_words, query_sets, to_word
 from penstock.kernels.width import gathered
 from penstock.plan.links import POSITION, is_link_column, link_columns
 from penstock.state.promises import PromiseFiles
-from penstock.state.recent import MOST_PATTERNS
 from penstock.state.row_times import write_times
 from penstock.state.segment import KEY, Segment, SegmentColumns, write_segment
 from penstock.state.watch import BatchWatch
@@ -393,7 +393,7 @@ def _counts(
 ) -> tuple[list[tuple[int, int]], list[int]]:
     """Count the rows of each pattern, the most frequent first, and those that satisfy each predicate."""
     rows = np.bincount(pattern, minlength=len(patterns))
-    order = np.argsort(-rows, kind="stable")[:MOST_PATTERNS]
+    order = np.argsort(-rows, kind="stable")[: limits.MAX_TRAFFIC_PATTERNS]
     often = [(from_words(patterns[number]), int(rows[number])) for number in order if rows[number]]
     bits = np.unpackbits(patterns.view(np.uint8), axis=1, bitorder="little")[:, :predicates]
     return often, (rows @ bits).tolist()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
 from penstock.engine.aggregate.pane_fold import folds_of
 from penstock.engine.aggregate.row_fold import NewRows, fold_rows
 from penstock.engine.runners.runner import PAIRS, RESULTS
@@ -46,7 +47,7 @@ from penstock.engine.sinks.shared_files import shared_files
 from penstock.kernels import width
 from penstock.kernels.sets import count_members, to_words, words_for
 from penstock.state.files import open_files
-from penstock.state.hold import MOST_ROWS, Held, sort_by_time, write_hold
+from penstock.state.hold import Held, sort_by_time, write_hold
 from penstock.state.output_file import OutputFile, WrittenFile
 from penstock.state.panes import PaneFile
 from penstock.state.row_buffer import RowBuffer
@@ -88,7 +89,7 @@ class HoldRuns:
     def __init__(self, state: str, folder: str) -> None:
         """Say where the runs go; nothing is created yet."""
         self._files, self._folder = open_files(state, sync=False), folder
-        self._waiting = RowBuffer(MOST_ROWS)
+        self._waiting = RowBuffer(limits.MAX_ROWS_PER_SORT)
         self.made: list[Held] = []
 
     @property

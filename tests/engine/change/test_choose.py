@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock import limits
 from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_cuts
 from penstock.engine.report.costs import costs
 from penstock.engine.views.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
@@ -12,7 +13,7 @@ from penstock.engine.views.plans import next_plan
 from penstock.plan.prices import Pace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, Range
 from penstock.state.commits import Priced
-from penstock.state.recent import FADE_FACTOR, BatchTraffic, Effort, Fit, Traffic
+from penstock.state.recent import BatchTraffic, Effort, Fit, Traffic
 from tests.engine.world import Row, World, query
 
 STEP = SECOND // 10
@@ -189,7 +190,7 @@ def test_the_past_fades():
     calm = Traffic(0)
     for _ in range(200):
         calm = calm.then(batch)
-    assert calm.rows == pytest.approx(100 / (1 - FADE_FACTOR), rel=1e-6)
+    assert calm.rows == pytest.approx(100 / (1 - limits.FADE_FACTOR), rel=1e-6)
     burst = calm
     for _ in range(20):
         burst = burst.then(replace(batch, rows=1000, patterns=((1, 1000),), holds=(1000,)))
@@ -228,7 +229,11 @@ def test_without_an_observation_prices_stay_what_they_are():
 def test_units_and_pace():
     assert Pace(1000, 500).units == 2
     assert Effort().then(7, 10, 5, 2.0).then(7, 10, 5, 2.0) == Effort(
-        1 + FADE_FACTOR, 7 + 7 * FADE_FACTOR, 10 + 10 * FADE_FACTOR, 5 + 5 * FADE_FACTOR, 2 + 2 * FADE_FACTOR
+        1 + limits.FADE_FACTOR,
+        7 + 7 * limits.FADE_FACTOR,
+        10 + 10 * limits.FADE_FACTOR,
+        5 + 5 * limits.FADE_FACTOR,
+        2 + 2 * limits.FADE_FACTOR,
     )
 
 

@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.sinks import shared_files
-from penstock.engine.tasks import route_pairs
 from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output
-from penstock.state import hold, output_file
 from penstock.state.hold import TIMES, in_order, sort_by_time, write_hold
 from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
 from tests.engine.world import World
@@ -32,9 +31,8 @@ def bounds(most_bytes, most_rows):
     with (
         patch.object(width, "MOST_BYTES", most_bytes),
         patch.object(probe, "MOST_PAIRS", most_rows),
-        patch.object(hold, "MOST_ROWS", most_rows),
-        patch.object(route_pairs, "MOST_ROWS", most_rows),
-        patch.object(output_file, "ROWS_PER_WRITE", most_rows),
+        patch.object(limits, "MAX_ROWS_PER_SORT", most_rows),
+        patch.object(limits, "MAX_ROWS_PER_ROW_GROUP", most_rows),
         patch.multiple(shared_files, MOST_WAITING=most_rows, LEAST_OF_FILE=most_rows),
     ):
         yield

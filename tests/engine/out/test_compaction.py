@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.stages import compact
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output, Range, Sink
@@ -41,7 +42,13 @@ from tests.kernels.drawn import examples
 def eager(fan=2, many=2, full=1 << 40):
     """Merge far more often than one would, and let nothing lie about."""
     with (
-        patch.multiple(tables, MERGE_FAN=fan, TABLE_FAN=many, FULL_FILE_BYTES=full, FILES_PER_TASK=0),
+        patch.multiple(
+            limits,
+            MERGE_FAN_IN=fan,
+            TABLE_MERGE_FAN_IN=many,
+            MAX_MERGED_FILE_BYTES=full,
+            WAITING_FILES_PER_TASK=0,
+        ),
         patch.object(compact, "GRACE", 0.0),
     ):
         yield
@@ -147,7 +154,7 @@ def test_ledger_and_files_do_not_grow_with_the_changes_and_batches_there_have_be
         assert size <= 1.5 * before + 2000, f"{part} grows: {sizes}"
     assert files[90] <= files[30] + 30, files
     assert max(map(len, world.ledger.layouts.values())) < 30
-    assert max(map(len, world.ledger.tables.values())) < 4 * tables.TABLE_FAN
+    assert max(map(len, world.ledger.tables.values())) < 4 * limits.TABLE_MERGE_FAN_IN
     assert max(map(len, world.ledger.logs.values())) < 60
 
 
@@ -162,7 +169,7 @@ def test_a_long_run_without_changes_keeps_few_files(tmp_path):
         world.check_results()
         world.check_order()
     assert world.ledger.query("q").results > 300
-    assert len(named_files(world)) < 2 * 3 * tables.MERGE_FAN
+    assert len(named_files(world)) < 2 * 3 * limits.MERGE_FAN_IN
     assert stored_files(world) == named_files(world)
 
 
@@ -248,7 +255,7 @@ def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merg
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_while_there_is_something_to_join_only_what_presses_is_merged(busy):
-    files = tuple(tables.StoredFile(str(number), 10) for number in range(tables.MERGE_FAN))
+    files = tuple(tables.StoredFile(str(number), 10) for number in range(limits.MERGE_FAN_IN))
     table = tables.StoredTable("v1", 1, "", selective=False, members={"q": ()}, files=files)
     ledger = books.Ledger(tables={"g": (table,)}, writes={"g": "v1"})
     chosen = compact.choose_steps(ledger, 1, busy=busy)
@@ -257,7 +264,7 @@ def test_while_there_is_something_to_join_only_what_presses_is_merged(busy):
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_few_large_files_are_merged_only_while_there_is_nothing_to_join(busy):
-    files = tuple(tables.StoredFile(str(number), tables.FULL_FILE_BYTES // 3) for number in range(3))
+    files = tuple(tables.StoredFile(str(number), limits.MAX_MERGED_FILE_BYTES // 3) for number in range(3))
     table = tables.StoredTable("v1", 1, "", selective=False, members={"q": ()}, files=files)
     ledger = books.Ledger(tables={"g": (table,)}, writes={"g": "v1"}, kept={"q": files})
     chosen = compact.choose_steps(ledger, 2, busy=busy)

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.report.status import take_status
 from penstock.engine.stages.release import release
 from penstock.engine.store import Store
 from penstock.engine.views.horizon import horizon
 from penstock.sql.options import ORDERS, STRATEGIES
 from penstock.sql.query import Range, Sink
-from penstock.state import hold
 from penstock.state.files import open_files
 from penstock.state.hold import ARRIVED, TIMES, Held, choose_merges, in_order, sort_by_time, write_hold
 from tests.engine.change.test_changes import changed
@@ -117,7 +117,7 @@ class Frail(World):
 )
 def test_a_sequence_is_the_sorted_result_and_the_same_as_alone(one, others, lateness, happening, crashes):
     """Whatever the others do, whatever changes around it, wherever it crashes, however few hold files are allowed."""
-    with folders() as folder, patch.multiple(hold, MERGE_FAN=2, MOST_ROWS=5):
+    with folders() as folder, patch.multiple(limits, MERGE_FAN_IN=2, MAX_ROWS_PER_SORT=5):
         one, *spare = in_folder([one, *others], folder)
         world = Frail(folder / "state", [one, *spare], lateness=lateness)
         taken, ingest = [], world.ingest
@@ -188,7 +188,7 @@ def test_however_a_stream_is_cut_what_is_delivered_is_a_beginning_of_the_same_se
     arrived = sorted(enumerate(rows), key=lambda each: each[1][1] + each[1][2])
     source, sequences = random.Random(seed), []
     for _ in range(2):
-        with folders() as folder, patch.object(hold, "MERGE_FAN", source.choice((2, 3))):
+        with folders() as folder, patch.object(limits, "MERGE_FAN_IN", source.choice((2, 3))):
             world = World(
                 folder / "state", in_folder([one], folder), lateness=6, strategy=source.choice(STRATEGIES)
             )
@@ -353,7 +353,7 @@ def test_hold_files_of_many_small_units_stay_few_and_none_is_left_over(tmp_path)
         world.turn()
     files = world.ledger.hold("q").files
     assert sum(each.rows for each in files) == world.ledger.hold("q").rows > 0
-    assert len(files) < 3 * hold.MERGE_FAN
+    assert len(files) < 3 * limits.MERGE_FAN_IN
     assert len(world.files.list("hold/q")) == len(files)
     world.ingest("B", [row(1001, 500)])
     world.ingest("A", [row(999, 500)])
@@ -391,7 +391,7 @@ def test_more_than_fits_in_one_sort_comes_out_the_same(tmp_path):
     files = open_files(str(tmp_path), sync=False)
     tables = [batch(source, size) for size in (1, 7, 300, 40)]
     holds = [write_hold(files, "hold/q", [sort_by_time(each.to_batches())]) for each in tables]
-    with patch.object(hold, "MOST_ROWS", 50):
+    with patch.object(limits, "MAX_ROWS_PER_SORT", 50):
         pieces = list(in_order(files, holds, -100, 100))
     assert len(pieces) > 3
     keys = [(name, "ascending") for name in (*TIMES, "x", "s")]
@@ -419,8 +419,8 @@ def batch(source, size):
 
 
 def test_only_generations_with_enough_files_are_merged():
-    young = [Held(f"y{number}", 1, 0, 1) for number in range(hold.MERGE_FAN)]
-    old = [Held(f"o{number}", 1, 0, 1, 1) for number in range(hold.MERGE_FAN - 1)]
+    young = [Held(f"y{number}", 1, 0, 1) for number in range(limits.MERGE_FAN_IN)]
+    old = [Held(f"o{number}", 1, 0, 1, 1) for number in range(limits.MERGE_FAN_IN - 1)]
     assert choose_merges([*young, *old]) == [tuple(young)]
 
 

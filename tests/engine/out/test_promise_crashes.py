@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock.state import promises as kept
+from penstock import limits
 from tests.answers import bag, same
 from tests.engine.out.test_answers import CrashError, FrailSession, FrailStore, frail
 from tests.testing.promise_world import sent
@@ -43,7 +43,7 @@ def run(trap):
     """Run one world; give its results, and what was counted."""
     world = World(5, 40, kinds=("value", "range"))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(kept, "MERGE_FAN", 2))
+        stack.enter_context(patch.object(limits, "MERGE_FAN_IN", 2))
         session = stack.enter_context(FrailSession(world.declared(promising=True) + QUERIES))
         FrailStore.trap = trap
         for turn in range(world.rounds):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.sinks import sinks
 from penstock.engine.views.needs import in_time
 from penstock.errors import InputError
 from penstock.kernels.reference import Event, difference_in_rows, nested_loop_join
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import FOREVER, SIDES, Range, Sink
-from penstock.state import row_times as roll
 from penstock.state.files import open_files
 from penstock.state.row_times import LONG_AGO
 from tests.engine.units.test_simulation import (
@@ -171,7 +171,7 @@ def test_every_query_is_exact_and_the_state_is_the_least_however_the_streams_are
     queries, lateness, policy, tasks, happening
 ):
     with folders() as folder, eager(*policy[:3]), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roll, "MOST_ROWS", policy[3])
+        patch.setattr(limits, "MAX_ROWS_PER_PIECE", policy[3])
         world = CountWorld(folder / "state", in_folder(queries, folder), lateness=lateness, **tasks)
         run(world, *happening, lambda _source: world.finish())
         world.finish()
@@ -201,7 +201,7 @@ def changed(queries, spare, source):
 )
 def test_every_query_is_exact_over_its_life(spare, lateness, most, happening):
     with folders() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roll, "MOST_ROWS", most)
+        patch.setattr(limits, "MAX_ROWS_PER_PIECE", most)
         spare = in_folder(spare, folder)
         world = CountWorld(folder / "state", spare[:1], lateness=lateness)
         queries = list(spare[:1])
@@ -274,7 +274,7 @@ def test_a_long_run_is_exact_and_what_it_keeps_stays_short():
     """Fifty batches a stream: segments are merged and let go, and so are the pieces of the rolls."""
     source = random.Random(1)
     with folders() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roll, "MOST_ROWS", 40)
+        patch.setattr(limits, "MAX_ROWS_PER_PIECE", 40)
         world = CountWorld(folder / "state", in_folder(WORKLOAD, folder), lateness=30, parts=1, key_bits=2)
         for batches in zip(*(random_batches(source, 50, 8) for _ in "AB"), strict=True):
             for name, batch in zip("AB", batches, strict=True):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.sinks import sinks
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
@@ -40,7 +41,10 @@ def folders():
 @contextmanager
 def eager(fan, thin, shares):
     """Rewrite far more often than one would: a few batches go through several generations."""
-    with patch.multiple(keep, MERGE_FAN=fan, THIN_SHARE=thin, KEPT_TIME_PARTS=shares):
+    with (
+        patch.multiple(limits, MERGE_FAN_IN=fan, RETENTION_TIME_PARTS=shares),
+        patch.object(keep, "THIN_SHARE", thin),
+    ):
         yield
 
 

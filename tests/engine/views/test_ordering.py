@@ -16,6 +16,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.change.transition import Transition
 from penstock.engine.report.status import take_status
 from penstock.engine.views import idle, waiting
@@ -26,7 +27,6 @@ from penstock.plan.order_policy import HOLD, SYNC, Load
 from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS
 from penstock.sql.query import Range, Sink
-from penstock.state import hold
 from penstock.state.snapshot import dump, load
 from tests.engine.out.test_order import SHARING, Frail, replay, up_to
 from tests.engine.units.test_schedule import ringed, split
@@ -125,7 +125,12 @@ def test_under_every_scheduler_and_policy_a_sequence_is_the_one_the_query_gets_a
 ):
     """H2, O1: over bursts, lags, crashes, restarts and switches; each also against the sorted nested-loop join."""
     scheduler, quantum, mood = way
-    with folders() as folder, split(quantum), moody(mood), patch.multiple(hold, MERGE_FAN=2, MOST_ROWS=5):
+    with (
+        folders() as folder,
+        split(quantum),
+        moody(mood),
+        patch.multiple(limits, MERGE_FAN_IN=2, MAX_ROWS_PER_SORT=5),
+    ):
         queries = in_folder(queries, folder)
         world, taken = ringed(Frail(folder / "state", queries, lateness=lateness), scheduler), []
         wander(world, *happening, crashes, taken)

@@ -1,0 +1,115 @@
+"""Limits and thresholds of the whole package, with their units in their names."""
+
+CACHE_IDLE_SECONDS = 3600.0
+"""A cached copy of a remote file is removed after this time without use."""
+
+CACHE_IDLE_SECONDS_WHEN_FULL = 60.0
+"""The same, while the disk is nearly full."""
+
+CACHE_FREE_DISK_SHARE = 0.1
+"""A disk with a smaller share of free space counts as nearly full."""
+
+CACHE_TOUCH_SECONDS = 30.0
+"""The access time of a cached copy is updated at most this often."""
+
+CACHE_SWEEP_SECONDS = 60.0
+"""Minimum time between two searches for unused copies, in one process."""
+
+MAX_REMEMBERED_CHECKSUMS = 1 << 16
+"""Files that a process remembers as checked; beyond that it starts over."""
+
+MAX_DICTIONARY_BYTES = 1 << 14
+"""Distinct values of a column in a row group, in bytes, up to which they are written as a dictionary."""
+
+ENCODING_SAMPLE_ROWS = 1 << 12
+"""First rows of a result file from which the encoding of each column is chosen."""
+
+MAX_DELTA_BITS = 32
+"""Integers whose range has more bits are not written as differences."""
+
+MAX_FOLDER_NAME_CHARACTERS = 200
+"""Longer names of queries and streams are shortened in directory names; file systems take 255 bytes."""
+
+MERGE_FAN_IN = 8
+"""Files or segments of one generation that are merged into one of the next."""
+
+MAX_ROWS_PER_SORT = 1 << 20
+"""Results that are sorted at once, fewer if they are wide. Results of one instant stay together."""
+
+HOLD_BATCH_ROWS = 1 << 16
+"""Rows of a record batch in a hold file."""
+
+MAX_REMEMBERED_CHANGES = 32
+"""Plan changes and order switches that the ledger remembers."""
+
+MAX_ORIGIN_FILES = 1000
+"""Files of a batch that its origin names. Of more it has a digest only, so they cannot be restored."""
+
+MAX_ORIGIN_CHARACTERS = 1 << 16
+"""Characters of a source's initial offsets that an origin keeps."""
+
+MAX_ROWS_PER_ROW_GROUP = 1 << 17
+"""Rows of a row group in a result file, fewer if they are wide."""
+
+MAX_PROMISE_RANGES = 1024
+"""Ranges and wildcards that a promise index remembers. Each is compared with every row."""
+
+PROMISE_SLACK_SHARE = 0.25
+"""Share by which an index may exceed its budget before the oldest promises are forgotten."""
+
+FADE_FACTOR = 0.9
+"""Weight of an observation when the next one arrives."""
+
+MAX_TRAFFIC_PATTERNS = 64
+"""Predicate bit patterns that are counted separately for a log; rarer ones are forgotten."""
+
+DELAY_FADE_FACTOR = 0.98
+"""Weight of a unit's delays when the next unit's arrive: about the last fifty count."""
+
+MIN_DELAY_COUNT = 0.01
+"""A bucket of delays with fewer results is forgotten."""
+
+MAX_EARLY_REMOVALS = 64
+"""Notes on rows removed early that a log keeps; beyond that, neighbours are merged."""
+
+MIN_SEGMENTS_PER_MERGE = 3
+"""Neighbours that are merged at least, where more would span too much time."""
+
+RETENTION_TIME_PARTS = 8
+"""Segments are merged only if they end within one of this many parts of the retained time."""
+
+MIN_LOOSE_SHARE = 1 / 4
+"""When memory is tight, a segment is rewritten once this share of its rows has left all buffers."""
+
+MAX_MERGED_SEGMENT_BYTES = 256 << 20
+"""Size of a merged segment, so that merging it fits in a worker's memory."""
+
+MAX_ROWS_PER_PIECE = 1 << 20
+"""Event times of a merged piece: 8 MB."""
+
+MAX_SEGMENT_PATTERNS = 64
+"""Bit patterns that a segment's statistics count separately; of more, only the total."""
+
+MAX_ROWS_WITH_ALL_TIMES = 512
+"""Rows of a segment up to which its statistics hold the event time of each."""
+
+MAX_PATTERN_TIMES = 65
+"""Event times in the statistics of a larger segment, divided among its patterns."""
+
+MAX_SAMPLED_TIMES = 8192
+"""Event times of a segment that are sorted to choose those of its statistics."""
+
+WAITING_FILES_PER_TASK = 4
+"""Result files per task that are not merged yet: a unit writes one per task."""
+
+TABLE_MERGE_FAN_IN = 4
+"""Tables of pairs of one generation that are merged into one of the next."""
+
+MAX_MERGED_FILE_BYTES = 64 << 20
+"""A result file of this size is not merged any more."""
+
+MAX_REMEMBERED_MISSES = 32
+"""Occasions of missed results that a join without a window remembers."""
+
+CONTROL_POLL_SECONDS = 0.3
+"""Time between two looks for requests, or for an answer."""
