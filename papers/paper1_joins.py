@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.plan.cost import PAPER, Coefficients, Cost, lineage_order
-from penstock.plan.facts import SIDES, Reader, other
+from penstock.plan.facts import SIDES, PricedQuery, other
 from penstock.sql.query import SECOND, Side
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Join(NamedTuple):
         last, first = (np.searchsorted(held, males - age, "right") for age in (start, end))
         return int((last - first).sum())
 
-    def part_for(self, reader: Reader, streams: Streams) -> Join | None:
+    def part_for(self, reader: PricedQuery, streams: Streams) -> Join | None:
         """Narrow the join to the rows and ages that a reader wants; None if there are none."""
         start, end = exact_reach(reader, self.side)
         ages = max(start, self.ages[0]), min(end, self.ages[1])
@@ -144,7 +144,7 @@ class Join(NamedTuple):
         return Join(self.side, ages, *wanted)
 
 
-def exact_reach(reader: Reader, side: Side) -> tuple[int, int]:
+def exact_reach(reader: PricedQuery, side: Side) -> tuple[int, int]:
     """Give the ages a query reads to the microsecond: on the right they begin at 1, for age 0 is the left's."""
     lo, hi = reader.window.lo, reader.window.hi
     return (max(lo, 0), hi) if side == "l" else (max(1 - hi, 1), 1 - lo)
@@ -199,7 +199,7 @@ class Run(NamedTuple):
         return delivered / ((self.cost.cpu(weigh) + result * delivered) * COMPARISON)
 
 
-def run(strategy: Strategy, streams: Streams, readers: Sequence[Reader]) -> Run:
+def run(strategy: Strategy, streams: Streams, readers: Sequence[PricedQuery]) -> Run:
     """Run a plan from empty states to the end of the streams."""
     cost, delivered = Cost(filter=strategy.trials), [0] * len(readers)
     for step in strategy.steps:
@@ -217,7 +217,7 @@ def run(strategy: Strategy, streams: Streams, readers: Sequence[Reader]) -> Run:
     return Run(cost + merged, tuple(delivered))
 
 
-def state_slice(streams: Streams, readers: Sequence[Reader], chain: Chain) -> Strategy:
+def state_slice(streams: Streams, readers: Sequence[PricedQuery], chain: Chain) -> Strategy:
     """Build the chain of sliced joins, with the selections pushed into it (Figures 10, 13 and 15)."""
     steps: list[Step] = []
     for side in SIDES:
@@ -234,13 +234,13 @@ def state_slice(streams: Streams, readers: Sequence[Reader], chain: Chain) -> St
     return Strategy(tuple(steps), _trials(streams, readers, chain))
 
 
-def pull_up(streams: Streams, readers: Sequence[Reader]) -> Strategy:
+def pull_up(streams: Streams, readers: Sequence[PricedQuery]) -> Strategy:
     """Build one join with the longest window, a router and the filters behind it (Figure 3)."""
     left, right = (np.ones(streams.side(side).t.size, np.bool_) for side in SIDES)
     return Strategy(tuple(_regular(readers, range(len(readers)), left, right, asked=SIDES)))
 
 
-def push_down(streams: Streams, readers: Sequence[Reader]) -> Strategy:
+def push_down(streams: Streams, readers: Sequence[PricedQuery]) -> Strategy:
     """Build one join for each part of the streams that satisfies the same conditions (Figure 4)."""
     parts = [list(_parts(streams.side(side), readers, side)) for side in SIDES]
     steps: list[Step] = []
@@ -254,7 +254,7 @@ def push_down(streams: Streams, readers: Sequence[Reader]) -> Strategy:
     return Strategy(tuple(steps), split, tuple(number for number, joins in sorted(fed.items()) if joins > 1))
 
 
-def _step(join: Join, readers: Sequence[Reader], served: Iterable[int], asked: Sequence[Side]) -> Step:
+def _step(join: Join, readers: Sequence[PricedQuery], served: Iterable[int], asked: Sequence[Side]) -> Step:
     """Put a router, filters (for the streams whose conditions must still be asked) and unions behind a join."""
     start, end = join.ages
     reaches = {number: exact_reach(readers[number], join.side) for number in served}
@@ -272,7 +272,7 @@ def _step(join: Join, readers: Sequence[Reader], served: Iterable[int], asked: S
 
 
 def _regular(
-    readers: Sequence[Reader], served: Sequence[int], left: Mask, right: Mask, asked: Sequence[Side] = ()
+    readers: Sequence[PricedQuery], served: Sequence[int], left: Mask, right: Mask, asked: Sequence[Side] = ()
 ) -> Iterator[Step]:
     """Build both ways of a regular join of parts of the streams, with a router to the readers it serves."""
     masks = {"l": left, "r": right}
@@ -284,7 +284,9 @@ def _regular(
             yield _step(join, readers, served, asked)
 
 
-def _parts(rows: TimedRows, readers: Sequence[Reader], side: Side) -> Iterator[tuple[frozenset[int], Mask]]:
+def _parts(
+    rows: TimedRows, readers: Sequence[PricedQuery], side: Side
+) -> Iterator[tuple[frozenset[int], Mask]]:
     """Divide a stream by which readers' conditions a row satisfies."""
     wants = np.array([rows.satisfying(each.condition(side)) for each in readers]).T
     patterns, part = np.unique(wants, axis=0, return_inverse=True)
@@ -292,7 +294,7 @@ def _parts(rows: TimedRows, readers: Sequence[Reader], side: Side) -> Iterator[t
         yield frozenset(np.flatnonzero(pattern).tolist()), part.reshape(-1) == number
 
 
-def _trials(streams: Streams, readers: Sequence[Reader], chain: Chain) -> int:
+def _trials(streams: Streams, readers: Sequence[PricedQuery], chain: Chain) -> int:
     """Count evaluations of conditions on rows: from the longest window down, until one holds (6.1)."""
     tried = 0
     for stream in SIDES:

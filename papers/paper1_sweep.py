@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from papers import paper1_joins as joins
 from penstock.plan.cost import Coefficients, Cost, chain_cost, pull_up_cost, push_down_cost, total
-from penstock.plan.facts import Independent, Reader, Statistics
+from penstock.plan.facts import Independent, PricedQuery, Statistics
 from penstock.plan.optimize import Cuts, cpu_opt, mem_opt
 from penstock.sql.query import SECOND, Range
 
@@ -50,7 +50,7 @@ class Setting:
     join: float
 
     @property
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[PricedQuery]:
         """Give Q1, and Q2 and Q3 with the selection."""
         return readers_of(TABLE_3[self.windows], ("", "σ", "σ"))
 
@@ -80,24 +80,24 @@ class Sweep:
             yield joins.poisson_streams(rate, join, [self.seed, sample, rate], SECONDS, left)
 
 
-def readers_of(windows: Iterable[float], conditions: Sequence[str] = ()) -> list[Reader]:
+def readers_of(windows: Iterable[float], conditions: Sequence[str] = ()) -> list[PricedQuery]:
     """Make queries with these windows (seconds on both sides), and conditions on A."""
     ends = [round(each * SECOND) for each in windows]
     both = zip(ends, conditions or [""] * len(ends), strict=True)
-    return [Reader(Range.window(end, end), condition) for end, condition in both]
+    return [PricedQuery(Range.window(end, end), condition) for end, condition in both]
 
 
-def chain_of(cuts: Cuts, readers: Sequence[Reader]) -> Chain:
+def chain_of(cuts: Cuts, readers: Sequence[PricedQuery]) -> Chain:
     """Build the chain with these cuts; queries are numbered from 1."""
     return cuts.chain({f"Q{number + 1}": each.window for number, each in enumerate(readers)})
 
 
-def cut_cost(cuts: Cuts, readers: Sequence[Reader], statistics: Statistics) -> Cost:
+def cut_cost(cuts: Cuts, readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:
     """Price a chain with these cuts."""
     return chain_cost(readers, statistics, {"l": cuts.left, "r": cuts.right})
 
 
-def modelled(readers: Sequence[Reader], statistics: Statistics) -> dict[str, Cost]:
+def modelled(readers: Sequence[PricedQuery], statistics: Statistics) -> dict[str, Cost]:
     """Price every strategy of section 7.2."""
     return {
         UP: pull_up_cost(readers, statistics),
@@ -137,7 +137,9 @@ def ages_of(windows: str, rate: int, overhead: float = C_SYS) -> tuple[float, ..
 
 
 def _runs(
-    made: Iterable[joins.Streams], readers: list[Reader], plans: Mapping[str, Callable[..., joins.Strategy]]
+    made: Iterable[joins.Streams],
+    readers: list[PricedQuery],
+    plans: Mapping[str, Callable[..., joins.Strategy]],
 ) -> dict[str, joins.Run]:
     """Run every plan on several streams, and add the runs up; rows held are averaged."""
     runs, every = {}, list(made)

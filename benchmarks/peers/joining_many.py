@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from benchmarks.workloads import WindowQuery
     from penstock.engine.api import Engine
     from penstock.plan.group import Group
-    from penstock.plan.probe_order import Order
+    from penstock.plan.probe_order import LinkSteps
 
 
 def run_penstock(job: Job, graph: Graph) -> None:
@@ -130,19 +130,19 @@ def run_cascade(job: Job, *, best: bool = False) -> None:
     )
 
 
-def asking_in(order: str) -> Callable[[Group], tuple[Order, ...]]:
+def asking_in(order: str) -> Callable[[Group], tuple[LinkSteps, ...]]:
     """Make what decides the probe orders of a group: of streams that can be asked, the one that is named first.
 
     A stream that the order does not name, such as the middle of a star, is asked before all others.
     """
 
-    def orders(group: Group) -> tuple[Order, ...]:
+    def orders(group: Group) -> tuple[LinkSteps, ...]:
         return tuple(_steps(group, driver, order) for driver in range(len(group.inputs)))
 
     return orders
 
 
-def _steps(group: Group, driver: int, order: str) -> Order:
+def _steps(group: Group, driver: int, order: str) -> LinkSteps:
     bound, steps = {driver}, []
     while len(bound) < len(group.inputs):
         open_steps = [

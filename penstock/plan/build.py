@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.plan.group import Group, Input, Member, group_id, plan_group
+from penstock.plan.group import Group, GroupInput, Member, group_id, plan_group
 from penstock.plan.links import POSITION, columns_of_input, is_link_column, links_of
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
@@ -257,12 +257,12 @@ def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
 
 def _inputs(
     streams: Mapping[str, Stream], signature: Signature, share: Share, logs: Mapping[LogKey, LogPlan]
-) -> tuple[Input, ...]:
+) -> tuple[GroupInput, ...]:
     """Give the inputs of a group: which logs hold the rows of each, and which part of them is joined."""
     inputs = []
     for side in _sides(signature):
         log, *others = (logs[key] for key in _logs(streams, signature, share, side))
-        inputs.append(Input(side, log, share.part(side), tuple(others)))
+        inputs.append(GroupInput(side, log, share.part(side), tuple(others)))
     return tuple(inputs)
 
 

@@ -36,7 +36,7 @@ from penstock.sql.query import SECOND
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.plan.facts import Reader, Statistics
+    from penstock.plan.facts import PricedQuery, Statistics
     from penstock.sql.query import Side
 
 
@@ -105,7 +105,9 @@ def total(costs: Iterable[Cost]) -> Cost:
 # --- state-slice: Eq. 3, sections 5 and 6 ----------------------------------------------------------
 
 
-def chain_cost(readers: Sequence[Reader], statistics: Statistics, cuts: Mapping[Side, Sequence[int]]) -> Cost:
+def chain_cost(
+    readers: Sequence[PricedQuery], statistics: Statistics, cuts: Mapping[Side, Sequence[int]]
+) -> Cost:
     """Price a chain that is cut at these ages."""
     sides = [SideCosts(readers, statistics, side) for side in SIDES]
     return total(side.slice_cost(ages) for side in sides for ages in pairwise(cuts.get(side.side, ())))
@@ -115,7 +117,7 @@ def chain_cost(readers: Sequence[Reader], statistics: Statistics, cuts: Mapping[
 class SideCosts:
     """Prices any slice of one side of a chain; what depends on one bound only is computed once."""
 
-    readers: Sequence[Reader]
+    readers: Sequence[PricedQuery]
     statistics: Statistics
     side: Side
     _rates: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
@@ -154,7 +156,7 @@ class SideCosts:
         return held if 0 < going_on <= held * (1 - THIN_SHARE) else 0.0
 
     @cached_property
-    def _reaches(self) -> list[tuple[Reader, tuple[int, int]]]:
+    def _reaches(self) -> list[tuple[PricedQuery, tuple[int, int]]]:
         """List the queries that read this side, with the ages they read."""
         return [(each, reach) for each in self.readers if (reach := each.reach(self.side))]
 
@@ -230,7 +232,7 @@ class _Beyond:
 
     @classmethod
     def of(
-        cls, here: Sequence[tuple[Reader, tuple[int, int]]], start: int, *, pushed: bool = True
+        cls, here: Sequence[tuple[PricedQuery, tuple[int, int]]], start: int, *, pushed: bool = True
     ) -> _Beyond:
         """Collect some queries; if conditions were `pushed` down, one that all of them have is tested already."""
         spans: list[tuple[tuple[int, int], ...]] = []
@@ -257,7 +259,7 @@ class _Beyond:
         return met / (end - start)
 
 
-def lineage_order(readers: Iterable[Reader], side: Side, stream: Side) -> list[tuple[int, str]]:
+def lineage_order(readers: Iterable[PricedQuery], side: Side, stream: Side) -> list[tuple[int, str]]:
     """List one stream's conditions in the order of evaluation, each with the last age at which it is asked for."""
     last: dict[str, int] = {}
     for each in readers:
@@ -271,7 +273,7 @@ def lineage_order(readers: Iterable[Reader], side: Side, stream: Side) -> list[t
 # --- the rivals: Eq. 1, Eq. 2, and no sharing (section 3) -------------------------------------------
 
 
-def pull_up_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
+def pull_up_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:
     """Price one join with the longest window, a router behind it and the selections last (Eq. 1)."""
     join = _join_cost(readers, statistics, statistics.left_rate, statistics.right_rate)
     filters = 0.0
@@ -284,7 +286,7 @@ def pull_up_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
     return join + Cost(filter=filters)
 
 
-def push_down_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
+def push_down_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:
     """Price one join for each part of the streams that satisfies the same conditions (Eq. 2, which is derived)."""
     conditions = {side: {each.condition(side) for each in readers} - {""} for side in SIDES}
     split = sum(statistics.rate(side) * len(conditions[side]) for side in SIDES)
@@ -308,7 +310,7 @@ def push_down_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
     return cost + merged
 
 
-def isolated_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
+def isolated_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:
     """Price each query alone: its selections first, then a join with its own window (Figure 2)."""
     return total(
         _join_cost([each], statistics, statistics.wanted("l", [each]), statistics.wanted("r", [each]))
@@ -317,12 +319,12 @@ def isolated_cost(readers: Sequence[Reader], statistics: Statistics) -> Cost:
     )
 
 
-def _holds(reader: Reader, left: frozenset[str], right: frozenset[str]) -> bool:
+def _holds(reader: PricedQuery, left: frozenset[str], right: frozenset[str]) -> bool:
     """Say whether rows that satisfy exactly these conditions are for a query."""
     return (not reader.left or reader.left in left) and (not reader.right or reader.right in right)
 
 
-def _join_cost(readers: Sequence[Reader], statistics: Statistics, left: float, right: float) -> Cost:
+def _join_cost(readers: Sequence[PricedQuery], statistics: Statistics, left: float, right: float) -> Cost:
     """Price a regular join of parts of both streams (rates), with a router to its readers (Figure 1)."""
     cost = Cost()
     for side, held, males in (("l", left, right), ("r", right, left)):
@@ -340,7 +342,7 @@ def _join_cost(readers: Sequence[Reader], statistics: Statistics, left: float, r
     return cost
 
 
-def _results(reader: Reader, statistics: Statistics) -> float:
+def _results(reader: PricedQuery, statistics: Statistics) -> float:
     pairs = statistics.wanted("l", [reader]) * statistics.wanted("r", [reader])
     return (
         pairs

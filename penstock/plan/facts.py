@@ -5,7 +5,7 @@ cares for rates, for the share of pairs that join, and for the share of rows tha
 That last one does not follow from the single shares, so a `Selection` says how the conditions depend on each other:
 `Independent`, `Nested`, or `PatternShares` as counted.
 
-In:  bound queries, and estimates or measurements.  Out: `Reader` and `Statistics`, for `penstock.plan.cost`.
+In:  bound queries, and estimates or measurements.  Out: `PricedQuery` and `Statistics`, for `penstock.plan.cost`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def other(side: Side) -> Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class PricedQuery:
     """What a query's cost depends on: its window, and its condition on each stream ('' for none)."""
 
     window: Range
@@ -44,7 +44,7 @@ class Reader:
     right: str = ""
 
     @classmethod
-    def of(cls, query: Query) -> Reader:
+    def of(cls, query: Query) -> PricedQuery:
         """Take from a query what its cost depends on."""
         return cls(query.window, " AND ".join(query.left_predicates), " AND ".join(query.right_predicates))
 
@@ -58,8 +58,9 @@ class Reader:
         Age 0 belongs to the left; a cost need not care for that microsecond, so both sides begin at 0.
 
         >>> from penstock.sql.query import Range
-        >>> Reader(Range.window(10, 10)).reach("r"), Reader(Range(-9, -4)).reach("r"), Reader(Range(0, 5)).reach("r")
-        ((0, 10), (5, 10), None)
+        >>> windows = (Range.window(10, 10), Range(-9, -4), Range(0, 5))
+        >>> [PricedQuery(window).reach("r") for window in windows]
+        [(0, 10), (5, 10), None]
         """
         lo, hi = self.window.lo, self.window.hi
         if side == "l":
@@ -67,11 +68,11 @@ class Reader:
         return (1 - hi if hi < 0 else 0, 1 - lo) if lo < 0 else None
 
 
-def age_bounds(readers: Iterable[Reader], side: Side) -> tuple[int, ...]:
+def age_bounds(readers: Iterable[PricedQuery], side: Side) -> tuple[int, ...]:
     """List the ages at which one side's chain can be cut: 0, and where some window begins or ends.
 
     >>> from penstock.sql.query import Range
-    >>> age_bounds([Reader(Range.window(5, 9)), Reader(Range.window(30, 30))], "r")
+    >>> age_bounds([PricedQuery(Range.window(5, 9)), PricedQuery(Range.window(30, 30))], "r")
     (0, 9, 30)
     """
     reaches = [reach for each in readers if (reach := each.reach(side))]
@@ -185,6 +186,6 @@ class Statistics:
         """Give the selection of one stream."""
         return self.left if side == "l" else self.right
 
-    def wanted(self, side: Side, readers: Iterable[Reader]) -> float:
+    def wanted(self, side: Side, readers: Iterable[PricedQuery]) -> float:
         """Give the rate of one stream's rows that at least one of the readers wants."""
         return self.rate(side) * self.selection(side).any_of({each.condition(side) for each in readers})

@@ -65,7 +65,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class GroupInput:
     """One stream's part in a group: its name in expressions, the log that holds it, and the rows that are joined."""
 
     side: Side
@@ -90,7 +90,7 @@ class Group:
 
     id: str
     signature: Signature
-    inputs: tuple[Input, ...]
+    inputs: tuple[GroupInput, ...]
     chain: Chain
     members: tuple[Member, ...]
     mixed_layouts: bool = False
@@ -281,7 +281,7 @@ def group_id(signature: Signature, label: str = "") -> str:
 def plan_group(
     signature: Signature,
     share: Share,
-    inputs: tuple[Input, ...],
+    inputs: tuple[GroupInput, ...],
     cuts: Iterable[int] | None = None,
     links: tuple[Link, ...] = (),
 ) -> Group:
@@ -308,7 +308,9 @@ def plan_group(
     )
 
 
-def _read_beside(signature: Signature, number: int, own: Input, links: tuple[Link, ...]) -> frozenset[str]:
+def _read_beside(
+    signature: Signature, number: int, own: GroupInput, links: tuple[Link, ...]
+) -> frozenset[str]:
     """Name what is read of an input's logs beside columns of its stream: other keys, and positions."""
     position = {POSITION} & set(own.log.columns) if signature.oblivious else set()
     return columns_of_input(number, links) | position

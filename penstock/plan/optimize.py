@@ -15,7 +15,7 @@ With a budget there are two lengths, comparisons and bytes.  `auto` walks the sa
 paths that no other path beats in both, and drops those that cannot be finished within the budget or for less than the
 best chain so far.
 
-In:  readers and statistics (`penstock.plan.facts`).  Out: a `Choice`: the cuts, and what each slice costs.
+In:  readers and statistics (`penstock.plan.facts`).  Out: a `PricedChain`: the cuts, and what each slice costs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.plan.facts import SIDES, age_bounds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.plan.facts import Reader, Statistics
+    from penstock.plan.facts import PricedQuery, Statistics
     from penstock.sql.query import Range, Side
 
 BUDGET_ROUNDING_SHARE = 1e-9
@@ -44,7 +44,7 @@ DEAREST_BYTE_PRICE = 1e18
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class PricedSlice:
     """A slice that a chain could have: one stream's rows of ages ``[start, end)``, and what that costs a second."""
 
     side: Side
@@ -85,10 +85,10 @@ class Cuts:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PricedChain:
     """A chain that was chosen: its slices, left side first, each with its cost."""
 
-    edges: tuple[Edge, ...]
+    edges: tuple[PricedSlice, ...]
 
     @property
     def cost(self) -> Cost:
@@ -110,31 +110,33 @@ class Choice:
         return Cuts(left, right)
 
 
-def mem_opt(readers: Sequence[Reader]) -> Cuts:
+def mem_opt(readers: Sequence[PricedQuery]) -> Cuts:
     """Cut at every window: no row is held longer than some query needs it (Theorems 3 and 4)."""
     left, right = (age_bounds(readers, side) for side in SIDES)
     return Cuts(left, right)
 
 
 def priced(
-    cuts: Cuts, readers: Sequence[Reader], statistics: Statistics, weigh: Coefficients = PAPER
-) -> Choice:
+    cuts: Cuts, readers: Sequence[PricedQuery], statistics: Statistics, weigh: Coefficients = PAPER
+) -> PricedChain:
     """Say what a chain that is cut so costs, slice by slice."""
     sides = [SideCosts(readers, statistics, side) for side in SIDES]
-    return Choice(
+    return PricedChain(
         tuple(_edge(side, ages, weigh) for side in sides for ages in pairwise(cuts.side(side.side)))
     )
 
 
-def cpu_opt(readers: Sequence[Reader], statistics: Statistics, weigh: Coefficients = PAPER) -> Choice:
+def cpu_opt(
+    readers: Sequence[PricedQuery], statistics: Statistics, weigh: Coefficients = PAPER
+) -> PricedChain:
     """Find the chain with the least work: the shortest path over all slices."""
     graph = _graph(readers, statistics, weigh)
-    return Choice(tuple(_shortest(graph, lambda edge: edge.cpu)))
+    return PricedChain(tuple(_shortest(graph, lambda edge: edge.cpu)))
 
 
 def auto(
-    readers: Sequence[Reader], statistics: Statistics, budget: float, weigh: Coefficients = PAPER
-) -> Choice:
+    readers: Sequence[PricedQuery], statistics: Statistics, budget: float, weigh: Coefficients = PAPER
+) -> PricedChain:
     """Find the chain with the least work among those that hold at most `budget` bytes."""
     graph = _graph(readers, statistics, weigh)
     least = sum(edge.cost.bytes for edge in _shortest(graph, lambda edge: edge.cost.bytes))
@@ -144,21 +146,21 @@ def auto(
             f"a memory budget of {budget:,.0f} bytes is too small: these queries need {least:,.0f} bytes of state "
             "whatever the chain; raise the budget or shorten the longest window"
         )
-    return Choice(tuple(_cheapest_within(graph, room)))
+    return PricedChain(tuple(_cheapest_within(graph, room)))
 
 
 # --- the graph of Figure 14 --------------------------------------------------------------------------
 
-Graph = list[list[tuple[int, Edge]]]
+Graph = list[list[tuple[int, PricedSlice]]]
 """For each node the edges that leave it, and where to.  Node 0 is the left side's age 0; the last node is the end."""
 
 
-def _edge(side: SideCosts, ages: tuple[int, int], weigh: Coefficients) -> Edge:
+def _edge(side: SideCosts, ages: tuple[int, int], weigh: Coefficients) -> PricedSlice:
     cost = side.slice_cost(ages)
-    return Edge(side.side, ages, cost, cost.cpu(weigh))
+    return PricedSlice(side.side, ages, cost, cost.cpu(weigh))
 
 
-def _graph(readers: Sequence[Reader], statistics: Statistics, weigh: Coefficients) -> Graph:
+def _graph(readers: Sequence[PricedQuery], statistics: Statistics, weigh: Coefficients) -> Graph:
     """Build every slice that a chain could have; the right side's first node is the left side's last."""
     graph: Graph = [[]]
     for side in SIDES:
@@ -170,7 +172,7 @@ def _graph(readers: Sequence[Reader], statistics: Statistics, weigh: Coefficient
     return graph
 
 
-def _to_go(graph: Graph, length: Callable[[Edge], float]) -> list[float]:
+def _to_go(graph: Graph, length: Callable[[PricedSlice], float]) -> list[float]:
     """Give for each node the shortest way from there to the end: nodes are in order, so once backwards does."""
     away = [inf] * (len(graph) - 1) + [0.0]
     for node in range(len(graph) - 2, -1, -1):
@@ -178,10 +180,10 @@ def _to_go(graph: Graph, length: Callable[[Edge], float]) -> list[float]:
     return away
 
 
-def _shortest(graph: Graph, length: Callable[[Edge], float]) -> list[Edge]:
+def _shortest(graph: Graph, length: Callable[[PricedSlice], float]) -> list[PricedSlice]:
     """Walk the shortest path; of two equally short ones, the one with more cuts, which never holds more."""
     away = _to_go(graph, length)
-    path: list[Edge] = []
+    path: list[PricedSlice] = []
     node = 0
     while node < len(graph) - 1:
         node, edge = min(graph[node], key=lambda step: length(step[1]) + away[step[0]])
@@ -195,19 +197,19 @@ class _Path:
 
     cpu: float = 0.0
     bytes: float = 0.0
-    edge: Edge | None = None
+    edge: PricedSlice | None = None
     before: _Path | None = None
 
-    def then(self, edge: Edge) -> _Path:
+    def then(self, edge: PricedSlice) -> _Path:
         """Go one edge further."""
         return _Path(self.cpu + edge.cpu, self.bytes + edge.cost.bytes, edge, self)
 
-    def edges(self) -> list[Edge]:
+    def edges(self) -> list[PricedSlice]:
         """List the edges from the start."""
         return [] if self.before is None or self.edge is None else [*self.before.edges(), self.edge]
 
 
-def _cheapest_within(graph: Graph, room: float) -> list[Edge]:
+def _cheapest_within(graph: Graph, room: float) -> list[PricedSlice]:
     """Find the path with the least work among those of at most so many bytes."""
     price, best = _lagrange(graph, room)
     bytes_to_go = _to_go(graph, lambda edge: edge.cost.bytes)
@@ -241,16 +243,16 @@ def _unbeaten(paths: list[_Path]) -> list[_Path]:
     return kept
 
 
-def _lagrange(graph: Graph, room: float) -> tuple[float, list[Edge]]:
+def _lagrange(graph: Graph, room: float) -> tuple[float, list[PricedSlice]]:
     """Put a price on a byte, so that the shortest path just fits: a good chain, and a bound on all others.
 
     For any price ``p >= 0``, a path that fits costs at least the shortest length ``cpu + p * bytes`` less ``p * room``.
     """
 
-    def at(price: float) -> list[Edge]:
+    def at(price: float) -> list[PricedSlice]:
         return _shortest(graph, lambda edge: edge.cpu + price * edge.cost.bytes)
 
-    def fits(path: list[Edge]) -> bool:
+    def fits(path: list[PricedSlice]) -> bool:
         return sum(edge.cost.bytes for edge in path) <= room
 
     low, high = 0.0, 1.0

@@ -76,7 +76,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ArrivalPace:
     """How work arrives: rows a second of both streams together, and how many of them a unit takes."""
 
     rows: float
@@ -97,7 +97,7 @@ class Flow:
     stored: float
 
 
-def seconds(cost: Cost, statistics: Statistics, prices: Prices, pace: Pace, flow: Flow) -> float:
+def seconds(cost: Cost, statistics: Statistics, prices: Prices, pace: ArrivalPace, flow: Flow) -> float:
     """Give the seconds of work in a second of the streams: above the number of cores a plan cannot keep up."""
     return (
         cost.cpu(prices.weigh(statistics))

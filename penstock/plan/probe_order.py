@@ -32,7 +32,7 @@ MOST_COMPARED = 6
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Step:
+class LinkStep:
     """One step: from a row of the input `source`, by the link with this number, to rows of the input `to`."""
 
     source: int
@@ -44,14 +44,14 @@ class Step:
         return f"{self.source}>{self.to}:{self.link}"
 
 
-Order = tuple[Step, ...]
+LinkSteps = tuple[LinkStep, ...]
 """The steps of one input's new rows: every other input once."""
 
 
-def all_steps(links: Sequence[Link]) -> list[Step]:
+def all_steps(links: Sequence[Link]) -> list[LinkStep]:
     """List every way from one input to another."""
     return [
-        Step(source, to, number)
+        LinkStep(source, to, number)
         for number, link in enumerate(links)
         for source in link.inputs
         for to in link.inputs
@@ -59,12 +59,12 @@ def all_steps(links: Sequence[Link]) -> list[Step]:
     ]
 
 
-def choose_order(driver: int, links: Sequence[Link], fanouts: Mapping[Step, float]) -> Order:
+def choose_order(driver: int, links: Sequence[Link], fanouts: Mapping[LinkStep, float]) -> LinkSteps:
     """Choose the steps of one input's new rows: those with the fewest partial results on the way.
 
     >>> from penstock.plan.links import Link
     >>> links = [Link(((0, ("a",)), (1, ("a",)))), Link(((1, ("b",)), (2, ("b",))))]
-    >>> [str(step) for step in choose_order(1, links, {Step(1, 0, 0): 50.0, Step(1, 2, 1): 0.5})]
+    >>> [str(step) for step in choose_order(1, links, {LinkStep(1, 0, 0): 50.0, LinkStep(1, 2, 1): 0.5})]
     ['1>2:1', '1>0:0']
     """
     inputs = {number for link in links for number in link.inputs}
@@ -74,13 +74,13 @@ def choose_order(driver: int, links: Sequence[Link], fanouts: Mapping[Step, floa
     return min(_orders((driver,), inputs, costs), key=lambda order: (_work(order, costs), order))
 
 
-def fanout_of(step: Step, links: Sequence[Link], fanouts: Mapping[Step, float]) -> float:
+def fanout_of(step: LinkStep, links: Sequence[Link], fanouts: Mapping[LinkStep, float]) -> float:
     """Say how many partners a row is taken to find by a step."""
     has_key = any(parts for _, parts in links[step.link].keys)
     return fanouts.get(step, UNKNOWN_FANOUT if has_key else CROSSED_FANOUT)
 
 
-def _work(order: Order, costs: Mapping[Step, float]) -> float:
+def _work(order: LinkSteps, costs: Mapping[LinkStep, float]) -> float:
     """Add up the partial results of all steps, for one row."""
     size, work = 1.0, 0.0
     for step in order:
@@ -89,9 +89,9 @@ def _work(order: Order, costs: Mapping[Step, float]) -> float:
     return work
 
 
-def _next_steps(bound: Iterable[int], costs: Mapping[Step, float]) -> list[Step]:
+def _next_steps(bound: Iterable[int], costs: Mapping[LinkStep, float]) -> list[LinkStep]:
     """List, for each input that can be reached, the best step to it."""
-    have, best = set(bound), dict[int, Step]()
+    have, best = set(bound), dict[int, LinkStep]()
     for step, cost in costs.items():
         if step.source in have and step.to not in have:
             other = best.get(step.to)
@@ -100,7 +100,7 @@ def _next_steps(bound: Iterable[int], costs: Mapping[Step, float]) -> list[Step]
     return list(best.values())
 
 
-def _orders(bound: tuple[int, ...], inputs: set[int], costs: Mapping[Step, float]) -> Iterator[Order]:
+def _orders(bound: tuple[int, ...], inputs: set[int], costs: Mapping[LinkStep, float]) -> Iterator[LinkSteps]:
     """List the orders in which the inputs that are left can be met."""
     if len(bound) == len(inputs):
         yield ()
@@ -109,9 +109,9 @@ def _orders(bound: tuple[int, ...], inputs: set[int], costs: Mapping[Step, float
         yield from ((step, *rest) for rest in _orders((*bound, step.to), inputs, costs))
 
 
-def _greedy(driver: int, inputs: set[int], costs: Mapping[Step, float]) -> Order:
+def _greedy(driver: int, inputs: set[int], costs: Mapping[LinkStep, float]) -> LinkSteps:
     """Take the step that leaves the fewest, again and again."""
-    order: list[Step] = []
+    order: list[LinkStep] = []
     while len(order) < len(inputs) - 1:
         steps = _next_steps((driver, *(step.to for step in order)), costs)
         order.append(min(steps, key=lambda step: (costs[step], step)))

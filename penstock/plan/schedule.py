@@ -16,7 +16,7 @@ of arrival, so that at any moment rows wait in front of some rings, older rows n
 A step that takes time of its own (`overhead`: a Spark job) counts with the rings it scans; so where steps are dear, MQT
 joins rings by itself.
 
-In:  how many queries end in each ring, what a ring costs, and where rows wait.  Out: `Step`s.
+In:  how many queries end in each ring, what a ring costs, and where rows wait.  Out: `ScanStep`s.
 The virtual time of `papers` and the joiner of `penstock.engine` run this very code.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScanStep:
     """Let the rows that wait in front of ring `first` scan the rings up to, not including, `last`."""
 
     first: int
@@ -78,10 +78,10 @@ class Rings:
                 best, end = rate, last
         return best, end
 
-    def cost(self, step: Step, rows: float = 1) -> float:
+    def cost(self, step: ScanStep, rows: float = 1) -> float:
         """Give what a step of so many rows costs.
 
-        >>> Rings((1, 1), (2.0, 3.0), overhead=1.0).cost(Step(0, 2), 10)
+        >>> Rings((1, 1), (2.0, 3.0), overhead=1.0).cost(ScanStep(0, 2), 10)
         51.0
         """
         return self.overhead + rows * sum(self.costs[step.first : step.last])
@@ -101,15 +101,15 @@ class Scheduler:
         if self.policy not in POLICIES:
             raise InputError(f"there is no scheduler {self.policy}: {did_you_mean(self.policy, POLICIES)}")
 
-    def choose(self, waiting: Sequence[float]) -> Step | None:
+    def choose(self, waiting: Sequence[float]) -> ScanStep | None:
         """Choose the next step, given how many rows wait in front of each ring; None if none waits.
 
         A row at a time, MQT goes by its matrix; many rows at a time, by what all of them cost.
 
         >>> Scheduler("swf", Rings((1, 1), (1.0, 9.0))).choose([True, True])
-        Step(first=0, last=1)
+        ScanStep(first=0, last=1)
         >>> Scheduler("lwo", Rings((1, 1), (1.0, 9.0))).choose([True, False])
-        Step(first=0, last=2)
+        ScanStep(first=0, last=2)
         """
         if len(waiting) != len(self.rings):
             raise InputError(f"rows wait in front of {len(waiting)} rings, and there are {len(self.rings)}")
@@ -118,12 +118,12 @@ class Scheduler:
             return None
         ends = [*fronts[1:], len(self.rings)]
         if self.policy == "swf":
-            return Step(fronts[0], fronts[0] + 1)
+            return ScanStep(fronts[0], fronts[0] + 1)
         if self.policy == "lwo":  # the oldest rows wait farthest out, and are brought to the end first
-            return Step(fronts[-1], len(self.rings))
+            return ScanStep(fronts[-1], len(self.rings))
         offers = {each: self._offer(*each, waiting[each[0]]) for each in zip(fronts, ends, strict=True)}
         (first, _), (_, last) = max(offers.items(), key=lambda each: (each[1][0], each[0][0]))
-        return Step(first, last)
+        return ScanStep(first, last)
 
     def _offer(self, first: int, before: int, rows: float) -> tuple[float, int]:
         """Give the throughput of the rows in front of a ring, and where their step would end."""

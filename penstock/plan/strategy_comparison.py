@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.plan.cost import Cost
-    from penstock.plan.facts import Reader, Statistics
-    from penstock.plan.optimize import Choice, Cuts
-    from penstock.plan.prices import Pace, Prices
+    from penstock.plan.facts import PricedQuery, Statistics
+    from penstock.plan.optimize import Cuts, PricedChain
+    from penstock.plan.prices import ArrivalPace, Prices
 
-    _Price = Callable[[Sequence[Reader], Statistics], Cost]
+    _Price = Callable[[Sequence[PricedQuery], Statistics], Cost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Offer:
 
 def chosen_cuts(
     strategy: str,
-    readers: Sequence[Reader],
+    readers: Sequence[PricedQuery],
     statistics: Statistics,
     prices: Prices,
     budget: float | None = None,
-) -> Choice:
+) -> PricedChain:
     """Cut a chain as a strategy does: everywhere, or where it is cheapest, within a budget of bytes if there is one."""
     weigh = prices.weigh(statistics)
     if strategy == "cpu-opt" or (strategy == "auto" and budget is None):
@@ -62,10 +62,10 @@ def chosen_cuts(
 class Pricing:
     """All that a price depends on but the strategy: the queries, their streams, the prices, and how work arrives."""
 
-    readers: Sequence[Reader]
+    readers: Sequence[PricedQuery]
     statistics: Statistics
     prices: Prices
-    pace: Pace
+    pace: ArrivalPace
 
     def offers(self, budget: float | None = None, joins: int = 1) -> list[Offer]:
         """Price every strategy; `joins` is how many push-down would make."""

@@ -26,7 +26,7 @@ from papers.paper1_joins import (
 from papers.paper1_sweep import chain_of
 from penstock.kernels.reference import Event, nested_loop_join
 from penstock.plan.cost import chain_cost, isolated_cost, pull_up_cost, push_down_cost
-from penstock.plan.facts import Independent, Reader, Statistics
+from penstock.plan.facts import Independent, PricedQuery, Statistics
 from penstock.plan.optimize import Cuts, mem_opt
 from penstock.sql.query import SECOND, Range
 
@@ -58,7 +58,7 @@ conditions = st.sampled_from(["", *NAMES])
 def readers(shortest=1):
     return st.lists(
         st.builds(
-            lambda w, left, right: Reader(Range.window(w, w), left, right),
+            lambda w, left, right: PricedQuery(Range.window(w, w), left, right),
             st.integers(shortest, 20),
             conditions,
             conditions,
@@ -194,7 +194,7 @@ def test_binary_searches_count_what_the_operators_of_figure_9_do(streams, querie
 
 
 PAPER_3 = [
-    Reader(Range.window(w * SECOND, w * SECOND), condition)
+    PricedQuery(Range.window(w * SECOND, w * SECOND), condition)
     for w, condition in ((10, ""), (20, "σ"), (30, "σ"))
 ]
 

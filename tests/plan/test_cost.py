@@ -18,7 +18,7 @@ from penstock.plan.cost import (
     pull_up_cost,
     push_down_cost,
 )
-from penstock.plan.facts import Independent, Nested, PatternShares, Reader, Statistics, age_bounds
+from penstock.plan.facts import Independent, Nested, PatternShares, PricedQuery, Statistics, age_bounds
 from penstock.sql.query import SECOND, Range
 
 rates = st.floats(1, 1000)
@@ -27,7 +27,7 @@ seconds = st.integers(1, 3600)
 
 
 def window(length, condition="", other=""):
-    return Reader(Range.window(length * SECOND, length * SECOND), condition, other)
+    return PricedQuery(Range.window(length * SECOND, length * SECOND), condition, other)
 
 
 @given(rates, st.tuples(seconds, seconds), shares, shares, st.floats(1, 1000))
@@ -133,7 +133,7 @@ def test_mem_opt_holds_no_more_than_any_rival(readers, model, three, left, right
 def test_one_uncut_slice_is_pull_up_where_some_query_wants_everything(readers, left, right, join):
     longest = max(each.window.hi for each in readers)
     known = Statistics(left, right, join, *[Independent({"p": 0.2, "q": 0.5, "r": 0.9})] * 2)
-    everything = [*readers, Reader(Range.window(longest, longest))]
+    everything = [*readers, PricedQuery(Range.window(longest, longest))]
     uncut = chain_cost(everything, known, {"l": (0, longest), "r": (0, longest)})
     assert uncut.cpu() == pytest.approx(pull_up_cost(everything, known).cpu())
 
@@ -164,7 +164,7 @@ def test_coefficients_weigh_each_kind_of_work():
 
 
 def test_a_window_on_one_side_only_is_held_on_that_side_only():
-    readers = [Reader(Range(0, 10 * SECOND), "p", "q")]
+    readers = [PricedQuery(Range(0, 10 * SECOND), "p", "q")]
     known = Statistics(5, 7, 0.1, Independent({"p": 0.5}), Independent({"q": 0.2}))
     assert age_bounds(readers, "r") == ()
     cost = chain_cost(readers, known, {"l": (0, 10 * SECOND)})
@@ -174,7 +174,7 @@ def test_a_window_on_one_side_only_is_held_on_that_side_only():
 
 
 def test_a_window_that_starts_later_holds_rows_it_does_not_probe_yet():
-    readers = [Reader(Range(5 * SECOND, 10 * SECOND))]
+    readers = [PricedQuery(Range(5 * SECOND, 10 * SECOND))]
     cost = chain_cost(readers, Statistics(2, 3, 0.1), {"l": (0, 5 * SECOND, 10 * SECOND)})
     assert (cost.rows, cost.probe) == (pytest.approx(20), pytest.approx(2 * 5 * 3))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.plan.cost import Coefficients, SideCosts, chain_cost, total
-from penstock.plan.facts import Independent, Nested, Reader, Statistics, age_bounds
+from penstock.plan.facts import Independent, Nested, PricedQuery, Statistics, age_bounds
 from penstock.plan.optimize import auto, cpu_opt, mem_opt, priced
 from penstock.sql.query import SECOND, Range
 
@@ -25,7 +25,8 @@ def workloads(draw, most):
     ends = draw(st.lists(st.integers(1, 600), min_size=1, max_size=most, unique=True))
     names = st.sampled_from(["", *(f"p{n}" for n in range(6))])
     readers = [
-        Reader(Range.window(end * SECOND, end * SECOND), draw(names), draw(names)) for end in sorted(ends)
+        PricedQuery(Range.window(end * SECOND, end * SECOND), draw(names), draw(names))
+        for end in sorted(ends)
     ]
     model = draw(st.sampled_from([Independent, Nested]))
     share = st.floats(0.01, 1)
@@ -93,7 +94,7 @@ def test_auto_is_the_cheapest_of_all_chains_that_fit(workload, share):
 def test_auto_on_one_side_is_exact_for_ten_windows(workload, share):
     """Windows that look back on one side only: every chain can be tried."""
     both, known, weigh = workload
-    readers = [Reader(Range(0, each.window.hi), each.left, each.right) for each in both]
+    readers = [PricedQuery(Range(0, each.window.hi), each.left, each.right) for each in both]
     chains = [(cost.cpu(weigh), cost.bytes) for _, cost in every_chain(readers, known, "l")]
     least, most = min(size for _, size in chains), max(size for _, size in chains)
     budget = least + share * (most - least)
@@ -103,7 +104,7 @@ def test_auto_on_one_side_is_exact_for_ten_windows(workload, share):
 
 def test_auto_is_quick_for_forty_windows():
     readers = [
-        Reader(Range.window(n * n * SECOND, n * n * SECOND), f"p{n}", f"q{n % 7}" if n % 3 else "")
+        PricedQuery(Range.window(n * n * SECOND, n * n * SECOND), f"p{n}", f"q{n % 7}" if n % 3 else "")
         for n in range(1, 41)
     ]
     left = Independent({f"p{n}": (n * 37 % 100 + 1) / 300 for n in range(1, 41)})
@@ -116,13 +117,13 @@ def test_auto_is_quick_for_forty_windows():
 
 
 def test_auto_with_room_for_everything_is_cpu_opt():
-    readers = [Reader(Range.window(n * SECOND, n * SECOND), "p" if n > 3 else "") for n in range(1, 9)]
+    readers = [PricedQuery(Range.window(n * SECOND, n * SECOND), "p" if n > 3 else "") for n in range(1, 9)]
     known, weigh = Statistics(20, 20, 0.01, Independent({"p": 0.1})), Coefficients(overhead=30)
     assert auto(readers, known, inf, weigh) == cpu_opt(readers, known, weigh)
 
 
 def test_a_budget_that_no_chain_fits_is_refused_with_the_least_that_would():
-    readers = [Reader(Range.window(10 * SECOND, 10 * SECOND))]
+    readers = [PricedQuery(Range.window(10 * SECOND, 10 * SECOND))]
     with pytest.raises(InputError, match="need 2,000 bytes"):
         auto(readers, Statistics(10, 10, 0.1, row_bytes=10), 1_999)
 
@@ -139,16 +140,16 @@ def test_a_budget_that_no_chain_fits_is_refused_with_the_least_that_would():
     ],
 )
 def test_slices_merge_when_a_router_costs_less_than_they_do(join, overhead, cuts):
-    readers = [Reader(Range.window(n * SECOND, n * SECOND)) for n in (1, 2, 30)]
+    readers = [PricedQuery(Range.window(n * SECOND, n * SECOND)) for n in (1, 2, 30)]
     choice = cpu_opt(readers, Statistics(20, 20, join), Coefficients(overhead=overhead))
     assert choice.cuts.left == choice.cuts.right == tuple(age * SECOND for age in cuts)
 
 
 def test_a_merged_chain_delivers_to_queries_that_end_inside_a_slice():
     windows = {"q1": Range.window(5, 5), "q2": Range.window(10, 10), "q3": Range(20, 30)}
-    cuts = mem_opt([Reader(each) for each in windows.values()])
+    cuts = mem_opt([PricedQuery(each) for each in windows.values()])
     assert cuts.chain(windows).cuts == (-9, -4, 0, 5, 10, 20, 30)
     later = {"q3": Range(20, 30)}
-    assert mem_opt([Reader(Range(20, 30))]).chain(later).cuts == (20, 30), (
+    assert mem_opt([PricedQuery(Range(20, 30))]).chain(later).cuts == (20, 30), (
         "no slice joins ages that nobody reads"
     )

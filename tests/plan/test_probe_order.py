@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.plan import probe_order
 from penstock.plan.links import Link
-from penstock.plan.probe_order import Step, all_steps, choose_order, fanout_of
+from penstock.plan.probe_order import LinkStep, all_steps, choose_order, fanout_of
 from penstock.plan.stored import KeyPart
 
 KEY = (KeyPart("k", "bigint"),)
@@ -79,7 +79,7 @@ def test_many_inputs_are_met_in_an_order_too(monkeypatch):
     """Of a star of many, the one that leaves the fewest is next."""
     monkeypatch.setattr(probe_order, "MOST_COMPARED", 3)
     links = [link(0, number) for number in range(1, 10)]
-    fanouts = {Step(0, number, number - 1): float(10 - number) for number in range(1, 10)}
+    fanouts = {LinkStep(0, number, number - 1): float(10 - number) for number in range(1, 10)}
     assert [step.to for step in choose_order(0, links, fanouts)] == list(range(9, 0, -1))
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.engine.views.estimates import Estimate
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
-    from penstock.plan.optimize import Choice
+    from penstock.plan.optimize import PricedChain
     from penstock.sql.query import Query, Stream
     from penstock.state.ledger import Ledger
 
@@ -144,7 +144,7 @@ class RecutPolicy:
         slices = f"{len(wished) - 1} slices in place of {len(group.chain.readers)}"
         return wished, f"cut {group.title} anew, {slices}: {reason}{note}"
 
-    def _reason(self, estimate: Estimate, now: Choice, best: Choice) -> str:
+    def _reason(self, estimate: Estimate, now: PricedChain, best: PricedChain) -> str:
         """Say why a chain is better than the one there is; empty if it is not by enough."""
         if self.budget is not None and now.cost.bytes > max(self.budget, best.cost.bytes):
             return f"{show_size(now.cost.bytes)} of state expected, and {show_size(self.budget)} allowed"
@@ -155,7 +155,7 @@ class RecutPolicy:
         return f"{gain:.0%} less work expected at {rates}" if gain >= LEAST_GAIN else ""
 
 
-def _best(strategy: str, estimate: Estimate, budget: float | None) -> tuple[Choice, str]:
+def _best(strategy: str, estimate: Estimate, budget: float | None) -> tuple[PricedChain, str]:
     """Choose a chain; where none fits the budget, the one that holds least, with a note."""
     try:
         return chosen_cuts(strategy, estimate.readers, estimate.statistics, estimate.prices, budget), ""

@@ -30,7 +30,7 @@ from penstock.state.census import rows_per_slice
 if TYPE_CHECKING:
     from penstock.plan.build import Plan, Stopped
     from penstock.plan.group import Group
-    from penstock.plan.probe_order import Step
+    from penstock.plan.probe_order import LinkStep
     from penstock.sql.query import Query, Side
     from penstock.state.commits import OrderSwitched
     from penstock.state.ledger import Ledger
@@ -452,7 +452,7 @@ def _orders(group: Group, ledger: Ledger) -> tuple[ProbeOrder, ...]:
     )
 
 
-def _probe_step(group: Group, step: Step, seen: Fanout | None) -> ProbeStep:
+def _probe_step(group: Group, step: LinkStep, seen: Fanout | None) -> ProbeStep:
     key = ", ".join(part.expression for part in group.links[step.link].key(step.to))
     known = (seen.average, seen.most, seen.key) if seen else (None,)
     return ProbeStep(group.streams[step.to], group.sides[step.to], key, *known)

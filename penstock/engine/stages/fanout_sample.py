@@ -19,7 +19,7 @@ from penstock.engine.tasks.join_many import ManySearch
 from penstock.engine.tasks.partials import Bound, Partials
 from penstock.kernels.extend import runs_in
 from penstock.kernels.key_hash import unmixed
-from penstock.plan.probe_order import Step
+from penstock.plan.probe_order import LinkStep
 from penstock.state.recent import Fanout
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ def survey(files: Files, task: ManyTask) -> dict[str, Fanout]:
     return {str(step): counted for step, counted in _counted(task, search)}
 
 
-def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[Step, Fanout]]:
+def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[LinkStep, Fanout]]:
     for source in range(len(task.inputs)):
         sample = _sample(search, source)
         if sample is None:
             continue
         for number, keys in enumerate(task.keys):
             for to in (each for each in keys if source in keys and each != source):
-                step = Step(source, to, number)
+                step = LinkStep(source, to, number)
                 yield step, _fanout(search, sample, step)
 
 
@@ -63,7 +63,7 @@ def _sample(search: ManySearch, source: int) -> Partials | None:
     return Partials(source, Bound(new.segments, np.full(rows.size, number, np.int16), rows))
 
 
-def _fanout(search: ManySearch, sample: Partials, step: Step) -> Fanout:
+def _fanout(search: ManySearch, sample: Partials, step: LinkStep) -> Fanout:
     """Count the partners of sampled rows by one step, whatever predicates say."""
     h, valid = search.hashes(sample, step)
     since, until = search.bounds(sample, step.to)
@@ -77,7 +77,7 @@ def _fanout(search: ManySearch, sample: Partials, step: Step) -> Fanout:
     )
 
 
-def _key_text(search: ManySearch, sample: Partials, step: Step, at: int) -> str:
+def _key_text(search: ManySearch, sample: Partials, step: LinkStep, at: int) -> str:
     """Write the key of one sampled row, for people."""
     keys = search.task.keys[step.link][step.source]
     parts = [

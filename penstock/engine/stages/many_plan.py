@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.plan.group import Group
     from penstock.plan.links import Link
-    from penstock.plan.probe_order import Order
+    from penstock.plan.probe_order import LinkSteps
     from penstock.state.ledger import Ledger
     from penstock.state.recent import Fanout
     from penstock.state.values import GroupState
@@ -31,7 +31,7 @@ _FIRST_UNITS, _UNITS_BETWEEN = 4, 8
 MANY_PARTNERS = 10_000
 """Partners of one row in one input from which on a key is named."""
 
-_forced: list[Callable[[Group], tuple[Order, ...]]] = []
+_forced: list[Callable[[Group], tuple[LinkSteps, ...]]] = []
 
 
 def is_divided_by_key(group: Group) -> bool:
@@ -54,7 +54,7 @@ def _columns(group: Group, link: Link, number: int) -> LinkColumns:
     return LinkColumns(place, names, 0 if is_whole(key) else len(key))
 
 
-def probe_orders(group: Group, ledger: Ledger) -> tuple[Order, ...]:
+def probe_orders(group: Group, ledger: Ledger) -> tuple[LinkSteps, ...]:
     """Give for each input the steps by which its new rows find theirs, by what was seen lately."""
     if _forced:
         return _forced[-1](group)
@@ -77,7 +77,7 @@ def exploding(group: Group, seen: Mapping[str, Fanout]) -> Iterator[tuple[str, s
 
 
 @contextmanager
-def forced_orders(choose: Callable[[Group], tuple[Order, ...]]) -> Iterator[None]:
+def forced_orders(choose: Callable[[Group], tuple[LinkSteps, ...]]) -> Iterator[None]:
     """Let units take other orders than the best: for measuring what that costs, and for tests."""
     _forced.append(choose)
     try:

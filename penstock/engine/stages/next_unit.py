@@ -23,7 +23,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.engine.views.estimates import prices_of
-from penstock.plan.schedule import Rings, Scheduler, Step
+from penstock.plan.schedule import Rings, ScanStep, Scheduler
 from penstock.sql.interval import parse_duration
 from penstock.state.joined import has_rows_between
 
@@ -187,11 +187,11 @@ class _Outlook:
         kept = _thinned(self.stations[min(at) : max(at) + 1], cursors)
         return Advance(tuple(sorted(moved)), self.stations[self.at[first]][0], until, cursors, kept, late)
 
-    def _at_last(self, outermost: int, ring_runs: Sequence[range]) -> Step:
+    def _at_last(self, outermost: int, ring_runs: Sequence[range]) -> ScanStep:
         """Let the slowest slices of a query that has waited too long go on, up to its outermost ring."""
         last = next(number for number, run in enumerate(ring_runs) if outermost in run)
         waiting = [number for number in range(last + 1) if self.stands[ring_runs[number][0]]]
-        return Step(waiting[-1], last + 1)
+        return ScanStep(waiting[-1], last + 1)
 
     def _waiting(self, ring: int) -> float:
         """Count the rows in front of a ring; a batch without rows is to be passed too."""
@@ -202,7 +202,7 @@ class _Outlook:
         readers = self.group.chain.readers
         return {name: n for n, ring in enumerate(self.rings) for number in ring for name in readers[number]}
 
-    def _target(self, ring: int, priced: Rings, step: Step) -> int:
+    def _target(self, ring: int, priced: Rings, step: ScanStep) -> int:
         """Find the station to go to: the farthest in reach of `UNIT_SECONDS`, the next at least; inner rings all."""
         if ring == 0:
             return self.ahead(0)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.engine.backend import Backend
     from penstock.engine.sinks.routes import Route
     from penstock.plan.build import Plan
-    from penstock.plan.group import Group, Input
+    from penstock.plan.group import Group, GroupInput
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Query, Side, Stream
     from penstock.state.files import Files
@@ -127,7 +127,7 @@ class UnitPlanner:
     def _input(
         self,
         group: Group,
-        part: Input,
+        part: GroupInput,
         log: LogPlan,
         reach: tuple[Cursor, Cursor],
         counting: Counting | None,

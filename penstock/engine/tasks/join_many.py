@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.kernels.key_hash import Hashes, Ints
-    from penstock.plan.probe_order import Order, Step
+    from penstock.plan.probe_order import LinkStep, LinkSteps
     from penstock.state.files import Files
     from penstock.state.segment import SegmentRows
 
@@ -76,7 +76,7 @@ class ManyTask(UnitTask):
     """For each input, its further logs."""
     keys: tuple[dict[int, LinkColumns], ...] = ()
     """For each link, by input, where its key is."""
-    orders: tuple[Order, ...] = ()
+    orders: tuple[LinkSteps, ...] = ()
     """For each input, how its new rows find theirs."""
     limits: tuple[tuple[int, ...], ...] = ()
     """The farthest that rows of two inputs may be apart for any query."""
@@ -137,7 +137,7 @@ class ManySearch:
                 start = Partials(driver, bound, sets=bound.sets(new.sets) if task.selective else None)
                 yield from self._bind(_wanted(start), driver, task.orders[driver])
 
-    def _bind(self, partials: Partials, driver: int, order: Sequence[Step]) -> Iterator[FoundPairs]:
+    def _bind(self, partials: Partials, driver: int, order: Sequence[LinkStep]) -> Iterator[FoundPairs]:
         """Bind the inputs that are left, one after the other."""
         if not len(partials):
             return
@@ -152,7 +152,7 @@ class ManySearch:
             for extension in self._extended(some, driver, step):
                 yield from self._bind(extension, driver, rest)
 
-    def _extended(self, partials: Partials, driver: int, step: Step) -> Iterator[Partials]:
+    def _extended(self, partials: Partials, driver: int, step: LinkStep) -> Iterator[Partials]:
         """Find the partners of partial results in the next input."""
         there = self.task.keys[step.link][step.to]
         state = self.state(step.to, there.log, with_new=step.to < driver)
@@ -181,7 +181,7 @@ class ManySearch:
             found = Partials(step.to, bound, partials, extends, sets)
             yield self._checked(_wanted(found), step)
 
-    def hashes(self, partials: Partials, step: Step) -> tuple[Hashes, NDArray[np.bool_]]:
+    def hashes(self, partials: Partials, step: LinkStep) -> tuple[Hashes, NDArray[np.bool_]]:
         """Give the hash by which each partial looks for partners in a step, and say which of them have one."""
         return partials.hashes(step.source, self._hash_name(step.source, step.link))
 
@@ -213,7 +213,7 @@ class ManySearch:
         ]
         return since, np.min(until, axis=0)
 
-    def _checked(self, partials: Partials, step: Step) -> Partials:
+    def _checked(self, partials: Partials, step: LinkStep) -> Partials:
         """Drop partials whose new row does not fit the others by its other keys, or by more than a hash of this one."""
         for link, keys in enumerate(self.task.keys):
             if step.to not in keys:

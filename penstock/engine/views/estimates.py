@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
 from penstock.plan.cost import chain_cost, isolated_cost
-from penstock.plan.facts import Independent, PatternShares, Reader, Statistics, age_bounds
+from penstock.plan.facts import Independent, PatternShares, PricedQuery, Statistics, age_bounds
 from penstock.plan.optimize import mem_opt
-from penstock.plan.prices import Pace, Prices, updated
+from penstock.plan.prices import ArrivalPace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, SIDES, Range
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ ENOUGH_UNITS = 2.5
 class Estimate:
     """What is known of one signature's streams, and how its work arrives; `seen` is False where it is assumed."""
 
-    readers: tuple[Reader, ...]
+    readers: tuple[PricedQuery, ...]
     statistics: Statistics
-    pace: Pace
+    pace: ArrivalPace
     prices: Prices
     seen: bool
     pairs: float = 0.0
@@ -108,7 +108,7 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Estimate:
     return Estimate(
         readers,
         replace(statistics, join=join),
-        Pace(both, both / work.units if work.units else ROWS_PER_UNIT),
+        ArrivalPace(both, both / work.units if work.units else ROWS_PER_UNIT),
         prices_of(ledger),
         seen=all(rates) and work.seen >= ENOUGH_UNITS,
         pairs=work.pairs,
@@ -145,7 +145,7 @@ def longest_finite(queries: Iterable[Query]) -> int:
     return max(86_400 * SECOND, 2 * max((end for end in ends if end < FOREVER - 1), default=0))
 
 
-def _reader(query: Query, rates: Sequence[float], far: int) -> Reader:
+def _reader(query: Query, rates: Sequence[float], far: int) -> PricedQuery:
     """Take from a query what its cost depends on; a window without an end is priced as one that is `far` long.
 
     A window that counts rows is as long as its stream takes to send so many.
@@ -157,7 +157,7 @@ def _reader(query: Query, rates: Sequence[float], far: int) -> Reader:
         hi = max(1, int(hi * SECOND / rates[0]))
     if query.rows[1]:
         lo = min(-1, int(lo * SECOND / rates[1]))
-    return replace(Reader.of(query), window=Range(lo, hi))
+    return replace(PricedQuery.of(query), window=Range(lo, hi))
 
 
 def _traffic(plan: Plan, groups: Iterable[Group], ledger: Ledger, side: Side) -> Traffic | None:
@@ -192,9 +192,9 @@ def _rate(traffic: Traffic | None) -> float:
 
 
 def _conditions(queries: Iterable[Query], side: Side) -> dict[str, frozenset[str]]:
-    """List the distinct conditions on one side, by the text a `Reader` knows them by, with their predicates."""
+    """List the distinct conditions on one side, by the text a `PricedQuery` knows them by, with their predicates."""
     return {
-        Reader.of(query).condition(side): frozenset(query.predicates(side))
+        PricedQuery.of(query).condition(side): frozenset(query.predicates(side))
         for query in queries
         if query.predicates(side)
     }
@@ -241,7 +241,7 @@ def _row_bytes(groups: Iterable[Group], ledger: Ledger) -> float:
     return sum(each.bytes for each in segments) / rows if rows else ASSUMED_ROW
 
 
-def _compared(readers: Sequence[Reader], statistics: Statistics, *, alone: bool) -> float:
+def _compared(readers: Sequence[PricedQuery], statistics: Statistics, *, alone: bool) -> float:
     """Count the comparisons, in a second, of rows that some query wants together: pairs over these is the paper's S⋈.
 
     Queries that share nothing compare each for itself.
@@ -271,7 +271,7 @@ def _compared(readers: Sequence[Reader], statistics: Statistics, *, alone: bool)
     return total * statistics.left_rate * statistics.right_rate
 
 
-def _wanted_by(readers: Sequence[Reader], statistics: Statistics, side: Side) -> dict[int, float]:
+def _wanted_by(readers: Sequence[PricedQuery], statistics: Statistics, side: Side) -> dict[int, float]:
     """Divide one stream's rows by the set of queries, as bits, whose condition they satisfy."""
     shares: dict[int, float] = {}
     conditions = {each.condition(side) for each in readers}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.plan.build import Plan
-    from penstock.plan.group import Group, Input
+    from penstock.plan.group import Group, GroupInput
     from penstock.plan.links import Link
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Side
@@ -164,7 +164,7 @@ def _partners(group: Group, side: Side, log: str) -> list[Partner]:
     return [Partner(number, _log_by(each, link, number)) for number, each in others]
 
 
-def _log_by(part: Input, link: Link, number: int) -> LogPlan | None:
+def _log_by(part: GroupInput, link: Link, number: int) -> LogPlan | None:
     """Find the log of an input by the key of a link; None if the input is not in it."""
     if number not in link.inputs:
         return None

@@ -10,7 +10,7 @@ from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_
 from penstock.engine.report.costs import costs
 from penstock.engine.views.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.engine.views.plans import next_plan
-from penstock.plan.prices import Pace, Prices, updated
+from penstock.plan.prices import ArrivalPace, Prices, updated
 from penstock.sql.query import FOREVER, SECOND, Range
 from penstock.state.commits import Priced
 from penstock.state.recent import BatchTraffic, Effort, Fit, Traffic
@@ -227,7 +227,7 @@ def test_without_an_observation_prices_stay_what_they_are():
 
 
 def test_units_and_pace():
-    assert Pace(1000, 500).units == 2
+    assert ArrivalPace(1000, 500).units == 2
     assert Effort().then(7, 10, 5, 2.0).then(7, 10, 5, 2.0) == Effort(
         1 + limits.FADE_FACTOR,
         7 + 7 * limits.FADE_FACTOR,

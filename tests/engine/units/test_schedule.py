@@ -22,7 +22,7 @@ from penstock.engine.stages.next_unit import next_advance, rings_of
 from penstock.engine.views.plans import next_plan
 from penstock.engine.views.waiting import goal_of
 from penstock.plan.prices import Prices
-from penstock.plan.schedule import POLICIES, Rings, Scheduler, Step
+from penstock.plan.schedule import POLICIES, Rings, ScanStep, Scheduler
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state.snapshot import dump, load
@@ -163,8 +163,10 @@ def test_slices_that_are_behind_go_station_by_station():
 
 def test_under_load_mqt_lets_the_small_window_overtake_also_where_units_have_a_price():
     rings = Rings((1, 1), (5e-7, 6e-4), overhead=0.12)
-    assert Scheduler("mqt", rings).choose([100_000, 0]) == Step(0, 1), "the outer ring takes a minute"
-    assert Scheduler("mqt", rings).choose([10, 0]) == Step(0, 2), "and here no longer than a job by itself"
+    assert Scheduler("mqt", rings).choose([100_000, 0]) == ScanStep(0, 1), "the outer ring takes a minute"
+    assert Scheduler("mqt", rings).choose([10, 0]) == ScanStep(0, 2), (
+        "and here no longer than a job by itself"
+    )
 
 
 def test_the_joiner_does_not_sleep_while_slices_are_behind_what_has_come():
