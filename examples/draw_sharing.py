@@ -9,7 +9,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 from penstock.cli.look import State
-from penstock.sql.interval import show_duration
+from penstock.sql.units import show_duration
 
 BLUE, ORANGE, GREY = "#3b6ea5", "#d98032", "#b8bec6"
 

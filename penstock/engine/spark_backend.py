@@ -39,7 +39,7 @@ from penstock.engine.tasks.ingest import (
 )
 from penstock.engine.tasks.ingest_columns import ROW_TIME, answer
 from penstock.engine.tasks.upgrade import ROW, new_predicates
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A query that keeps only pairs with ``ABS(l.v - r.v) < 5`` is taken out of the set of each pair that is too far apart,
 and a pair that no query wants any more is dropped.  The bounds are wide enough for Spark's own reading of the condition
-(`penstock.sql.comparisons`), which then decides about the pairs that are left.
+(`penstock.sql.bind.comparisons`), which then decides about the pairs that are left.
 
 In:  pairs with query sets, and the columns of both segments.  Out: the pairs that some query may want.
 A null in either column makes every comparison null, so the pair is not wanted; NaN and infinities pass.

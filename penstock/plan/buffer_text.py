@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.arrival import known_multiplicity, known_scrambling
+from penstock.sql.bind.arrival import known_multiplicity, known_scrambling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

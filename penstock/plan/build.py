@@ -18,7 +18,7 @@ from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
 from penstock.sql.graph import sides_for
-from penstock.sql.promises import promises_of
+from penstock.sql.bind.promises import promises_of
 from penstock.sql.query import SIDES, Query
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from penstock.plan.links import is_link_column
 from penstock.plan.panes import aggregation_of, share_panes
 from penstock.plan.promises import all_indexes, ended_rows, finishing_of, promised_sides, promises_about
 from penstock.plan.row_panes import queries_by_rows
-from penstock.sql.interval import show_duration
+from penstock.sql.units import show_duration
 from penstock.sql.query import FOREVER, SIDES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.plan.promises import PromiseIndex
     from penstock.plan.stored import LogPlan
     from penstock.sql.graph import JoinGraph
-    from penstock.sql.promises import Pattern
+    from penstock.sql.bind.promises import Pattern
     from penstock.sql.query import Measure, Query, Side
 
 
@@ -107,7 +107,7 @@ def _reads(plan: Plan, query: Query, index: PromiseIndex) -> bool:
 def show_pattern(pattern: Pattern) -> str:
     """Write what a promise is about.
 
-    >>> from penstock.sql.promises import Pattern
+    >>> from penstock.sql.bind.promises import Pattern
     >>> show_pattern(Pattern("item", "range", "lo", "hi")), show_pattern(Pattern("item", "value", "item"))
     ('item BETWEEN lo AND hi', 'item')
     """

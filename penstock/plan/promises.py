@@ -21,9 +21,9 @@ from zlib import crc32
 from penstock.plan.group import reach
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.promise_types import widens
-from penstock.sql.promises import Pattern, Promise, promise_budget, promises_of
+from penstock.sql.bind.promises import Pattern, Promise, promise_budget, promises_of
 from penstock.sql.query import FOREVER, SIDES
-from penstock.sql.tree import quoted
+from penstock.sql.text.tree import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -22,8 +22,8 @@ from zlib import crc32
 
 from penstock.errors import InputError
 from penstock.sql.guards import always_succeeds
-from penstock.sql.interval import parse_duration
-from penstock.sql.tree import unquoted
+from penstock.sql.units import parse_duration
+from penstock.sql.text.tree import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

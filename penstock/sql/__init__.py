@@ -12,8 +12,8 @@ Out: the frozen values of `penstock.sql.query`.  Whatever is wrong with the text
      `penstock.errors.SqlError` that says where.
 """
 
-from penstock.sql.bind import bind_query
-from penstock.sql.interval import parse_duration, show_duration
+from penstock.sql.bind.binder import bind_query
+from penstock.sql.units import parse_duration, show_duration
 from penstock.sql.script import Script, parse_script
 
 __all__ = ["Script", "bind_query", "parse_duration", "parse_script", "show_duration"]

@@ -22,14 +22,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.sql.query import DAY, SECOND
-from penstock.sql.time_windows import EPOCH, is_time_window, literal_text, read_time_window
-from penstock.sql.tree import SUM, Column, Constant, Form, cast_type, unwrapped
+from penstock.sql.bind.time_windows import EPOCH, is_time_window, literal_text, read_time_window
+from penstock.sql.text.tree import SUM, Column, Constant, Form, cast_type, unwrapped
 from penstock.sql.zones import has_fixed_offset
 
 if TYPE_CHECKING:
-    from penstock.sql.names import Scope
+    from penstock.sql.bind.scope import Scope
     from penstock.sql.query import Side
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
     Parts = tuple[str | Tree, ...]
 

@@ -6,7 +6,7 @@ Which function it is matters for a few only::
     COUNT(*)                SUM(DISTINCT x)              MAX(x) FILTER (WHERE c)
 
 An aggregate is read wherever a call may stand; where it must not, whoever reads the clause says so
-(`penstock.sql.aggregates`).  Refused: functions that make rows, and aggregates that are not supported.
+(`penstock.sql.bind.aggregates`).  Refused: functions that make rows, and aggregates that are not supported.
 
 In:  a parser that has read a name and stands before a bracket.  Out: the call.
 """
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.aggregates import aggregate_form
-from penstock.sql.keywords import (
+from penstock.sql.bind.aggregates import aggregate_form
+from penstock.sql.text.keywords import (
     AGGREGATES,
     ARGUMENT_WORDS,
     GENERATORS,
@@ -24,16 +24,16 @@ from penstock.sql.keywords import (
     UNIT_FUNCTIONS,
     UNITS,
 )
-from penstock.sql.literals import type_text
-from penstock.sql.refusals import EXPLODE, OVER, refused_function
-from penstock.sql.tree import COMPARISON, LOOSEST, Form, quoted
+from penstock.sql.text.literals import type_text
+from penstock.sql.text.refusals import EXPLODE, OVER, refused_function
+from penstock.sql.text.tree import COMPARISON, LOOSEST, Form, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.sql.operands import Operands
-    from penstock.sql.tokens import Reader, Span
-    from penstock.sql.tree import Name, Tree
+    from penstock.sql.text.tokens import Reader, Span
+    from penstock.sql.text.tree import Name, Tree
 
     Parts = list[str | Tree]
     Deep = Generator[Any, Any, Parts]

@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.sql.graph import LEAST_INPUTS, side_number
-from penstock.sql.tree import sides_of
+from penstock.sql.text.tree import sides_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.sql.conditions import Conditions
+    from penstock.sql.bind.conditions import Conditions
     from penstock.sql.from_clause import From
-    from penstock.sql.names import Input, Scope
+    from penstock.sql.bind.scope import Input, Scope
 
 
 def connected(links: Iterable[set[int]]) -> list[set[int]]:

@@ -20,16 +20,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.sql.graph import is_side, sides_for
-from penstock.sql.parse import parse_text
-from penstock.sql.safety import cannot_fail, is_unqualified
+from penstock.sql.text.parser import parse_text
+from penstock.sql.bind.safety import cannot_fail, is_unqualified
 from penstock.sql.spark_types import type_of_field
-from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted, rebuilt
+from penstock.sql.text.tree import Column, Constant, Form, Name, nodes, quoted, rebuilt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from penstock.sql.query import Query, Stream
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 
 class Constancy(IntEnum):

@@ -15,23 +15,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from penstock.sql.buckets import bucket_end
-from penstock.sql.grouping import make_groups
-from penstock.sql.interval import show_duration
-from penstock.sql.outputs import make_output
+from penstock.sql.bind.grouping import make_groups
+from penstock.sql.units import show_duration
+from penstock.sql.bind.outputs import make_output
 from penstock.sql.query import Aggregation, Bucket, Emit
 from penstock.sql.remainders import remainder_of
-from penstock.sql.time_windows import without_time_windows
+from penstock.sql.bind.time_windows import without_time_windows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.errors import SqlError
-    from penstock.sql.grouping import Groups
-    from penstock.sql.names import Scope
+    from penstock.sql.bind.grouping import Groups
+    from penstock.sql.bind.scope import Scope
     from penstock.sql.query import Output
-    from penstock.sql.shape import Select
-    from penstock.sql.tree import Tree
-    from penstock.sql.windows import Clause, Every
+    from penstock.sql.text.select import Select
+    from penstock.sql.text.tree import Tree
+    from penstock.sql.text.windows import Clause, Every
 
     Stated = tuple[Clause, ...] | None
     """The clauses that state the windows of the streams, in the order of their sides."""

@@ -15,17 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.sql.aggregates import refuse_aggregates
+from penstock.sql.bind.aggregates import refuse_aggregates
 from penstock.sql.graph import MOST_INPUTS
-from penstock.sql.keywords import CLAUSES, JOINS
-from penstock.sql.parse import parse_expression
-from penstock.sql.refusals import REFUSED_CLAUSES, refused_join, refused_rows, refused_table
-from penstock.sql.tokens import span_of_tokens
+from penstock.sql.text.keywords import CLAUSES, JOINS
+from penstock.sql.text.parser import parse_expression
+from penstock.sql.text.refusals import REFUSED_CLAUSES, refused_join, refused_rows, refused_table
+from penstock.sql.text.tokens import span_of_tokens
 
 if TYPE_CHECKING:
-    from penstock.sql.lexer import Token
-    from penstock.sql.tokens import Reader, Span
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.lexer import Token
+    from penstock.sql.text.tokens import Reader, Span
+    from penstock.sql.text.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ them there is a limit on time: in a result, ``T_j - T_i < limits[i][j]``.  Every
 because the newest row is less than w after row i exactly when every row is.  Limits are closed: none is longer than the
 way round over a third input, so each says how long a row really waits for its partner.
 
-In:  the text, through `penstock.sql.bind`.
+In:  the text, through `penstock.sql.bind.binder`.
 Out: `penstock.sql.query.Query.graph`; `penstock.plan` makes logs and probe orders of it.
 """
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstock.sql.parse import parse_text
-from penstock.sql.safety import cannot_fail
-from penstock.sql.tree import Column, Constant, Form, Name, rebuilt
+from penstock.sql.text.parser import parse_text
+from penstock.sql.bind.safety import cannot_fail
+from penstock.sql.text.tree import Column, Constant, Form, Name, rebuilt
 
 if TYPE_CHECKING:
     from penstock.sql.query import Stream
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 _STRICT_FORMS = frozenset(
     {"(", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "DIV", "NEG", "::", ".", "[", "NOT"}

@@ -1,4 +1,4 @@
-"""Which expressions are equal: a number for each, the same for all ways to write it (`penstock.sql.canonical`).
+"""Which expressions are equal: a number for each, the same for all ways to write it (`penstock.sql.bind.canonical`).
 
 Every part of an expression may be the one that another expression is equal to, so that parts are numbered too, each
 once::
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.canonical import tidied
+from penstock.sql.bind.canonical import tidied
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Form
+from penstock.sql.text.tree import Form
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.sql.canonical import Types
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.canonical import Types
+    from penstock.sql.text.tree import Tree
 
 
 class Identities:

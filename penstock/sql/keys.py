@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.sql.graph import Key
 from penstock.sql.spark_types import TypeTextError, common_type, parse_type
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Column, Form, cast_type, show_bare, sides_of, unwrapped
+from penstock.sql.text.tree import Column, Form, cast_type, show_bare, sides_of, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.sql.names import Scope
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.scope import Scope
+    from penstock.sql.text.tree import Tree
 
 _WIDEST_TYPE = {
     "tinyint": "bigint",

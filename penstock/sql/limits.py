@@ -25,8 +25,8 @@ from penstock.sql.query import FOREVER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.sql.bounds import Bound
-    from penstock.sql.windows import WindowSpec
+    from penstock.sql.bind.time_bounds import Bound
+    from penstock.sql.text.windows import WindowSpec
 
     Limits = tuple[tuple[int, ...], ...]
 

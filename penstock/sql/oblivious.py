@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.arrival import KIND_OF, known_scrambling, ordered_column
-from penstock.sql.parse import parse_text
-from penstock.sql.result_streams import ANOTHER_WAY
+from penstock.sql.bind.arrival import KIND_OF, known_scrambling, ordered_column
+from penstock.sql.text.parser import parse_text
+from penstock.sql.bind.result_streams import ANOTHER_WAY
 from penstock.sql.spark_types import TIME_TYPES
-from penstock.sql.tree import Constant, Form, Name, cast_type, unquoted, unwrapped
+from penstock.sql.text.tree import Constant, Form, Name, cast_type, unquoted, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

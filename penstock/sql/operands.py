@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.sql.calls import call
-from penstock.sql.keywords import CLAUSES
-from penstock.sql.literals import (
+from penstock.sql.text.keywords import CLAUSES
+from penstock.sql.text.literals import (
     TYPE_WORDS,
     begins_interval,
     interval,
@@ -22,12 +22,12 @@ from penstock.sql.literals import (
     type_text,
     typed,
 )
-from penstock.sql.tree import COMPARISON, LOOSEST, TIGHTEST, Constant, Form, Name, Tree, quoted
+from penstock.sql.text.tree import COMPARISON, LOOSEST, TIGHTEST, Constant, Form, Name, Tree, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from penstock.sql.tokens import Reader
+    from penstock.sql.text.tokens import Reader
 
     Deep = Generator[Any, Tree, Tree]
     Parts = list[str | Tree]

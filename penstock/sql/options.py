@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.sql.interval import DurationError, parse_duration
-from penstock.sql.lexer import string_value
+from penstock.sql.units import DurationError, parse_duration
+from penstock.sql.text.lexer import string_value
 from penstock.sql.query import Sink
 from penstock.sql.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.sql.lexer import Token
-    from penstock.sql.tokens import Reader, Source, Span
+    from penstock.sql.text.lexer import Token
+    from penstock.sql.text.tokens import Reader, Source, Span
 
 ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
 EMITS = ("sliding", "final", "changes")

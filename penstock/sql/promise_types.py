@@ -20,7 +20,7 @@ from penstock.sql.punctuates import PromiseError
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type
 
 if TYPE_CHECKING:
-    from penstock.sql.promises import Pattern
+    from penstock.sql.bind.promises import Pattern
     from penstock.sql.query import Stream
     from penstock.sql.spark_types import SparkType
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import InputError, SqlError
-from penstock.sql.tokens import Reader, Source
-from penstock.sql.tree import quoted
+from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.tree import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

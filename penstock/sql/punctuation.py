@@ -12,20 +12,20 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.errors import SqlError
-from penstock.sql.aggregates import has_aggregate
-from penstock.sql.canonical import canonical
+from penstock.sql.bind.aggregates import has_aggregate
+from penstock.sql.bind.canonical import canonical
 from penstock.sql.keys import exact_type
-from penstock.sql.names import Input, Scope
-from penstock.sql.parse import parse_expression
+from penstock.sql.bind.scope import Input, Scope
+from penstock.sql.text.parser import parse_expression
 from penstock.sql.punctuates import PromiseError
-from penstock.sql.tokens import Reader, Source
-from penstock.sql.tree import Constant, Form, columns_of, nodes, show_bare, unwrapped
+from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.tree import Constant, Form, columns_of, nodes, show_bare, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.sql.query import Stream
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 _OPTION = "punctuation"
 _ARITHMETIC = frozenset(

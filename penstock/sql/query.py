@@ -22,7 +22,7 @@ number of that stream's rows up to time t::
 
 so ``WINDOW n ROWS`` is ``Range(-n, n)``: the older row is among the last n rows of its stream when the younger comes.
 
-In:  the text, through `penstock.sql.script` and `penstock.sql.bind`.
+In:  the text, through `penstock.sql.script` and `penstock.sql.bind.binder`.
 Out: `penstock.plan` groups queries by `Query.signature` and shares what they share.
 """
 
@@ -101,7 +101,7 @@ class Stream:
     format: str = ""
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     results: Results | None = None
-    """Set where its rows are the results of a query (`penstock.sql.result_streams`), and no source is read."""
+    """Set where its rows are the results of a query (`penstock.sql.bind.result_streams`), and no source is read."""
 
     def __post_init__(self) -> None:
         """Refuse a stream whose time column or lateness cannot be right."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.sql.query import Remainder
-from penstock.sql.tree import Column, Constant, Form, unwrapped
+from penstock.sql.text.tree import Column, Constant, Form, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FORMS = frozenset({"%", "MOD(", "PMOD("})

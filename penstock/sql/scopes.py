@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import did_you_mean
 from penstock.sql.graph import LEAST_INPUTS, sides_for
-from penstock.sql.names import Input, Scope, Shared
-from penstock.sql.promises import carried
-from penstock.sql.tree import COMPARISON, Name, binary
+from penstock.sql.bind.scope import Input, Scope, Shared
+from penstock.sql.bind.promises import carried
+from penstock.sql.text.tree import COMPARISON, Name, binary
 from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from penstock.sql.from_clause import From, Table, Using
     from penstock.sql.query import Stream
-    from penstock.sql.tokens import Source, Span
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tokens import Source, Span
+    from penstock.sql.text.tree import Tree
 
 
 def make_scope(source: Source, joined: From, streams: Mapping[str, Stream], span: Span, zone: str) -> Scope:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, SqlError, did_you_mean
-from penstock.sql.bind import bind_query, bind_tokens, with_window
+from penstock.sql.bind.binder import bind_query, bind_tokens, with_window
 from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
-from penstock.sql.promises import carriers_of
+from penstock.sql.bind.promises import carriers_of
 from penstock.sql.query import Sink
-from penstock.sql.result_streams import readers_of, why_not_changed, with_results
+from penstock.sql.bind.result_streams import readers_of, why_not_changed, with_results
 from penstock.sql.streams import read_stream
-from penstock.sql.tokens import Reader, Source, Span, joined, span_of_tokens
-from penstock.sql.windows import WindowSpec, read_spec
+from penstock.sql.text.tokens import Reader, Source, Span, joined, span_of_tokens
+from penstock.sql.text.windows import WindowSpec, read_spec
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:

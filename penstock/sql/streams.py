@@ -1,7 +1,7 @@
 """``CREATE STREAM name (column TYPE, …) WITH (…)`` to a `Stream`.
 
 Three options are ours: ``format``, ``time`` and ``lateness``; ``retain``, ``trigger``, those about promises
-(`penstock.sql.promises`) and those about the order of arrival (`penstock.sql.arrival`) are ours too, and kept among the
+(`penstock.sql.bind.promises`) and those about the order of arrival (`penstock.sql.bind.arrival`) are ours too, and kept among the
 options in lower case (`KEPT_OPTIONS`).  All others go to Spark's source with their case kept.
 
 In:  a `Reader` standing after CREATE STREAM.
@@ -17,21 +17,21 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.sql.arrival import ARRIVAL_OPTIONS, ArrivalError, settled_arrival
+from penstock.sql.bind.arrival import ARRIVAL_OPTIONS, ArrivalError, settled_arrival
 from penstock.sql.known_options import why_unknown
 from penstock.sql.options import Option, check_duration, read_options
-from penstock.sql.promises import PROMISE_OPTIONS, settled_promises
+from penstock.sql.bind.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.punctuates import PromiseError
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
-from penstock.sql.refusals import refused_column, refused_constraint
+from penstock.sql.text.refusals import refused_column, refused_constraint
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
-from penstock.sql.tokens import joined, span_of_tokens
+from penstock.sql.text.tokens import joined, span_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.sql.lexer import Token
-    from penstock.sql.tokens import Reader, Span
+    from penstock.sql.text.lexer import Token
+    from penstock.sql.text.tokens import Reader, Span
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OWN_OPTIONS = ("format", "time", "lateness")

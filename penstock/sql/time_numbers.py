@@ -21,12 +21,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from penstock.sql.query import DAY, SECOND
-from penstock.sql.safety import is_unqualified
+from penstock.sql.bind.safety import is_unqualified
 from penstock.sql.spark_types import TypeTextError, parse_type
-from penstock.sql.tree import Column, Constant, Form, cast_type, nodes, unwrapped
+from penstock.sql.text.tree import Column, Constant, Form, cast_type, nodes, unwrapped
 
 if TYPE_CHECKING:
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 MILLISECOND, HOUR = 1_000, 3_600 * SECOND
 

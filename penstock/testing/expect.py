@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.engine.tasks.ingest import BROKEN, reason_name
 from penstock.errors import InputError
 from penstock.plan.promises import indexes_about
-from penstock.sql.promises import promises_of
+from penstock.sql.bind.promises import promises_of
 from penstock.testing.expression.evaluate import evaluate
 from penstock.testing.input_rows import timely
 from penstock.testing.question import TIME, Question, table_of

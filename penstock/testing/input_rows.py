@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import InputError, did_you_mean
-from penstock.sql.interval import parse_duration
+from penstock.sql.units import parse_duration
 from penstock.testing.row_values import arrow_types, row_times
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from penstock.kernels.sets import members
 from penstock.sql.graph import is_side, sides_for
 from penstock.sql.spark_types import parse_type
-from penstock.sql.tree import unquoted
+from penstock.sql.text.tree import unquoted
 from penstock.testing.expression.evaluate import evaluate
 
 if TYPE_CHECKING:

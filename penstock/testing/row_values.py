@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.engine.tasks.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names, promise_conditions
 from penstock.engine.tasks.promise_columns import exploding
-from penstock.sql.promises import promises_of
+from penstock.sql.bind.promises import promises_of
 from penstock.sql.query import DAY
 from penstock.sql.spark_types import parse_type
 from penstock.state.promises import as_int64

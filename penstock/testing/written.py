@@ -19,21 +19,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.sql.canonical import conjuncts
-from penstock.sql.linear import interval_micros
+from penstock.sql.bind.canonical import conjuncts
+from penstock.sql.bind.linear import interval_micros
 from penstock.sql.query import FOREVER
 from penstock.sql.scopes import make_scope, resolved_conditions
-from penstock.sql.shape import read_select
-from penstock.sql.tokens import Source, span_of_tokens
-from penstock.sql.tree import Column, Constant, Form, columns_of, rebuilt, show, unwrapped
-from penstock.sql.windows import take_windows, window_clauses
+from penstock.sql.text.select import read_select
+from penstock.sql.text.tokens import Source, span_of_tokens
+from penstock.sql.text.tree import Column, Constant, Form, columns_of, rebuilt, show, unwrapped
+from penstock.sql.text.windows import take_windows, window_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.sql.names import Scope
+    from penstock.sql.bind.scope import Scope
     from penstock.sql.query import Query, Stream
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 
 @dataclass(frozen=True)

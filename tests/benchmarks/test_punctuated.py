@@ -16,7 +16,7 @@ from benchmarks.punctuated import (
     punctuated_script,
 )
 from benchmarks.workloads import EPOCH, NOOP, Columns, WindowQuery, Workload
-from penstock.sql.promises import promise_options
+from penstock.sql.bind.promises import promise_options
 from penstock.sql.script import parse_script
 
 ROWS = Columns(np.array([7, 8, 7, 9, 8]), np.arange(5.0), np.array([1, 2, 3, 4, 5]))

@@ -15,7 +15,7 @@ from benchmarks.peers.run import Report
 from benchmarks.punctuations import MOST_TIMES_SLOWER, WAYS, Promising, compared, rows_of
 from benchmarks.workloads import QUERY_SETS, WindowQuery, Workload
 from penstock.cli.main import main
-from penstock.sql.promises import promise_options
+from penstock.sql.bind.promises import promise_options
 from penstock.sql.script import parse_script
 
 

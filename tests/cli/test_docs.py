@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli.main import app
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS
 from tests.sql.test_errors import QUERIES, SCRIPTS

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock.cli.explain import with_registered_types
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.graph import Key
 from penstock.sql.query import Column, Stream
 

@@ -11,7 +11,7 @@ from penstock.engine.change.declarations import stream_difference
 from penstock.engine.sources.sources import open_source
 from penstock.engine.workload import Workload
 from penstock.errors import InputError, SqlError
-from penstock.sql.promises import Pattern, Promise, promises_of
+from penstock.sql.bind.promises import Pattern, Promise, promises_of
 from penstock.sql.script import parse_script
 
 SCHEMA = T.StructType(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.kernels.column_checks import Check, with_near_columns
 from penstock.kernels.probe import Pairs
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from tests.kernels.drawn import examples
 from tests.sql.streams import stream
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.plan.panes import MOST_READERS, alike, finest, set_of, share_panes, sharing_key
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from tests.kernels.drawn import examples
 from tests.sql.streams import STREAMS
 

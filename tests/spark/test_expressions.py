@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_query
-from penstock.sql.keywords import AGGREGATES, GENERATORS
-from penstock.sql.tree import quoted
+from penstock.sql.bind.binder import bind_query
+from penstock.sql.text.keywords import AGGREGATES, GENERATORS
+from penstock.sql.text.tree import quoted
 from tests.sql.expressions import KINDS, ROWS, STREAMS, TYPES, expressions
 
 pytestmark = pytest.mark.spark

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from tests.sql.streams import stream
 
 pytestmark = pytest.mark.spark

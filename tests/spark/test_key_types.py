@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.sources.key_types import with_key_types
 from penstock.errors import InputError
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.graph import Edge, Key
 from tests.sql.streams import stream
 

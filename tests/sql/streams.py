@@ -1,6 +1,6 @@
 """The streams and the short forms every test of this room uses."""
 
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import Column, Query, Stream
 
 _TYPES = {

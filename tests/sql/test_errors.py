@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from penstock.errors import InputError, Place, SqlError
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS, bind
 

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_query
-from penstock.sql.lexer import string_value, tokenize
-from penstock.sql.parse import parse_expression
-from penstock.sql.tokens import Reader, Source
-from penstock.sql.tree import Form, show
+from penstock.sql.bind.binder import bind_query
+from penstock.sql.text.lexer import string_value, tokenize
+from penstock.sql.text.parser import parse_expression
+from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.tree import Form, show
 from tests.sql.expressions import KINDS, STREAMS, expressions
 from tests.sql.streams import bind, where
 

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_query, with_window
-from penstock.sql.canonical import MIRROR
+from penstock.sql.bind.binder import bind_query, with_window
+from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.graph import Edge, Key, closed
 from penstock.sql.query import FOREVER, Range
-from penstock.sql.tokens import Source
-from penstock.sql.windows import read_spec
+from penstock.sql.text.tokens import Source
+from penstock.sql.text.windows import read_spec
 from tests.sql.streams import stream
 from tests.sql.test_errors import check
 

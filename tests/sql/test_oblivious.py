@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import SqlError
-from penstock.sql.arrival import known_multiplicity, known_scrambling, ordered_column
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.arrival import known_multiplicity, known_scrambling, ordered_column
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import FOREVER, Range
 from penstock.sql.script import parse_script
 from tests.sql.streams import stream

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import Output
 from tests.sql.streams import bind, stream
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.engine.change.declarations import stream_difference
 from penstock.errors import InputError, SqlError
 from penstock.sql.promise_types import widens
-from penstock.sql.promises import (
+from penstock.sql.bind.promises import (
     DEFAULT_BUDGET,
     PROMISE_OPTIONS,
     Pattern,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Place, SqlError
-from penstock.sql.interval import parse_duration, show_duration
+from penstock.sql.units import parse_duration, show_duration
 from penstock.sql.query import FOREVER
 from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS, bind, where

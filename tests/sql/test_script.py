@@ -15,7 +15,7 @@ from penstock.sql.script import (
     altered,
     parse_script,
 )
-from penstock.sql.windows import WindowSpec
+from penstock.sql.text.windows import WindowSpec
 from tests.sql.streams import STREAMS
 
 S = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import FOREVER, Range
 from tests.kernels.drawn import examples
 from tests.sql.streams import STREAMS, bind, stream, where

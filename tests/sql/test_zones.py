@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import Column, Stream
 from penstock.sql.script import parse_script
 from penstock.sql.zones import ZONE, clock_shift

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError, RunError, SqlError
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from tests.sql.expressions import KINDS, STREAMS, expressions
 from tests.sql.expressions import TYPES as STREAM_TYPES

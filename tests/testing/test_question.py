@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.plan.spark_settings import SparkSettings
-from penstock.sql.bind import bind_query
+from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import Column, Range, Stream
 from penstock.testing.question import TIME, Question, table_of
 

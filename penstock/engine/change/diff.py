@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.views.waiting import is_waiting, lag_rows
-from penstock.sql.promises import carried
+from penstock.sql.bind.promises import carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

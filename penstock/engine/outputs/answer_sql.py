@@ -17,7 +17,7 @@ from penstock.engine.aggregate.answers import OPERATION, SEQUENCE, WINDOW_END
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
-from penstock.sql.lexer import tokenize
+from penstock.sql.text.lexer import tokenize
 from penstock.sql.query import ENDS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.sql.query import SIDES
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 
 if TYPE_CHECKING:
     from penstock.engine.backend import Backend

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.sinks.pair_batch import time_name
 from penstock.engine.tasks.route_pairs import set_names
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,7 +29,7 @@ from penstock.engine.tasks.propagate import finished_values
 from penstock.engine.tasks.release import RELEASE
 from penstock.errors import InputError, MissingError
 from penstock.sql.spark_types import parse_type
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 from penstock.state.checksum import complaint
 from penstock.state.files import open_files
 from penstock.state.folder_names import folder_of

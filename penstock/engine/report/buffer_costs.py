@@ -16,7 +16,7 @@ from penstock.engine.views.buffers import characteristics, lags_at_most, watch_a
 from penstock.engine.views.memory import strategy_in_force
 from penstock.plan.buffers import STRATEGIES, need
 from penstock.plan.characteristics import Characteristics, joined
-from penstock.sql.arrival import known_multiplicity, known_scrambling
+from penstock.sql.bind.arrival import known_multiplicity, known_scrambling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

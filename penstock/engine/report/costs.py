@@ -19,7 +19,7 @@ from penstock.errors import InputError
 from penstock.plan.cost import saving
 from penstock.plan.share import CHOSEN, divide
 from penstock.plan.strategy_comparison import Offer, Pricing, chosen_cuts
-from penstock.sql.interval import show_duration
+from penstock.sql.units import show_duration
 from penstock.sql.query import SIDES
 from penstock.sql.sizes import show_size
 

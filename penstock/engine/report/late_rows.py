@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.interval import show_duration
+from penstock.sql.units import show_duration
 from penstock.sql.query import SECOND
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from penstock.engine.spark.schemas import empty_rows
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
-from penstock.sql.tree import quoted, unquoted
+from penstock.sql.text.tree import quoted, unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

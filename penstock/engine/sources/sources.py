@@ -18,11 +18,11 @@ from penstock.engine.spark.spark_errors import short_message
 from penstock.engine.tasks.ingest_columns import ingest_columns, named, time_expression
 from penstock.engine.tasks.promise_columns import exploding, with_elements
 from penstock.errors import InputError
-from penstock.sql.promises import promises_of
+from penstock.sql.bind.promises import promises_of
 from penstock.sql.query import RESERVED
 from penstock.sql.source_options import redacted, scrubbed
 from penstock.sql.streams import FILE_FORMATS, KEPT_OPTIONS
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 from penstock.state.locations import absolute, irregular, local_files, source_pattern
 
 if TYPE_CHECKING:

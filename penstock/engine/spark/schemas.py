@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 from penstock.sql.zones import ZONE
 from penstock.state.spark_schema import PLAIN
 

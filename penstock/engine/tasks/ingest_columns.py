@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from penstock.engine.tasks.key_values import as_bigint, as_bytes
 from penstock.kernels.sets import words_for
 from penstock.sql.guards import always_succeeds, guards_nothing
-from penstock.sql.promises import promises_of
+from penstock.sql.bind.promises import promises_of
 from penstock.sql.query import DAY, RESERVED
-from penstock.sql.tree import always_quoted
+from penstock.sql.text.tree import always_quoted
 
 if TYPE_CHECKING:
     from penstock.plan.stored import KeyPart, LogPlan

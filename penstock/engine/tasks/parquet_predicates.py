@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sql.canonical import MIRROR
-from penstock.sql.parse import parse_text
+from penstock.sql.bind.canonical import MIRROR
+from penstock.sql.text.parser import parse_text
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Constant, Form, Name, unwrapped
+from penstock.sql.text.tree import Constant, Form, Name, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
 
     from penstock.sql.query import Stream
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 MOST_PREDICATE_CHARACTERS = 2000
 """Length of a predicate that Arrow evaluates.  It recurses, so this also bounds the depth of its stack."""

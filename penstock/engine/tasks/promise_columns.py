@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 from penstock.engine.tasks.ingest_columns import MARKS, bit_names, key_names
 from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key, promises_about
 from penstock.plan.stored import KeyPart, LogPlan
-from penstock.sql.promises import carried as carried_promises
-from penstock.sql.promises import promises_of
+from penstock.sql.bind.promises import carried as carried_promises
+from penstock.sql.bind.promises import promises_of
 from penstock.sql.query import RESERVED, Column
 from penstock.sql.spark_types import parse_type
-from penstock.sql.tree import always_quoted, quoted
+from penstock.sql.text.tree import always_quoted, quoted
 from penstock.state.promises import PromiseFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.plan.build import Plan
-    from penstock.sql.promises import Pattern
+    from penstock.sql.bind.promises import Pattern
     from penstock.sql.query import Stream
 
 ELEMENT = f"{RESERVED}x"

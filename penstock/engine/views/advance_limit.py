@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.views.buffers import buffer_of, is_rounded, lowest_of, results_above
 from penstock.kernels.ordered_values import HIGHEST, LOWEST
 from penstock.plan.buffers import DBF, HYBRID, MSF
-from penstock.sql.arrival import known_scrambling
+from penstock.sql.bind.arrival import known_scrambling
 from penstock.state.values import Cursor, Sorter
 from penstock.state.watch import LogWatch
 

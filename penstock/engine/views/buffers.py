@@ -28,7 +28,7 @@ from penstock.kernels.order_watch import HEADROOM, PRECISION, Order, lag_at_most
 from penstock.kernels.ordered_values import MOST_DIGITS
 from penstock.plan.buffers import buffer_rows
 from penstock.plan.characteristics import Characteristics, joined
-from penstock.sql.arrival import known_multiplicity, known_scrambling
+from penstock.sql.bind.arrival import known_multiplicity, known_scrambling
 from penstock.state.watch import GroupWatch, LogWatch
 
 if TYPE_CHECKING:

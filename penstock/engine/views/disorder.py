@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.views.buffers import is_rounded, orders_now
-from penstock.sql.arrival import known_scrambling
+from penstock.sql.bind.arrival import known_scrambling
 
 if TYPE_CHECKING:
     from penstock.kernels.order_watch import Order

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from penstock.sql.interval import parse_duration
+from penstock.sql.units import parse_duration
 from penstock.sql.query import SECOND
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.plan.build import Plan, Stopped, build_plan
-from penstock.sql.result_streams import readers_of
+from penstock.sql.bind.result_streams import readers_of
 from penstock.state.values import ServedPlan
 
 if TYPE_CHECKING:

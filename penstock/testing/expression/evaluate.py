@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, RunError, did_you_mean
 from penstock.sql.graph import is_side
-from penstock.sql.lexer import string_value, tokenize
-from penstock.sql.parse import parse_text
-from penstock.sql.safety import is_unqualified
+from penstock.sql.text.lexer import string_value, tokenize
+from penstock.sql.text.parser import parse_text
+from penstock.sql.bind.safety import is_unqualified
 from penstock.sql.spark_types import TypeTextError, parse_type
-from penstock.sql.tree import Constant, Form, Name, cast_type, rebuilt, show, unwrapped
+from penstock.sql.text.tree import Constant, Form, Name, cast_type, rebuilt, show, unwrapped
 from penstock.sql.zones import is_utc
 from penstock.testing.expression import conditions, times
 from penstock.testing.expression.arithmetic import calculate, kept, negated
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.sql.spark_types import SparkType
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 _DEEPEST = 60
 """Forms in forms that are evaluated here: each costs some of Python's stack."""

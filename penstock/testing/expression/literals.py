@@ -10,8 +10,8 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.lexer import string_value, tokenize
-from penstock.sql.linear import interval_micros
+from penstock.sql.text.lexer import string_value, tokenize
+from penstock.sql.bind.linear import interval_micros
 from penstock.sql.spark_types import SparkType
 from penstock.testing.expression.nodes import (
     BINARY,
@@ -29,7 +29,7 @@ from penstock.testing.expression.nodes import (
 from penstock.testing.expression.values import DAY, EXACT, in_range, single
 
 if TYPE_CHECKING:
-    from penstock.sql.tree import Constant
+    from penstock.sql.text.tree import Constant
     from penstock.testing.expression.nodes import Node, Settings
 
 _WORDS = {"NULL": (VOID, None), "TRUE": (BOOLEAN, True), "FALSE": (BOOLEAN, False)}

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SqlError
-from penstock.sql.literals import number, strings
+from penstock.sql.text.literals import number, strings
 from penstock.sql.operands import Operands
-from penstock.sql.tokens import Reader, Source
+from penstock.sql.text.tokens import Reader, Source
 from penstock.sql.trampoline import run
-from penstock.sql.tree import (
+from penstock.sql.text.tree import (
     AND,
     BIT_AND,
     BIT_OR,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.sql.operands import Deep
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 _OPERATORS = {
     "*": PRODUCT, "/": PRODUCT, "%": PRODUCT, "DIV": PRODUCT,
@@ -60,8 +60,8 @@ _SIGNS = {"-": "NEG", "+": "POS", "~": "~"}
 def parse_expression(reader: Reader) -> Tree:
     """Read one expression.
 
-    >>> from penstock.sql.tokens import Reader, Source
-    >>> from penstock.sql.tree import show
+    >>> from penstock.sql.text.tokens import Reader, Source
+    >>> from penstock.sql.text.tree import show
     >>> source = Source("not a.b between 1 and 2 or lower( x )like'y' and c FROM t")
     >>> reader = Reader(source, source.statements[0])
     >>> show(parse_expression(reader)), reader.word()

@@ -24,31 +24,31 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.aggregates import (
+from penstock.sql.bind.aggregates import (
     Aggregate,
     has_aggregate,
     is_aggregate,
     read_aggregate,
     refuse_incomparable,
 )
-from penstock.sql.canonical import MIRROR, SPELLINGS, conjuncts
+from penstock.sql.bind.canonical import MIRROR, SPELLINGS, conjuncts
 from penstock.sql.identity import Identities
-from penstock.sql.outputs import list_entries, unique_names
+from penstock.sql.bind.outputs import list_entries, unique_names
 from penstock.sql.query import Answer, Measure
 from penstock.sql.time_numbers import plain_number
-from penstock.sql.time_windows import is_time_window, without_time_windows
+from penstock.sql.bind.time_windows import is_time_window, without_time_windows
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Column, Constant, Form, nodes, show, unwrapped
+from penstock.sql.text.tree import Column, Constant, Form, nodes, show, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from fractions import Fraction
 
     from penstock.errors import SqlError
-    from penstock.sql.names import Scope
-    from penstock.sql.outputs import Entry
-    from penstock.sql.shape import Select
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.scope import Scope
+    from penstock.sql.bind.outputs import Entry
+    from penstock.sql.text.select import Select
+    from penstock.sql.text.tree import Tree
 
 
 @dataclass(slots=True)

@@ -21,16 +21,16 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.canonical import MIRROR
+from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.query import Comparison
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Column, Constant, Form
+from penstock.sql.text.tree import Column, Constant, Form
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.sql.names import Scope
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.scope import Scope
+    from penstock.sql.text.tree import Tree
 
 _WHOLE_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 """Types of whole numbers, and the bits of their values."""

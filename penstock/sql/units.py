@@ -50,7 +50,7 @@ def parse_duration(text: str) -> int:
     (2500000, 90000000, -1000)
     >>> parse_duration("10")
     Traceback (most recent call last):
-    penstock.sql.interval.DurationError: has no unit: write 10 seconds, say
+    penstock.sql.units.DurationError: has no unit: write 10 seconds, say
     """
     rest, total = text.strip(), Fraction(0)
     if not rest:

@@ -10,7 +10,7 @@ An equality of strings with a collation is residual too: which of them are equal
 Any of them may be missing; without a key, every two rows in the window meet.
 
 Spark evaluates conjuncts from the left, so that one may guard the next: ``s RLIKE '^[0-9]+$' AND CAST(s AS INT) > 5``.
-Those that cannot fail (`penstock.sql.safety`) may stand in any order, and come first; all others stay in theirs.
+Those that cannot fail (`penstock.sql.bind.safety`) may stand in any order, and come first; all others stay in theirs.
 
 In:  resolved conditions.
 Out: `Conditions`: canonical, without repeats.
@@ -24,24 +24,24 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from penstock.sql.bounds import Bound, on_two_times, read_bound, window_bound
-from penstock.sql.canonical import affirmed, canonical, conjuncts
+from penstock.sql.bind.time_bounds import Bound, on_two_times, read_bound, window_bound
+from penstock.sql.bind.canonical import affirmed, canonical, conjuncts
 from penstock.sql.connections import connected
 from penstock.sql.graph import Edge, side_number
 from penstock.sql.keys import make_key
-from penstock.sql.safety import cannot_fail
+from penstock.sql.bind.safety import cannot_fail
 from penstock.sql.time_numbers import time_numbers
-from penstock.sql.time_windows import equal_windows, without_time_windows
-from penstock.sql.tree import COMPARISON, Column, Constant, Form, binary, nodes, show, show_bare, sides_of
+from penstock.sql.bind.time_windows import equal_windows, without_time_windows
+from penstock.sql.text.tree import COMPARISON, Column, Constant, Form, binary, nodes, show, show_bare, sides_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from penstock.sql.graph import Key
-    from penstock.sql.names import Scope
+    from penstock.sql.bind.scope import Scope
     from penstock.sql.query import Side
-    from penstock.sql.time_windows import TimeWindow
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.time_windows import TimeWindow
+    from penstock.sql.text.tree import Tree
 
 
 @dataclass(slots=True)

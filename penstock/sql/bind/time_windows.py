@@ -16,14 +16,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.sql.interval import DurationError, parse_duration, show_duration
+from penstock.sql.units import DurationError, parse_duration, show_duration
 from penstock.sql.keys import exact_type
-from penstock.sql.lexer import string_value, tokenize
-from penstock.sql.tree import SUM, Constant, Form, binary, rebuilt, unwrapped
+from penstock.sql.text.lexer import string_value, tokenize
+from penstock.sql.text.tree import SUM, Constant, Form, binary, rebuilt, unwrapped
 
 if TYPE_CHECKING:
-    from penstock.sql.names import Scope
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.scope import Scope
+    from penstock.sql.text.tree import Tree
 
 EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 _FORM = "write window(A.ts, '10 minutes'), or window(A.ts, '10 minutes', '10 minutes', '1 minute') with a start time"

@@ -78,7 +78,7 @@ def settled_arrival(stream: Stream) -> Stream:
     (('ordered', 'epoch'),)
     >>> settled_arrival(Stream("S", columns, "", options=(("scrambling", "-1"),)))
     Traceback (most recent call last):
-    penstock.sql.arrival.ArrivalError: scrambling '-1' is not a number of rows: it must be whole, and 0 or more
+    penstock.sql.bind.arrival.ArrivalError: scrambling '-1' is not a number of rows: it must be whole, and 0 or more
     """
     _check_numbers(stream.options)
     if not any(name == ORDERED for name, _ in stream.options):

@@ -1,6 +1,6 @@
 """A script as tokens, each of which knows where it stands.
 
-The text is cut into tokens once (`penstock.sql.lexer`).  Statements are runs of these tokens, so every offset is an
+The text is cut into tokens once (`penstock.sql.text.lexer`).  Statements are runs of these tokens, so every offset is an
 offset in the script, and every error can point at it.
 
 In:  the text.
@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.errors import Place, SqlError
-from penstock.sql.lexer import LexError, Token, tokenize
+from penstock.sql.text.lexer import LexError, Token, tokenize
 from penstock.sql.source_options import hidden
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import did_you_mean
-from penstock.sql.aggregates import is_aggregate
+from penstock.sql.bind.aggregates import is_aggregate
 from penstock.sql.graph import side_number
-from penstock.sql.keywords import CONSTANTS
+from penstock.sql.text.keywords import CONSTANTS
 from penstock.sql.query import SIDES
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Column, Constant, Form, Name, nodes, quoted
+from penstock.sql.text.tree import Column, Constant, Form, Name, nodes, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from penstock.errors import SqlError
     from penstock.sql import query
     from penstock.sql.query import Side, Stream
-    from penstock.sql.tokens import Source, Span
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tokens import Source, Span
+    from penstock.sql.text.tree import Tree
 
     Variables = Mapping[str, str]
     """The lambda variables in scope, in lower case, and what each is called in Spark SQL."""

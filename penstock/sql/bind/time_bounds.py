@@ -17,7 +17,7 @@ rounded.  Where the session's clock is put forward and back, some comparisons go
 (`penstock.sql.zones`).  Their bound is as much wider as the clock may move.  Spark is asked about each pair then.
 
 In:  canonical comparisons over the columns of sides.
-Out: `Bound`s, intersected by `penstock.sql.bind` and `penstock.sql.limits`.
+Out: `Bound`s, intersected by `penstock.sql.bind.binder` and `penstock.sql.limits`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from functools import reduce
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
-from penstock.sql.canonical import MIRROR
-from penstock.sql.linear import CalendarError, linear
+from penstock.sql.bind.canonical import MIRROR
+from penstock.sql.bind.linear import CalendarError, linear
 from penstock.sql.query import DAY, FOREVER, SIDES
 from penstock.sql.time_numbers import time_numbers
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Column, Form, columns_of, unwrapped
+from penstock.sql.text.tree import Column, Form, columns_of, unwrapped
 from penstock.sql.zones import clock_shift, has_fixed_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.sql.linear import Linear
-    from penstock.sql.names import Input, Scope
+    from penstock.sql.bind.linear import Linear
+    from penstock.sql.bind.scope import Input, Scope
     from penstock.sql.query import Side
-    from penstock.sql.time_windows import TimeWindow
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.time_windows import TimeWindow
+    from penstock.sql.text.tree import Tree
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 """What a comparison becomes under NOT; where one side is NULL, both are NULL."""

@@ -9,14 +9,14 @@ never the meaning, also where values are NULL::
 
     30 < v                    v > 30              the constant stands on the right
 
-and these, only where what is moved cannot fail (`penstock.sql.safety`), as Spark evaluates from the left, and not all::
+and these, only where what is moved cannot fail (`penstock.sql.bind.safety`), as Spark evaluates from the left, and not all::
 
     b = a                     a = b               the lesser text stands on the left
     v BETWEEN 1 AND 2         v >= 1 AND v <= 2   shares a bit with v >= 1
     x OR (y OR x)             x OR y              AND and OR flattened, sorted, without repeats
 
-In:  trees whose columns are resolved (`penstock.sql.names`), and the types of the columns.
-Out: trees; `penstock.sql.tree.show` gives their text.
+In:  trees whose columns are resolved (`penstock.sql.bind.scope`), and the types of the columns.
+Out: trees; `penstock.sql.text.tree.show` gives their text.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.sql.constancy import is_steady
-from penstock.sql.safety import cannot_fail
-from penstock.sql.tree import (
+from penstock.sql.bind.safety import cannot_fail
+from penstock.sql.text.tree import (
     COMPARISON,
     NOT,
     Column,
@@ -44,7 +44,7 @@ from penstock.sql.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.sql.tokens import Span
+    from penstock.sql.text.tokens import Span
 
     Types = Callable[[Column], str]
     """How to look up the type of a column."""

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.parse import parse_text
+from penstock.sql.text.parser import parse_text
 from penstock.sql.query import Column, Results, Stream
 from penstock.sql.spark_types import TypeTextError, parse_type, refusal_to_store
-from penstock.sql.tree import cast_type, unquoted, unwrapped
+from penstock.sql.text.tree import cast_type, unquoted, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

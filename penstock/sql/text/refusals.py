@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.keywords import GENERATORS
-from penstock.sql.tokens import depths
+from penstock.sql.text.keywords import GENERATORS
+from penstock.sql.text.tokens import depths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.errors import SqlError
-    from penstock.sql.lexer import Token
-    from penstock.sql.tokens import Reader, Source
+    from penstock.sql.text.lexer import Token
+    from penstock.sql.text.tokens import Reader, Source
 
 _IN_SPARK = "leave it out, and apply it in Spark to the results"
 ANOTHER_QUERY = (

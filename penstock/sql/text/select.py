@@ -15,22 +15,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.sql.aggregates import has_aggregate
+from penstock.sql.bind.aggregates import has_aggregate
 from penstock.sql.from_clause import read_condition, read_from, refuse_number
-from penstock.sql.keywords import SUPPORTED
-from penstock.sql.parse import Parser, parse_expression
-from penstock.sql.refusals import refused_clause
-from penstock.sql.tokens import Reader, span_of_tokens
-from penstock.sql.tree import Form
+from penstock.sql.text.keywords import SUPPORTED
+from penstock.sql.text.parser import Parser, parse_expression
+from penstock.sql.text.refusals import refused_clause
+from penstock.sql.text.tokens import Reader, span_of_tokens
+from penstock.sql.text.tree import Form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.errors import SqlError
     from penstock.sql.from_clause import From
-    from penstock.sql.lexer import Token
-    from penstock.sql.tokens import Source, Span
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.lexer import Token
+    from penstock.sql.text.tokens import Source, Span
+    from penstock.sql.text.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

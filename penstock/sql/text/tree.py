@@ -10,7 +10,7 @@ them are columns.  There are four kinds::
 
 A `Form` says by its `head` what it is: an operator (``AND``, ``=``, ``IN``), a call (``LOWER(``), brackets (``(``).
 
-In:  tokens, through `penstock.sql.parse`.
+In:  tokens, through `penstock.sql.text.parser`.
 Out: text (`show`), which Spark reads as the same tree: an operand that binds less tightly than its operator needs
      gets brackets.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from penstock.sql.query import Side
-    from penstock.sql.tokens import Span
+    from penstock.sql.text.tokens import Span
 
 LOOSEST, OR, AND, NOT, PREDICATE, COMPARISON = range(6)
 BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, TIGHTEST = range(6, 14)

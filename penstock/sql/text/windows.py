@@ -25,16 +25,16 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from penstock.sql.interval import DurationError, parse_duration, show_duration
+from penstock.sql.units import DurationError, parse_duration, show_duration
 from penstock.sql.query import FOREVER, Range
-from penstock.sql.refusals import OVER, refuse_behind_window
-from penstock.sql.tokens import Source, Span, depths, joined, span_of_tokens
+from penstock.sql.text.refusals import OVER, refuse_behind_window
+from penstock.sql.text.tokens import Source, Span, depths, joined, span_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.errors import SqlError
-    from penstock.sql.lexer import Token
+    from penstock.sql.text.lexer import Token
 
 _NOT_A_CLAUSE_AFTER = {
     ".", ",", "AS", "BY", "HAVING", "SELECT", "WHERE", "ON", "AND", "OR", "NOT",

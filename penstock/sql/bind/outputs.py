@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.sql.query import RESERVED_NAMES, Output, is_reserved
-from penstock.sql.tree import Column, Form, Tree, show, unquoted, unwrapped
+from penstock.sql.text.tree import Column, Form, Tree, show, unquoted, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.sql.names import Scope
-    from penstock.sql.shape import Item
-    from penstock.sql.tokens import Span
+    from penstock.sql.bind.scope import Scope
+    from penstock.sql.text.select import Item
+    from penstock.sql.text.tokens import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, always_widens, common_type, parse_type
 from penstock.sql.trampoline import run
-from penstock.sql.tree import Column, Constant, Form, cast_type, unwrapped
+from penstock.sql.text.tree import Column, Constant, Form, cast_type, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from penstock.sql.spark_types import SparkType
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
     Types = Callable[[Column], str]
     """How to look up the type of a column."""

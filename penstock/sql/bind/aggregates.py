@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.sql.keys import exact_type
-from penstock.sql.keywords import SUPPORTED_AGGREGATES
+from penstock.sql.text.keywords import SUPPORTED_AGGREGATES
 from penstock.sql.query import CHOSEN_BY, ENDS
 from penstock.sql.spark_types import TypeTextError, parse_type
-from penstock.sql.tree import BIT_OR, PREDICATE, Constant, Form, chain, nodes, unwrapped
+from penstock.sql.text.tree import BIT_OR, PREDICATE, Constant, Form, chain, nodes, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.sql.names import Scope
-    from penstock.sql.tokens import Reader, Span
-    from penstock.sql.tree import Tree
+    from penstock.sql.bind.scope import Scope
+    from penstock.sql.text.tokens import Reader, Span
+    from penstock.sql.text.tree import Tree
 
 _MARK = "AGGREGATE "
 _FILTER = " FILTER (WHERE "

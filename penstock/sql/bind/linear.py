@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.interval import DurationError, parse_duration, parse_span
-from penstock.sql.lexer import string_value, tokenize
+from penstock.sql.units import DurationError, parse_duration, parse_span
+from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.query import FOREVER
 from penstock.sql.time_numbers import MILLISECOND, plain_number, time_number
-from penstock.sql.tree import Column, Constant, Form, unwrapped
+from penstock.sql.text.tree import Column, Constant, Form, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from penstock.sql.query import Side
-    from penstock.sql.tree import Tree
+    from penstock.sql.text.tree import Tree
 
 _SUMS = frozenset({"NEG", "+", "-"})
 _ARITHMETIC = _SUMS | {"*", "/", "DIV"}

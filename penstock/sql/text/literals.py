@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.keywords import UNITS
-from penstock.sql.tokens import joined
-from penstock.sql.tree import Constant
+from penstock.sql.text.keywords import UNITS
+from penstock.sql.text.tokens import joined
+from penstock.sql.text.tree import Constant
 
 if TYPE_CHECKING:
-    from penstock.sql.tokens import Reader
+    from penstock.sql.text.tokens import Reader
 
 TYPE_WORDS = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"}
 """Words that say the type of the string behind them."""

@@ -17,33 +17,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.sql.bounds import on_two_times
-from penstock.sql.comparisons import read_comparison
-from penstock.sql.conditions import Conditions, classify
+from penstock.sql.bind.time_bounds import on_two_times
+from penstock.sql.bind.comparisons import read_comparison
+from penstock.sql.bind.conditions import Conditions, classify
 from penstock.sql.connections import refuse_unconnected
 from penstock.sql.emission import make_aggregation, refuse_emission
 from penstock.sql.graph import LEAST_INPUTS, JoinGraph, JoinInput
 from penstock.sql.limits import limits_of
 from penstock.sql.oblivious import WINDOW_FORMS, refusal
 from penstock.sql.options import check_query_options
-from penstock.sql.outputs import make_outputs
+from penstock.sql.bind.outputs import make_outputs
 from penstock.sql.query import FOREVER, NEVER, Comparison, Query, Range, Sink
-from penstock.sql.refusals import refuse_set_operators
-from penstock.sql.result_streams import ANOTHER_WAY, why_not_joined
+from penstock.sql.text.refusals import refuse_set_operators
+from penstock.sql.bind.result_streams import ANOTHER_WAY, why_not_joined
 from penstock.sql.scopes import make_scope, refuse_two_clocks, resolved_conditions
-from penstock.sql.shape import read_select
-from penstock.sql.tokens import Source, span_of_tokens
-from penstock.sql.tree import columns_of, quoted, show, sides_of
-from penstock.sql.windows import WindowSpec, take_windows, window_clauses, window_range
+from penstock.sql.text.select import read_select
+from penstock.sql.text.tokens import Source, span_of_tokens
+from penstock.sql.text.tree import columns_of, quoted, show, sides_of
+from penstock.sql.text.windows import WindowSpec, take_windows, window_clauses, window_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.sql.lexer import Token
-    from penstock.sql.names import Scope
+    from penstock.sql.text.lexer import Token
+    from penstock.sql.bind.scope import Scope
     from penstock.sql.query import Side, Stream
-    from penstock.sql.tree import Tree
-    from penstock.sql.windows import Clause, Clauses
+    from penstock.sql.text.tree import Tree
+    from penstock.sql.text.windows import Clause, Clauses
 
 
 def bind_query(

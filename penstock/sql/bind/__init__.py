@@ -1,0 +1,1 @@
+"""Trees to meaning: names, conditions, windows, groups, promises."""

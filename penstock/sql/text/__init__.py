@@ -1,0 +1,1 @@
+"""Text to trees: tokens, expressions, the clauses of a SELECT."""
