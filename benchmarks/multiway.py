@@ -34,7 +34,7 @@ from benchmarks.peers.peer import Job, Launch, Peer, contestant
 from benchmarks.printing import table
 from benchmarks.workloads import QUERY_SETS, query_sets
 from penstock.errors import InputError
-from penstock.sql.graph import LEAST_INPUTS, MOST_INPUTS
+from penstock.sql.query import LEAST_INPUTS, MOST_INPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -33,7 +33,7 @@ from papers.figure import CHECK, Outcome
 from papers.paper5_streams import BURST, CONGESTION
 from papers.paper5_sweep import NAMES, WANTED
 from penstock.plan.buffers import DBF, HYBRID, MSF, PLAIN, STRATEGIES
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from penstock.engine.report.buffer_costs import BufferCosts
     from penstock.engine.report.costs import Costs
     from penstock.plan.build import Plan
-    from penstock.sql.graph import Edge
-    from penstock.sql.query import Query
+    from penstock.sql.query import Edge, Query
 
 
 def explained(loaded: Loaded, state: str, *, form: str, compare: bool) -> str:

@@ -22,7 +22,7 @@ from penstock.engine.store import peek
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.plan.plan_text import show_cut, show_window
 from penstock.sql.options import budget_of
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_size
 from penstock.state.files import open_files
 from penstock.state.ledger import Ledger
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from penstock.plan.buffers import PLAIN
 from penstock.plan.plan_text import show_age, show_window
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

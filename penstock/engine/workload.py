@@ -16,13 +16,12 @@ from penstock.engine.spark.session import embedded_session
 from penstock.engine.views.plans import stopped_queries
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
-from penstock.sql.bind.arrival import settled_arrival
+from penstock.sql.bind.arrival import refusal, settled_arrival, why_other_kind
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.oblivious import refusal, why_other_kind
-from penstock.sql.options import budget_of, check_duration
 from penstock.sql.bind.promises import carriers_of, settled_promises
-from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.bind.result_streams import readers_of, why_not_changed, with_results
+from penstock.sql.options import budget_of, check_duration
+from penstock.sql.query import RESERVED_NAMES, Column, Query, Sink, Stream, is_reserved
 from penstock.sql.script import (
     AlterQuery,
     CreateQuery,

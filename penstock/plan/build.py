@@ -17,9 +17,8 @@ from penstock.plan.links import POSITION, columns_of_input, is_link_column, link
 from penstock.plan.share import CHOSEN, Share, divide, first_cuts
 from penstock.plan.spark_settings import SparkSettings
 from penstock.plan.stored import KeyPart, LogPlan, agreed, log_key, plan_log
-from penstock.sql.graph import sides_for
 from penstock.sql.bind.promises import promises_of
-from penstock.sql.query import SIDES, Query
+from penstock.sql.query import SIDES, Query, sides_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

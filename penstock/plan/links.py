@@ -28,8 +28,7 @@ from penstock.sql.query import RESERVED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.sql.graph import Edge
-    from penstock.sql.query import Signature, Stream
+    from penstock.sql.query import Edge, Signature, Stream
 
     Term = tuple[int, KeyPart]
     """An input, by its number, and what is compared of its rows."""

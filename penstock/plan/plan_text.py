@@ -14,8 +14,8 @@ from penstock.plan.links import is_link_column
 from penstock.plan.panes import aggregation_of, share_panes
 from penstock.plan.promises import all_indexes, ended_rows, finishing_of, promised_sides, promises_about
 from penstock.plan.row_panes import queries_by_rows
-from penstock.sql.units import show_duration
 from penstock.sql.query import FOREVER, SIDES
+from penstock.sql.units import show_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from penstock.plan.panes import PaneSet
     from penstock.plan.promises import PromiseIndex
     from penstock.plan.stored import LogPlan
-    from penstock.sql.graph import JoinGraph
     from penstock.sql.bind.promises import Pattern
-    from penstock.sql.query import Measure, Query, Side
+    from penstock.sql.query import JoinGraph, Measure, Query, Side
 
 
 def serving(plan: Plan, query: str) -> Plan:

@@ -20,8 +20,7 @@ from zlib import crc32
 
 from penstock.plan.group import reach
 from penstock.plan.stored import KeyPart, LogPlan
-from penstock.sql.promise_types import widens
-from penstock.sql.bind.promises import Pattern, Promise, promise_budget, promises_of
+from penstock.sql.bind.promises import Pattern, Promise, promise_budget, promises_of, widens
 from penstock.sql.query import FOREVER, SIDES
 from penstock.sql.text.tree import quoted
 

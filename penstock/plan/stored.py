@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from penstock.errors import InputError
-from penstock.sql.guards import always_succeeds
-from penstock.sql.units import parse_duration
+from penstock.sql.bind.safety import always_succeeds
 from penstock.sql.text.tree import unquoted
+from penstock.sql.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.sql.graph import Key
-    from penstock.sql.query import Query, Side, Stream
+    from penstock.sql.query import Key, Query, Side, Stream
 
 WHOLE_TYPES = frozenset(
     {"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz"}

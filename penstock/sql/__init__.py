@@ -13,7 +13,7 @@ Out: the frozen values of `penstock.sql.query`.  Whatever is wrong with the text
 """
 
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.units import parse_duration, show_duration
 from penstock.sql.script import Script, parse_script
+from penstock.sql.units import parse_duration, show_duration
 
 __all__ = ["Script", "bind_query", "parse_duration", "parse_script", "show_duration"]

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
-from penstock.sql.units import DurationError, parse_duration
-from penstock.sql.text.lexer import string_value
 from penstock.sql.query import Sink
-from penstock.sql.sizes import SizeError, parse_size
+from penstock.sql.text.lexer import string_value
+from penstock.sql.units import DurationError, SizeError, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

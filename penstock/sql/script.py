@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, SqlError, did_you_mean
 from penstock.sql.bind.binder import bind_query, bind_tokens, with_window
-from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
 from penstock.sql.bind.promises import carriers_of
-from penstock.sql.query import Sink
 from penstock.sql.bind.result_streams import readers_of, why_not_changed, with_results
+from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
+from penstock.sql.query import Sink
 from penstock.sql.streams import read_stream
 from penstock.sql.text.tokens import Reader, Source, Span, joined, span_of_tokens
 from penstock.sql.text.windows import WindowSpec, read_spec

@@ -1,8 +1,7 @@
 """``CREATE STREAM name (column TYPE, …) WITH (…)`` to a `Stream`.
 
-Three options are ours: ``format``, ``time`` and ``lateness``; ``retain``, ``trigger``, those about promises
-(`penstock.sql.bind.promises`) and those about the order of arrival (`penstock.sql.bind.arrival`) are ours too, and kept among the
-options in lower case (`KEPT_OPTIONS`).  All others go to Spark's source with their case kept.
+Options of Penstock's own are ``format``, ``time``, ``lateness`` and `KEPT_OPTIONS`, in any case.  All others go to
+Spark's source with their case kept.
 
 In:  a `Reader` standing after CREATE STREAM.
 Out: a `Stream`.
@@ -18,13 +17,12 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind.arrival import ARRIVAL_OPTIONS, ArrivalError, settled_arrival
-from penstock.sql.known_options import why_unknown
+from penstock.sql.bind.promises import PROMISE_OPTIONS, PromiseError, settled_promises
 from penstock.sql.options import Option, check_duration, read_options
-from penstock.sql.bind.promises import PROMISE_OPTIONS, settled_promises
-from penstock.sql.punctuates import PromiseError
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
-from penstock.sql.text.refusals import refused_column, refused_constraint
+from penstock.sql.source_options import why_unknown
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
+from penstock.sql.text.refusals import refused_column, refused_constraint
 from penstock.sql.text.tokens import joined, span_of_tokens
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 
 from penstock import limits
 from penstock.kernels import width
-from penstock.sql.graph import sides_for
+from penstock.sql.query import sides_for
 from penstock.state.checksum import map_whole, summed_writer
 from penstock.state.folder_names import safe_name
 from penstock.state.spark_schema import is_described, loosened

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock import limits
-from penstock.sql.graph import is_side
+from penstock.sql.query import is_side
 from penstock.sql.spark_types import parse_type
 
 

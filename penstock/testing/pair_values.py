@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.kernels.sets import members
-from penstock.sql.graph import is_side, sides_for
+from penstock.sql.query import is_side, sides_for
 from penstock.sql.spark_types import parse_type
 from penstock.sql.text.tree import unquoted
 from penstock.testing.expression.evaluate import evaluate

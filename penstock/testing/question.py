@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
-from penstock.sql.graph import Edge
-from penstock.sql.query import CHOSEN_BY, FOREVER, RESERVED
+from penstock.sql.query import CHOSEN_BY, FOREVER, RESERVED, Edge
 from penstock.testing.answer_values import answer_types
 from penstock.testing.expression.evaluate import type_of
 from penstock.testing.pair_values import pair_types

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.report.status import Status
     from penstock.plan.build import Plan
-    from penstock.sql.graph import Key
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Key, Query, Stream
     from penstock.state.tables import StoredTable
 
     Row = dict[str, Any]

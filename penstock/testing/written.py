@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from penstock.sql.bind.canonical import conjuncts
 from penstock.sql.bind.linear import interval_micros
+from penstock.sql.bind.scope import make_scope, resolved_conditions
 from penstock.sql.query import FOREVER
-from penstock.sql.scopes import make_scope, resolved_conditions
 from penstock.sql.text.select import read_select
 from penstock.sql.text.tokens import Source, span_of_tokens
 from penstock.sql.text.tree import Column, Constant, Form, columns_of, rebuilt, show, unwrapped

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from penstock.cli.explain import with_registered_types
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.graph import Key
-from penstock.sql.query import Column, Stream
+from penstock.sql.query import Column, Key, Stream
 
 COLUMNS = (Column("k", "bigint"), Column("s", "string"), Column("ts", "timestamp"))
 STREAMS = {name: Stream(name, COLUMNS, "ts") for name in ("A", "B")}

@@ -38,8 +38,7 @@ from penstock.engine.views.needs import claim, in_time
 from penstock.engine.views.plans import next_plan
 from penstock.kernels.reference import Event, nested_loop_join
 from penstock.plan.share import Part
-from penstock.sql.graph import Key
-from penstock.sql.query import Column, Output, Query, Range, Sink, Stream
+from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 from penstock.state import ledger as books
 from penstock.state.census import rows_per_slice
 from penstock.state.claims import live_rows

@@ -10,8 +10,7 @@ from penstock.errors import InputError
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.group import Group
 from penstock.plan.stored import KeyPart, LogPlan, log_id
-from penstock.sql.graph import Key
-from penstock.sql.query import Output, Query, Range
+from penstock.sql.query import Key, Output, Query, Range
 from penstock.sql.script import parse_script
 from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads

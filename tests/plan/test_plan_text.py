@@ -7,8 +7,7 @@ from hypothesis import given
 
 from penstock.plan.build import build_plan
 from penstock.plan.plan_text import plan_json, plan_mermaid, plan_text, serving, show_cut
-from penstock.sql.graph import Key
-from penstock.sql.query import FOREVER, Output, Query, Range
+from penstock.sql.query import FOREVER, Key, Output, Query, Range
 from penstock.sql.script import parse_script
 from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads

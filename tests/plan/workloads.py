@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from penstock.sql.graph import Key
-from penstock.sql.query import Column, Comparison, Output, Query, Range, Sink, Stream
+from penstock.sql.query import Column, Comparison, Key, Output, Query, Range, Sink, Stream
 
 COLUMNS = (
     Column("id", "bigint"), Column("k", "bigint"), Column("n", "int"), Column("name", "string"),

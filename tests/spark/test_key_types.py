@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.sources.key_types import with_key_types
 from penstock.errors import InputError
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.graph import Edge, Key
+from penstock.sql.query import Edge, Key
 from tests.sql.streams import stream
 
 pytestmark = pytest.mark.spark

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import parquet, table
-from penstock.sql.constancy import Constancy, grade_texts
+from penstock.sql.bind.safety import Constancy, grade_texts
 from tests.oracle import Feed, bag, parquet_rows
 from tests.spark.world import START, at
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.constancy import Constancy, constancy_of
+from penstock.sql.bind.safety import Constancy, constancy_of
 from penstock.sql.query import Answer, Bucket, Measure, Output, Remainder
 from penstock.sql.script import altered, parse_script
 from tests.sql.streams import STREAMS, bind, stream

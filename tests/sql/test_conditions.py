@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.sql.graph import Key
+from penstock.sql.query import Key
 from tests.sql.streams import bind, where
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sql.constancy import Constancy, grade_texts
+from penstock.sql.bind.safety import Constancy, grade_texts
 
 TYPES = {
     "l.v": "int", "r.v": "bigint", "l.x": "double", "r.x": "float", "l.s": "string", "r.s": "string",

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.plan.build import build_plan
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.guards import always_succeeds, guards_nothing
+from penstock.sql.bind.safety import always_succeeds, guards_nothing
 from penstock.sql.query import Column, Stream
 
 COLUMNS = {

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from penstock.errors import SqlError
 from penstock.sql.bind.binder import bind_query, with_window
 from penstock.sql.bind.canonical import MIRROR
-from penstock.sql.graph import Edge, Key, closed
-from penstock.sql.query import FOREVER, Range
+from penstock.sql.query import FOREVER, Edge, Key, Range, closed
 from penstock.sql.text.tokens import Source
 from penstock.sql.text.windows import read_spec
 from tests.sql.streams import stream

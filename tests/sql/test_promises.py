@@ -11,18 +11,17 @@ import pytest
 
 from penstock.engine.change.declarations import stream_difference
 from penstock.errors import InputError, SqlError
-from penstock.sql.promise_types import widens
 from penstock.sql.bind.promises import (
     DEFAULT_BUDGET,
     PROMISE_OPTIONS,
     Pattern,
     Promise,
-    carried,
     carriers_of,
     check_promises,
     promise_budget,
     promises_of,
     settled_promises,
+    widens,
 )
 from penstock.sql.query import Stream
 from penstock.sql.script import parse_script
@@ -106,7 +105,7 @@ class TestLegalForms:
         """Left stand the columns of the other stream, right those of its own."""
         carrier = settled_promises(closed(punctuates="ITEM_ID = Auction, KIND"), {"Bid": BID})
         assert promises_of(carrier) == (Promise("Bid", (value("Item_Id", "auction"), value("kind"))),)
-        assert carried(carrier) == "Bid"
+        assert carrier.punctuation_of == "Bid"
         assert carriers_of("BID", {"Bid": BID, "Closed": carrier}) == ["Closed"]
 
     def test_a_carrier_of_which_some_rows_mean_nothing(self):
@@ -120,7 +119,7 @@ class TestLegalForms:
         """A stream without these options promises nothing."""
         assert promises_of(BID) == ()
         assert settled_promises(BID, {}) is BID
-        assert (carried(BID), promise_budget(BID)) == ("", DEFAULT_BUDGET)
+        assert (BID.punctuation_of, promise_budget(BID)) == ("", DEFAULT_BUDGET)
 
     def test_the_number_remembered(self):
         """It is read as a number; a stream may have it for the promises that another carries."""
@@ -338,7 +337,7 @@ CARRIERS = [
     ),
     (
         "CREATE STREAM C (x INT, ts TIMESTAMP) WITH (format = 'rate', time = 'ts', punctuates = 'item_id = x', punctuation_of = >>'closed')",
-        "stream Closed carries promises itself, those of Bid: name a stream that has rows",
+        "stream Closed carries the promises of Bid itself: name a stream that has rows",
     ),
     (
         "CREATE STREAM C (x INT, ts DATE) WITH (format = 'rate', time = 'ts', punctuates = 'item_id = x', punctuation_of = >>'Bid')",

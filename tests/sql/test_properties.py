@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Place, SqlError
-from penstock.sql.units import parse_duration, show_duration
 from penstock.sql.query import FOREVER
 from penstock.sql.script import parse_script
+from penstock.sql.units import parse_duration, show_duration
 from tests.sql.streams import STREAMS, bind, where
 
 MIRROR = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.engine.change.declarations import stream_difference
 from penstock.errors import InputError, Place, SqlError
-from penstock.sql.known_options import why_unknown
 from penstock.sql.query import Column, Stream
 from penstock.sql.script import parse_script
-from penstock.sql.source_options import REDACTED, is_secret, redacted, without_stream_secrets
+from penstock.sql.source_options import REDACTED, is_secret, redacted, why_unknown, without_stream_secrets
 from penstock.state.codec import to_json
 
 SECRETS = (

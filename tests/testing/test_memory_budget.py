@@ -19,7 +19,7 @@ from penstock.cli.show import memory_lines
 from penstock.engine.report.status import Status
 from penstock.errors import InputError
 from penstock.plan.buffers import DBF, HYBRID, PLAIN, STRATEGIES
-from penstock.sql.sizes import parse_size
+from penstock.sql.units import parse_size
 from penstock.state.values import Cursor
 from penstock.testing import Session
 from tests.testing.arrival_world import Sensor, full_join, scrambled, sensor

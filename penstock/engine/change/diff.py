@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.views.waiting import is_waiting, lag_rows
-from penstock.sql.bind.promises import carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,7 +81,7 @@ def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
 
 def _carriers(plan: Plan) -> set[str]:
     """Name the streams of a plan that only carry the promises of others."""
-    return {each.name for each in plan.streams if carried(each)}
+    return {each.name for each in plan.streams if each.punctuation_of}
 
 
 def meaning(query: Query) -> Query:

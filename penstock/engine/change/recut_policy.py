@@ -24,7 +24,7 @@ from penstock.plan.share import CHOSEN
 from penstock.plan.strategy_comparison import chosen_cuts
 from penstock.sql.options import budget_of, strategy_of
 from penstock.sql.query import SIDES
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,8 +17,8 @@ from penstock.engine.aggregate.answers import OPERATION, SEQUENCE, WINDOW_END
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
-from penstock.sql.text.lexer import tokenize
 from penstock.sql.query import ENDS
+from penstock.sql.text.lexer import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,9 +19,8 @@ from penstock.errors import InputError
 from penstock.plan.cost import saving
 from penstock.plan.share import CHOSEN, divide
 from penstock.plan.strategy_comparison import Offer, Pricing, chosen_cuts
-from penstock.sql.units import show_duration
 from penstock.sql.query import SIDES
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_duration, show_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

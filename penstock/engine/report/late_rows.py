@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.units import show_duration
 from penstock.sql.query import SECOND
+from penstock.sql.units import show_duration
 
 if TYPE_CHECKING:
     from penstock.sql.query import Stream

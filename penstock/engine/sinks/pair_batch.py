@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.engine.sinks.notes import Buffers
 from penstock.engine.sinks.routes import CountRoute, Route, unwrap_route
 from penstock.kernels.sets import members
-from penstock.sql.graph import is_side
+from penstock.sql.query import is_side
 from penstock.state.recent import Fanout
 
 if TYPE_CHECKING:

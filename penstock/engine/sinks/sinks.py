@@ -17,7 +17,7 @@ parquet sink as files whose names ascend, a table as such files of its own in th
 call.
 
 With the table sink, pairs are stored once for all queries whose results follow from the pair alone, and such a query is
-a view over them.  Results that are settled when they are found (`penstock.sql.constancy`) have files of their own.
+a view over them.  Results that are settled when they are found (`penstock.sql.bind.safety`) have files of their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import RunError
 from penstock.reporting import Logger
-from penstock.sql.constancy import Constancy, constancy_of
+from penstock.sql.bind.safety import Constancy, constancy_of
 from penstock.sql.options import check_value
 from penstock.sql.query import Sink
 from penstock.state.files import open_files

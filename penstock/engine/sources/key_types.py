@@ -1,7 +1,7 @@
 """Ask Spark for the types of join keys that only Spark can tell.
 
-Both sides of an equality are hashed, so they must have one type before they are hashed.  `penstock.sql.keys` knows the
-declared types and many expressions; of the rest (decimals computed, most functions) it leaves the type
+Both sides of an equality are hashed, so they must have one type before they are hashed.  `penstock.sql.bind.conditions`
+knows the declared types and many expressions; of the rest (decimals computed, most functions) it leaves the type
 open.  Left open, ``a.amount * 2 = b.amount`` would hash decimals of two scales and miss pairs without a word.
 
 In:  a bound query and its streams.  Out: the same query, every computed key with the type Spark compares it as.
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
-    from penstock.sql.graph import Key
-    from penstock.sql.query import Query, Stream
+    from penstock.sql.query import Key, Query, Stream
 
 
 def with_key_types(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.views.estimates import prices_of
 from penstock.plan.schedule import Rings, ScanStep, Scheduler
-from penstock.sql.interval import parse_duration
+from penstock.sql.units import parse_duration
 from penstock.state.joined import has_rows_between
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from penstock.engine.tasks.join_many import ManyTask
 from penstock.engine.views.accuracy import accuracy_of
 from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.panes import alike, set_of
-from penstock.sql.constancy import Constancy, constancy_of
+from penstock.sql.bind.safety import Constancy, constancy_of
 from penstock.state.joined import ALL_VALUES, SegmentPart, joined_before, joined_between
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from penstock.engine.views.memory import (
 from penstock.kernels.ordered_values import HIGHEST
 from penstock.kernels.value_sample import SampledRows
 from penstock.reporting import Logger
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_size
 from penstock.state.commits import Watched
 from penstock.state.watch import GroupWatch, LogWatch, MemoryWatch, Miss
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.tasks.key_values import as_bigint, as_bytes
 from penstock.kernels.sets import words_for
-from penstock.sql.guards import always_succeeds, guards_nothing
 from penstock.sql.bind.promises import promises_of
+from penstock.sql.bind.safety import always_succeeds, guards_nothing
 from penstock.sql.query import DAY, RESERVED
 from penstock.sql.text.tree import always_quoted
 

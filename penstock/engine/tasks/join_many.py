@@ -36,8 +36,7 @@ from penstock.kernels.equality import equal_values
 from penstock.kernels.extend import MOST_PARTIALS, extended, runs_in, within
 from penstock.kernels.sets import query_sets, to_words
 from penstock.kernels.width import pieces
-from penstock.sql.graph import sides_for
-from penstock.sql.query import FOREVER
+from penstock.sql.query import FOREVER, sides_for
 from penstock.state.segment import KEY, read_segment
 
 if TYPE_CHECKING:

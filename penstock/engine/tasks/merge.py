@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.kernels.sets import members
-from penstock.sql.graph import is_side
+from penstock.sql.query import is_side
 from penstock.state.checksum import map_whole
 from penstock.state.output_file import NOTE, OutputFile
 from penstock.state.spark_schema import described_together

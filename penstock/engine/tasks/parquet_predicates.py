@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 
 from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.text.parser import parse_text
-from penstock.sql.trampoline import run
-from penstock.sql.text.tree import Constant, Form, Name, unwrapped
+from penstock.sql.text.tree import Constant, Form, Name, run, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Generator

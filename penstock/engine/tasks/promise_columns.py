@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from penstock.engine.tasks.ingest_columns import MARKS, bit_names, key_names
 from penstock.plan.promises import Carried, PromiseIndex, carried_by, indexes_about, own_key, promises_about
 from penstock.plan.stored import KeyPart, LogPlan
-from penstock.sql.bind.promises import carried as carried_promises
 from penstock.sql.bind.promises import promises_of
 from penstock.sql.query import RESERVED, Column
 from penstock.sql.spark_types import parse_type
@@ -125,7 +124,7 @@ def promise_task(plan: Plan, stream: Stream) -> PromiseTask | None:
     made = tuple(asked.promise(each) for each in carried)
     mark = asked.mark([each.condition for each in promises_of(stream) if not each.is_data and each.condition])
     return PromiseTask(
-        tuple(asked.extra), tuple(asked.columns), mark, bool(carried_promises(stream)), made, keys
+        tuple(asked.extra), tuple(asked.columns), mark, bool(stream.punctuation_of), made, keys
     )
 
 
@@ -193,7 +192,7 @@ class _Asked:
         for part, pattern in zip(carried.index.key, carried.parts, strict=True):
             if pattern is None or pattern.kind == "range":
                 return None
-            own = pattern.kind == "value" and pattern.low == part.column and not carried_promises(self.stream)
+            own = pattern.kind == "value" and pattern.low == part.column and not self.stream.punctuation_of
             parts.append(part if own else self._part(pattern, pattern.low, part))
         return self.key(carried.index, tuple(parts))
 

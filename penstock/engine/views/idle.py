@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from penstock.sql.units import parse_duration
 from penstock.sql.query import SECOND
+from penstock.sql.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

@@ -36,7 +36,7 @@ from penstock.engine.views.buffers import (
 from penstock.errors import InputError
 from penstock.plan.buffers import PLAIN, STRATEGIES, need
 from penstock.sql.options import budget_of, buffers_of, check_value
-from penstock.sql.sizes import show_size
+from penstock.sql.units import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

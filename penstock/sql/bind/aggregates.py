@@ -21,21 +21,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.sql.keys import exact_type
-from penstock.sql.text.keywords import SUPPORTED_AGGREGATES
+from penstock.sql.bind.scope import exact_type
 from penstock.sql.query import CHOSEN_BY, ENDS
 from penstock.sql.spark_types import TypeTextError, parse_type
-from penstock.sql.text.tree import BIT_OR, PREDICATE, Constant, Form, chain, nodes, unwrapped
+from penstock.sql.text.keywords import SUPPORTED_AGGREGATES
+from penstock.sql.text.tree import (
+    _FILTER,
+    _MARK,
+    BIT_OR,
+    PREDICATE,
+    Constant,
+    Form,
+    chain,
+    is_aggregate,
+    nodes,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.sql.bind.scope import Scope
-    from penstock.sql.text.tokens import Reader, Span
     from penstock.sql.text.tree import Tree
 
-_MARK = "AGGREGATE "
-_FILTER = " FILTER (WHERE "
 _ONE = Constant("1", "number")
 _CONDITIONS = {"BOOL_AND", "BOOL_OR", "EVERY", "ANY", "SOME"}
 _NOT_COMPARED = ("map", "variant")
@@ -48,32 +56,6 @@ class Aggregate:
     function: str
     arguments: tuple[Tree, ...] = ()
     distinct: bool = False
-
-
-def aggregate_form(
-    function: str, arguments: Sequence[str | Tree], condition: Tree | None, *, distinct: bool, span: Span
-) -> Form:
-    """Make the call of an aggregate; the argument of ``COUNT(*)`` is a word and no tree."""
-    filtered: list[str | Tree] = [_FILTER, condition, ")"] if condition else []
-    opening = f"{function}({'DISTINCT ' * distinct}"
-    return Form(f"{_MARK}{function}(", (opening, *arguments, ")", *filtered), span=span)
-
-
-def is_aggregate(tree: Tree) -> bool:
-    """Say whether a tree is the call of an aggregate."""
-    return isinstance(tree, Form) and tree.head.startswith(_MARK)
-
-
-def has_aggregate(tree: Tree) -> bool:
-    """Say whether there is an aggregate in a tree."""
-    return any(map(is_aggregate, nodes(tree)))
-
-
-def refuse_aggregates(reader: Reader, tree: Tree, clause: str) -> None:
-    """Refuse aggregates in a clause that is about rows or pairs, and not about groups."""
-    wrong = next(filter(is_aggregate, nodes(tree)), None)
-    if wrong:
-        raise reader.error(f"an aggregate cannot stand in {clause}: put it in HAVING", wrong.span)
 
 
 def read_aggregate(scope: Scope, call: Form) -> Aggregate:

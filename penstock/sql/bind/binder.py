@@ -17,20 +17,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.sql.bind.time_bounds import on_two_times
+from penstock.sql.bind.arrival import WINDOW_FORMS, refusal
 from penstock.sql.bind.comparisons import read_comparison
-from penstock.sql.bind.conditions import Conditions, classify
-from penstock.sql.connections import refuse_unconnected
-from penstock.sql.emission import make_aggregation, refuse_emission
-from penstock.sql.graph import LEAST_INPUTS, JoinGraph, JoinInput
-from penstock.sql.limits import limits_of
-from penstock.sql.oblivious import WINDOW_FORMS, refusal
-from penstock.sql.options import check_query_options
+from penstock.sql.bind.conditions import Conditions, classify, refuse_unconnected
+from penstock.sql.bind.grouping import make_aggregation, refuse_emission
 from penstock.sql.bind.outputs import make_outputs
-from penstock.sql.query import FOREVER, NEVER, Comparison, Query, Range, Sink
-from penstock.sql.text.refusals import refuse_set_operators
 from penstock.sql.bind.result_streams import ANOTHER_WAY, why_not_joined
-from penstock.sql.scopes import make_scope, refuse_two_clocks, resolved_conditions
+from penstock.sql.bind.scope import make_scope, refuse_two_clocks, resolved_conditions
+from penstock.sql.bind.time_bounds import limits_of, on_two_times
+from penstock.sql.options import check_query_options
+from penstock.sql.query import (
+    FOREVER,
+    LEAST_INPUTS,
+    NEVER,
+    Comparison,
+    JoinGraph,
+    JoinInput,
+    Query,
+    Range,
+    Sink,
+)
+from penstock.sql.text.refusals import refuse_set_operators
 from penstock.sql.text.select import read_select
 from penstock.sql.text.tokens import Source, span_of_tokens
 from penstock.sql.text.tree import columns_of, quoted, show, sides_of
@@ -39,9 +46,9 @@ from penstock.sql.text.windows import WindowSpec, take_windows, window_clauses, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.sql.text.lexer import Token
     from penstock.sql.bind.scope import Scope
     from penstock.sql.query import Side, Stream
+    from penstock.sql.text.lexer import Token
     from penstock.sql.text.tree import Tree
     from penstock.sql.text.windows import Clause, Clauses
 

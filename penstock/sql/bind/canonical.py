@@ -9,7 +9,7 @@ never the meaning, also where values are NULL::
 
     30 < v                    v > 30              the constant stands on the right
 
-and these, only where what is moved cannot fail (`penstock.sql.bind.safety`), as Spark evaluates from the left, and not all::
+and these, only where what is moved cannot fail (`penstock.sql.bind.safety`), as Spark evaluates from the left::
 
     b = a                     a = b               the lesser text stands on the left
     v BETWEEN 1 AND 2         v >= 1 AND v <= 2   shares a bit with v >= 1
@@ -22,10 +22,9 @@ Out: trees; `penstock.sql.text.tree.show` gives their text.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.sql.constancy import is_steady
-from penstock.sql.bind.safety import cannot_fail
+from penstock.sql.bind.safety import cannot_fail, is_steady
 from penstock.sql.text.tree import (
     COMPARISON,
     NOT,
@@ -37,14 +36,16 @@ from penstock.sql.text.tree import (
     chain,
     columns_of,
     rebuilt,
+    run,
     show,
     unwrapped,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from penstock.sql.text.tokens import Span
+    from penstock.sql.text.tree import Tree
 
     Types = Callable[[Column], str]
     """How to look up the type of a column."""
@@ -197,3 +198,47 @@ _RULES: dict[str, Callable[[Form, Types], Tree]] = {
     "IN": _listed,
 }
 """What is done about each kind of form."""
+
+
+class Identities:
+    """Numbers expressions over columns of known types."""
+
+    def __init__(self, type_of: Types) -> None:
+        """Begin without any."""
+        self._type_of = type_of
+        self._canonical: dict[
+            int, tuple[Tree, Tree]
+        ] = {}  # by id; the tree is held so that its id stays its own
+        self._numbers: dict[int, tuple[Tree, int]] = {}
+        self._known: dict[object, int] = {}
+
+    def number(self, tree: Tree) -> int:
+        """Give the number of an expression: equal ones have the same."""
+        return run(self._number(run(self._rewrite(tree))))
+
+    def _rewrite(self, tree: Tree) -> Generator[Any, Any, Tree]:
+        """Give the one way to write a tree."""
+        if id(tree) in self._canonical:
+            return self._canonical[id(tree)][1]
+        node = tree
+        if isinstance(tree, Form):
+            trees = []
+            for each in tree.trees:
+                trees.append((yield self._rewrite(each)))  # noqa: PERF401 - a comprehension cannot yield
+            node = tidied(tree.with_trees(tuple(trees)), self._type_of)
+        self._canonical[id(tree)] = tree, node
+        return node
+
+    def _number(self, tree: Tree) -> Generator[Any, Any, int]:
+        """Give the number of a canonical tree, which is that of its words and of its parts' numbers."""
+        if id(tree) in self._numbers:
+            return self._numbers[id(tree)][1]
+        key: object = tree
+        if isinstance(tree, Form):
+            parts: list[str | int] = []
+            for part in tree.parts:
+                parts.append(part if isinstance(part, str) else (yield self._number(part)))  # noqa: PERF401 - see above
+            key = (tree.head, *parts)
+        number = self._known.setdefault(key, len(self._known))
+        self._numbers[id(tree)] = tree, number
+        return number

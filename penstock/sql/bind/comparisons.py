@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.query import Comparison
-from penstock.sql.trampoline import run
-from penstock.sql.text.tree import Column, Constant, Form
+from penstock.sql.text.tree import Column, Constant, Form, run
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -22,25 +22,38 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.sql.bind.time_bounds import Bound, on_two_times, read_bound, window_bound
 from penstock.sql.bind.canonical import affirmed, canonical, conjuncts
-from penstock.sql.connections import connected
-from penstock.sql.graph import Edge, side_number
-from penstock.sql.keys import make_key
+from penstock.sql.bind.linear import time_numbers
 from penstock.sql.bind.safety import cannot_fail
-from penstock.sql.time_numbers import time_numbers
+from penstock.sql.bind.scope import exact_type
+from penstock.sql.bind.time_bounds import Bound, on_two_times, read_bound, window_bound
 from penstock.sql.bind.time_windows import equal_windows, without_time_windows
-from penstock.sql.text.tree import COMPARISON, Column, Constant, Form, binary, nodes, show, show_bare, sides_of
+from penstock.sql.query import LEAST_INPUTS, Edge, Key, side_number
+from penstock.sql.spark_types import TypeTextError, common_type, parse_type
+from penstock.sql.text.tree import (
+    COMPARISON,
+    Column,
+    Constant,
+    Form,
+    binary,
+    cast_type,
+    nodes,
+    run,
+    show,
+    show_bare,
+    sides_of,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from penstock.sql.graph import Key
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.query import Side
+    from penstock.sql.bind.scope import Input, Scope
     from penstock.sql.bind.time_windows import TimeWindow
+    from penstock.sql.query import Side
+    from penstock.sql.text.select import From
     from penstock.sql.text.tree import Tree
 
 
@@ -184,3 +197,138 @@ def _always_true(tree: Tree) -> bool:
         left, right = tree.trees
         return isinstance(left, Constant) and left == right and left.kind in {"number", "string"}
     return tree == Constant("TRUE")
+
+
+_WIDEST_TYPE = {
+    "tinyint": "bigint",
+    "smallint": "bigint",
+    "int": "bigint",
+    "bigint": "bigint",
+    "float": "double",
+    "double": "double",
+}
+_TEXT_FUNCTIONS = {"LOWER(", "UPPER(", "TRIM(", "LTRIM(", "RTRIM("}
+
+
+def make_key(scope: Scope, left: Tree, right: Tree, at: Tree) -> Key:
+    """Make the key of ``left = right``; `at` is the whole equality, for errors."""
+    return Key(show_bare(left), show_bare(right), _key_type(scope, left, right, at))
+
+
+def _key_type(scope: Scope, left: Tree, right: Tree, at: Tree) -> str:
+    """Give the type to cast both sides to, or nothing where that is not needed or not known."""
+    exact = [exact_type(scope, side) for side in (left, right)]
+    first, second = (
+        kind or run(_family(scope, side)) for kind, side in zip(exact, (left, right), strict=True)
+    )
+    if not first or not second:
+        return ""
+    common = common_type(first, second)
+    if common is None:
+        if not all(exact):
+            return ""
+        raise scope.error(_mismatch(scope, (left, first), (right, second)), at)
+    certain = all(exact) or common not in _WIDEST_TYPE
+    return "" if certain and first == second else common
+
+
+def _mismatch(scope: Scope, left: tuple[Tree, str], right: tuple[Tree, str]) -> str:
+    sides = [
+        f"{each.alias}.{show_bare(tree)} is {kind}"
+        for each in scope.inputs
+        for tree, kind in (left, right)
+        if each.side in sides_of(tree)
+    ]
+    hint = "CAST one of them"
+    if "collate" in left[1] + right[1]:
+        hint = "write COLLATE behind one of them"
+    never = next(
+        (kind for kind in ("map", "variant") if any(_holds(each[1], kind) for each in (left, right))), ""
+    )
+    hint = f"a {never.upper()} cannot be compared" if never else hint
+    return f"cannot join on these: {sides[0]} and {sides[1]}; {hint}"
+
+
+def _holds(kind: str, name: str) -> bool:
+    try:
+        return parse_type(kind).holds(name)
+    except TypeTextError:
+        return False
+
+
+def _family(scope: Scope, side: Tree) -> Generator[Any, Any, str]:
+    """Give a type wide enough for every value of an expression, if its family is known.
+
+    Decimals are left to Spark: their digits follow rules of their own.
+    """
+    side = unwrapped(side)
+    if not isinstance(side, Form) or side.head == "." or cast_type(side):
+        kind = exact_type(scope, side) if not hasattr(side, "text") else _literal(side.text)
+        return _WIDEST_TYPE.get(kind, kind)
+    kinds = []
+    for each in side.trees:
+        kinds.append((yield _family(scope, each)))  # noqa: PERF401 - a comprehension cannot yield
+    if side.head in _TEXT_FUNCTIONS and kinds == ["string"]:
+        return "string"
+    if side.head not in {"+", "-", "*", "/", "%", "NEG"} or not set(kinds) <= {"bigint", "double"}:
+        return ""
+    return "double" if "double" in kinds or side.head == "/" else "bigint"
+
+
+def _literal(text: str) -> str:
+    """Give the type of a literal that is a whole number small enough for an INT; empty for any other."""
+    return "bigint" if text.lstrip("-").isdecimal() and len(text) < len("1234567890") else ""
+
+
+def connected(links: Iterable[set[int]]) -> list[set[int]]:
+    """Join sets that have something in common.
+
+    >>> connected([{0, 1}, {2, 3}, {1, 2}, {4, 5}])
+    [{0, 1, 2, 3}, {4, 5}]
+    """
+    parts: list[set[int]] = []
+    for link in links:
+        touched = [each for each in parts if each & link]
+        whole = set(link).union(*touched)
+        parts = sorted([*(each for each in parts if each not in touched), whole], key=min)
+    return parts
+
+
+def refuse_unconnected(scope: Scope, joined: From, conditions: Conditions) -> None:
+    """Refuse more than two streams that nothing connects, unless CROSS JOIN does."""
+    if len(scope.inputs) < LEAST_INPUTS:
+        return
+    alone = [{each.number} for each in scope.inputs]
+    parts = connected([*alone, *_links(conditions), *_crosses(scope, joined)])
+    with_first = next(each for each in parts if scope.inputs[0].number in each)
+    for place, each in enumerate(scope.inputs):
+        if each.number not in with_first:
+            raise scope.error(
+                f"no condition connects {each.alias} with {scope.inputs[0].alias}: write one"
+                f"{_example(scope, each)}, or CROSS JOIN {each.alias} if each of its rows shall meet all others",
+                joined.tables[place].span,
+            )
+
+
+def _example(scope: Scope, alone: Input) -> str:
+    """Write an equality that the user may have meant, on a column that two streams have."""
+    for other in scope.inputs:
+        for column in other.stream.columns:
+            if other is not alone and column.name != other.stream.time and alone.stream.column(column.name):
+                return f", such as {other.alias}.{column.name} = {alone.alias}.{column.name}"
+    return ""
+
+
+def _links(conditions: Conditions) -> Iterator[set[int]]:
+    """List what each condition is between."""
+    yield from ({each.first, each.second} for each in conditions.edges)
+    yield from (set(bound.between) for bound, _ in conditions.bounds)
+    for each in conditions.residual:
+        if sides := sides_of(each):
+            yield {side_number(side) for side in sides}
+
+
+def _crosses(scope: Scope, joined: From) -> Iterator[set[int]]:
+    """List what each CROSS JOIN connects: the stream behind it, with those that the first is connected with."""
+    for place in joined.crossed:
+        yield {scope.inputs[0].number, scope.inputs[place].number}

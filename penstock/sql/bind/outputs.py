@@ -14,15 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.sql.query import RESERVED_NAMES, Output, is_reserved
-from penstock.sql.text.tree import Column, Form, Tree, show, unquoted, unwrapped
+from penstock.sql.query import RESERVED_NAMES, Output, Remainder, is_reserved
+from penstock.sql.text.tree import Column, Constant, Form, Tree, show, unquoted, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.sql.bind.scope import Scope
     from penstock.sql.text.select import Item
     from penstock.sql.text.tokens import Span
+    from penstock.sql.text.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,25 @@ def unique_names(scope: Scope, entries: Sequence[Entry]) -> list[str]:
             raise scope.source.error(message, entry.span)
         taken[name.lower()] = name
     return list(taken.values())
+
+
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
+_FORMS = frozenset({"%", "MOD(", "PMOD("})
+_MOST_INT, _MOST_BIGINT = (1 << 31) - 1, (1 << 63) - 1
+
+
+def remainder_of(tree: Tree, type_of: Callable[[Column], str]) -> Remainder | None:
+    """Read ``column % constant``, or the same as a function; None if a tree is anything else."""
+    form = unwrapped(tree)
+    if not isinstance(form, Form) or form.head not in _FORMS or len(form.trees) != 2:  # noqa: PLR2004 - operands
+        return None
+    column, constant = map(unwrapped, form.trees)
+    if not isinstance(column, Column) or type_of(column) not in _WHOLE:
+        return None
+    if not isinstance(constant, Constant) or constant.kind != "number":
+        return None
+    digits = constant.text.removesuffix("L")
+    if not (digits.isascii() and digits.isdecimal() and 0 < int(digits) <= _MOST_BIGINT):
+        return None
+    wide = digits != constant.text or int(digits) > _MOST_INT
+    return Remainder(column.side, column.name, int(digits), wide=wide, floored=form.head == "PMOD(")

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.sql.text.parser import parse_text
 from penstock.sql.query import Column, Results, Stream
 from penstock.sql.spark_types import TypeTextError, parse_type, refusal_to_store
+from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import cast_type, unquoted, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.sql.graph import Edge
-    from penstock.sql.query import Output, Query
+    from penstock.sql.query import Edge, Output, Query
 
 ANOTHER_WAY = (
     "let it write to a parquet sink, and let another engine read that directory as a stream: CREATE STREAM ... WITH "

@@ -20,12 +20,23 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import did_you_mean
-from penstock.sql.bind.aggregates import is_aggregate
-from penstock.sql.graph import side_number
+from penstock.sql.query import LEAST_INPUTS, SIDES, side_number, sides_for
+from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.text.keywords import CONSTANTS
-from penstock.sql.query import SIDES
-from penstock.sql.trampoline import run
-from penstock.sql.text.tree import Column, Constant, Form, Name, nodes, quoted
+from penstock.sql.text.tree import (
+    COMPARISON,
+    Column,
+    Constant,
+    Form,
+    Name,
+    binary,
+    cast_type,
+    is_aggregate,
+    nodes,
+    quoted,
+    run,
+)
+from penstock.sql.zones import ZONE, is_utc
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -33,12 +44,12 @@ if TYPE_CHECKING:
     from penstock.errors import SqlError
     from penstock.sql import query
     from penstock.sql.query import Side, Stream
+    from penstock.sql.text.select import From, Table, Using
     from penstock.sql.text.tokens import Source, Span
     from penstock.sql.text.tree import Tree
 
     Variables = Mapping[str, str]
     """The lambda variables in scope, in lower case, and what each is called in Spark SQL."""
-
 
 _OF_GROUPS = re.compile("[ga][0-9]+", re.IGNORECASE)
 """What group keys and measures are called in an answer: no variable of a lambda may hide them."""
@@ -122,7 +133,7 @@ class Scope:
         return run(self.resolving(tree, {}))
 
     def resolving(self, tree: Tree, variables: Variables) -> Generator[Any, Any, Tree]:
-        """Rewrite every column of a tree inside lambdas with these variables; for `penstock.sql.trampoline.run`."""
+        """Rewrite every column of a tree inside lambdas with these variables; for `penstock.sql.text.tree.run`."""
         if isinstance(tree, Name):
             return self._named(tree, variables)
         if not isinstance(tree, Form):
@@ -302,3 +313,108 @@ def _variables(tree: Tree) -> Iterator[str]:
     for node in nodes(tree):
         if isinstance(node, Form) and node.head == "->":
             yield from (each.parts[0].lower() for each in node.trees[:-1] if isinstance(each, Name))
+
+
+def make_scope(source: Source, joined: From, streams: Mapping[str, Stream], span: Span, zone: str) -> Scope:
+    """Look up the streams and decide which side each is: they are in the order of their names."""
+    found = [_find_stream(source, each, streams) for each in joined.tables]
+    _refuse_one_alias(source, joined.tables)
+    places = sorted(range(len(found)), key=lambda place: found[place].name.lower())
+    sides = dict(zip(places, sides_for(len(found)), strict=True))
+    inputs = tuple(
+        Input(table.alias, stream, sides[place])
+        for place, (table, stream) in enumerate(zip(joined.tables, found, strict=True))
+    )
+    using = tuple(Shared(each.column.lower(), sides[each.place]) for each in joined.using)
+    return Scope(source, span, inputs, using, zone=zone)
+
+
+def _refuse_one_alias(source: Source, tables: Sequence[Table]) -> None:
+    """Refuse two streams that the query calls the same."""
+    seen: dict[str, Table] = {}
+    for table in tables:
+        other = seen.setdefault(table.alias.lower(), table)
+        if other is not table:
+            which = "both" if len(tables) < LEAST_INPUTS else "two"
+            raise source.error(
+                f"{which} streams are called {table.alias}: give each an alias, FROM {other.name} x, {table.name} y",
+                table.span,
+            )
+
+
+def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) -> Stream:
+    """Find a declared stream that has rows, ignoring case."""
+    folded = {each.name.lower(): each for each in streams.values()}
+    stream = folded.get(table.name.lower())
+    if not stream:
+        readable = [each.name for each in streams.values() if not (each.results and each.results.refusal)]
+        hint = did_you_mean(table.name, readable)
+        raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
+    if stream.results and stream.results.refusal:
+        raise source.error(stream.results.refusal, table.span)
+    if about := stream.punctuation_of:
+        raise source.error(
+            f"stream {stream.name} carries the promises of {about} and has no rows to join: join {about}",
+            table.span,
+        )
+    return stream
+
+
+def resolved_conditions(scope: Scope, joined: From, where: Tree | None) -> list[Tree]:
+    """Give all conditions, resolved: those of USING, of ON and of WHERE."""
+    conditions = [_using(scope, each) for each in joined.using]
+    conditions += [scope.upto(each.seen).resolve(each.tree) for each in joined.conditions]
+    return [*conditions, *([] if where is None else [scope.resolve(where)])]
+
+
+def _using(scope: Scope, using: Using) -> Tree:
+    """Write ``USING (k)`` as ``A.k = B.k``: the column of its stream, and the one before it."""
+    before, place = scope.upto(using.place), using.place
+    _refuse_ambiguous(scope, before, using)
+    first = (scope.inputs[0].alias, using.column) if place == 1 else (using.column,)
+    second = (scope.inputs[place].alias, using.column)
+    return binary(
+        "=", COMPARISON, before.resolve(Name(first, using.span)), scope.resolve(Name(second, using.span))
+    )
+
+
+def _refuse_ambiguous(scope: Scope, before: Scope, using: Using) -> None:
+    """Refuse a column of USING that several streams before it have; Spark takes the first, without a word."""
+    if before.is_ambiguous(using.column):
+        owners = [f"{each.alias}.{using.column}" for each in before.owners(using.column)]
+        raise scope.error(
+            f"{using.column} may be {' or '.join(owners)}, and USING takes one: write ON {owners[0]} = "
+            f"{scope.inputs[using.place].alias}.{using.column}",
+            using.span,
+        )
+
+
+def refuse_two_clocks(scope: Scope, joined: From) -> None:
+    """Refuse to compare a TIMESTAMP with a wall-clock time unless the session's zone is UTC."""
+    first = scope.inputs[0].stream
+    kinds = [each.stream.time_type == "timestamp" for each in scope.inputs]
+    place = next((place for place, each in enumerate(kinds) if each != kinds[0]), None)
+    if place is not None and not is_utc(scope.zone):
+        second = scope.inputs[place].stream
+        raise scope.error(
+            f"the time of {first.name} is {first.time_type} and that of {second.name} is {second.time_type}, which the "
+            f"zone of this session, {scope.zone}, would have to translate: SET {ZONE} = 'UTC', or give all streams "
+            "times of one type",
+            joined.tables[place].span,
+        )
+
+
+def exact_type(scope: Scope, side: Tree) -> str:
+    """Give the type of a column, of its fields, or of a cast; empty for anything else."""
+    fields: list[str] = []
+    while isinstance(side, Form) and side.head == ".":
+        fields.append(str(side.parts[-1])[1:])
+        (side,) = side.trees
+    kind = scope.type_of(side) if isinstance(side, Column) else cast_type(side)
+    try:
+        exact = parse_type(kind)
+        for each in reversed(fields):
+            exact = exact.field(each)
+    except TypeTextError:
+        return ""
+    return "string" if exact.name in {"char", "varchar"} else str(exact)

@@ -12,12 +12,12 @@ so is a bound on ``d = T_right - T_left``, the left one being of the side that c
     CAST(r.ts AS LONG) - CAST(l.ts AS LONG) <= 60         d < 61 s, and Spark is asked about each pair
     window(l.ts, '1 minute') = window(r.ts, '1 minute')   -1 min < d < 1 min, and Spark is asked
 
-Where times are compared as whole numbers (`penstock.sql.time_numbers`), the bound is as much wider as the numbers are
+Where times are compared as whole numbers (`penstock.sql.bind.linear`), the bound is as much wider as the numbers are
 rounded.  Where the session's clock is put forward and back, some comparisons go by that clock and not by time
 (`penstock.sql.zones`).  Their bound is as much wider as the clock may move.  Spark is asked about each pair then.
 
 In:  canonical comparisons over the columns of sides.
-Out: `Bound`s, intersected by `penstock.sql.bind.binder` and `penstock.sql.limits`.
+Out: `Bound`s, intersected by `penstock.sql.bind.binder` and `penstock.sql.bind.time_bounds`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from penstock.sql.bind.canonical import MIRROR
-from penstock.sql.bind.linear import CalendarError, linear
-from penstock.sql.query import DAY, FOREVER, SIDES
-from penstock.sql.time_numbers import time_numbers
-from penstock.sql.trampoline import run
-from penstock.sql.text.tree import Column, Form, columns_of, unwrapped
+from penstock.sql.bind.linear import CalendarError, linear, time_numbers
+from penstock.sql.query import DAY, FOREVER, SIDES, closed
+from penstock.sql.text.tree import Column, Form, columns_of, run, unwrapped
 from penstock.sql.zones import clock_shift, has_fixed_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from penstock.sql.text.windows import WindowSpec
+
+    Limits = tuple[tuple[int, ...], ...]
+    from collections.abc import Iterator
 
     from penstock.sql.bind.linear import Linear
     from penstock.sql.bind.scope import Input, Scope
-    from penstock.sql.query import Side
     from penstock.sql.bind.time_windows import TimeWindow
+    from penstock.sql.query import Side
     from penstock.sql.text.tree import Tree
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -199,3 +202,40 @@ def _two_times(scope: Scope, tree: Tree) -> list[Input] | None:
     both = [each for each in scope.inputs if (each.side, each.stream.time) in read]
     only_times = len(both) == len(read) == len(SIDES)
     return sorted(both, key=lambda each: each.number) if only_times else None
+
+
+def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[Bound]) -> tuple[Limits, bool]:
+    """Return the limits that windows and bounds leave, and whether any result can be within them.
+
+    Where none can be, the limits are the shortest there are.  Bounds on time are no limits on a number of rows: where a
+    window counts rows, they only have to be possible.
+    """
+    counted = any(each.kind == "rows" for each in windows)
+    lengths = [FOREVER if counted else each.length for each in windows]
+    limits = closed(_bounded(_table(lengths), bounds), FOREVER)
+    possible = not _is_empty(limits)
+    if possible and not counted:
+        return limits, possible
+    stated = _table([each.length if counted else 1 for each in windows])
+    return tuple(map(tuple, stated)), possible
+
+
+def _table(lengths: Sequence[int]) -> list[list[int]]:
+    """Write windows as limits: a row is met by all that come less than its window after it, and by itself."""
+    count = len(lengths)
+    return [[1 if i == j else lengths[i] for j in range(count)] for i in range(count)]
+
+
+def _bounded(limits: list[list[int]], bounds: Iterable[Bound]) -> list[list[int]]:
+    """Shorten limits to what each bound ``lo <= T_j - T_i < hi`` leaves."""
+    for bound in bounds:
+        i, j = bound.between
+        limits[i][j] = min(limits[i][j], bound.hi)
+        limits[j][i] = min(limits[j][i], 1 - bound.lo)
+    return limits
+
+
+def _is_empty(limits: Limits) -> bool:
+    """Say whether some row would have to be before itself: no times are within such limits."""
+    count = range(len(limits))
+    return any(limits[i][j] + limits[j][i] <= 1 for i in count for j in count)

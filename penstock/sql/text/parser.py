@@ -13,10 +13,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SqlError
-from penstock.sql.text.literals import number, strings
-from penstock.sql.operands import Operands
+from penstock.sql.text.keywords import (
+    AGGREGATES,
+    ARGUMENT_WORDS,
+    CLAUSES,
+    GENERATORS,
+    SUPPORTED_AGGREGATES,
+    UNIT_FUNCTIONS,
+    UNITS,
+)
+from penstock.sql.text.literals import (
+    TYPE_WORDS,
+    begins_interval,
+    interval,
+    number,
+    path_text,
+    strings,
+    type_text,
+    typed,
+)
+from penstock.sql.text.refusals import EXPLODE, OVER, refused_function
 from penstock.sql.text.tokens import Reader, Source
-from penstock.sql.trampoline import run
 from penstock.sql.text.tree import (
     AND,
     BIT_AND,
@@ -32,17 +49,25 @@ from penstock.sql.text.tree import (
     SIGN,
     SUM,
     TIGHTEST,
+    Constant,
     Form,
+    Name,
+    Tree,
+    aggregate_form,
     binary,
     chain,
+    quoted,
     rank_of,
+    run,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
-    from penstock.sql.operands import Deep
-    from penstock.sql.text.tree import Tree
+    from penstock.sql.text.tokens import Span
+
+    Deep = Generator[Any, Tree, Tree]
+    Parts = list[str | Tree]
 
 _OPERATORS = {
     "*": PRODUCT, "/": PRODUCT, "%": PRODUCT, "DIV": PRODUCT,
@@ -55,6 +80,323 @@ _OPERATORS = {
 _CONNECTORS = {"AND": AND, "OR": OR}
 _TESTS = {"IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"}
 _SIGNS = {"-": "NEG", "+": "POS", "~": "~"}
+
+
+_AGGREGATE_CLAUSES = {("FILTER", "("), ("WITHIN", "GROUP"), ("IGNORE", "NULLS"), ("RESPECT", "NULLS")}
+_CHOICES = (
+    "choose from COUNT, SUM, AVG, MIN, MAX, MIN_BY, MAX_BY, STDDEV, STDDEV_POP, VARIANCE, VAR_POP, COUNT_IF, BOOL_AND, "
+    "BOOL_OR"
+)
+
+
+def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:
+    """Read the rest of a call; `plain` says that the name is one word without backquotes."""
+    reader, function = parser.reader, name.parts[-1].upper()
+    _refuse(reader, name)
+    if plain and (refusal := refused_function(function)):
+        raise reader.error(refusal, name.span)
+    if function in SUPPORTED_AGGREGATES and len(name.parts) == 1:
+        aggregate: Form = yield _aggregate(parser, name)
+        return aggregate
+    parser.open("(")
+    parts: Parts = []
+    needs = LOOSEST
+    if plain and function in UNIT_FUNCTIONS and reader.word() in UNITS and reader.word(1) == ",":
+        parts = [f"{reader.take().upper}, "]
+        reader.take()
+    if plain and function in {"CAST", "TRY_CAST"}:
+        parts = yield _cast(parser)
+    elif plain and function in ARGUMENT_WORDS:
+        parts, needs = (yield _separated(parser, function)), COMPARISON
+    elif reader.word() != ")":
+        parts += yield parser.listed(parser.aliased if function == "STRUCT" else parser.argument)
+    parser.close(")")
+    span = (name.span[0], reader.behind)
+    _refuse_window(reader, span)
+    written = function if plain else ".".join(map(quoted, name.parts))
+    trees = sum(not isinstance(part, str) for part in parts)
+    return Form(f"{function}(", (f"{written}(", *parts, ")"), needs=(needs,) * trees, span=span)
+
+
+def _aggregate(parser: Operands, name: Name) -> Generator[Any, Any, Form]:
+    """Read ``([DISTINCT | ALL] x, ...)`` and the FILTER behind it; ``COUNT(*)`` has no arguments."""
+    reader, function = parser.reader, name.parts[0].upper()
+    parser.open("(")
+    distinct = reader.word() == "DISTINCT" and reader.word(1) not in {")", ","}
+    if distinct or (reader.word() == "ALL" and reader.word(1) not in {")", ","}):
+        reader.take()
+    arguments: Parts = []
+    if function == "COUNT" and not distinct and reader.word() == "*" and reader.word(1) == ")":
+        arguments = [reader.take().text]
+    elif reader.word() != ")":
+        arguments = yield parser.listed(parser.item)
+    parser.close(")")
+    condition = None
+    if reader.word() == "FILTER" and reader.word(1) == "(":
+        condition = yield _filter(parser)
+    span = (name.span[0], reader.behind)
+    _refuse_window(reader, span)
+    return aggregate_form(function, arguments, condition, distinct=distinct, span=span)
+
+
+def _filter(parser: Operands) -> Generator[Any, Any, Tree]:
+    """Read ``FILTER (WHERE c)``."""
+    parser.expect("FILTER")
+    parser.open("(")
+    parser.expect("WHERE")
+    condition: Tree = yield parser.expression(LOOSEST)
+    parser.close(")")
+    return condition
+
+
+def _cast(parser: Operands) -> Generator[Any, Any, Parts]:
+    """Read ``x AS t``."""
+    value = yield parser.expression(LOOSEST)
+    parser.expect("AS")
+    return [value, f" AS {type_text(parser.reader)}"]
+
+
+def _separated(parser: Operands, function: str) -> Generator[Any, Any, Parts]:
+    """Read arguments with words between them."""
+    reader, parts = parser.reader, []
+    if function == "EXTRACT" and reader.word(1) == "FROM":
+        parts = [reader.take().text]
+    while reader.word() != ")":
+        is_word = reader.word() in ARGUMENT_WORDS[function]
+        if parts and not is_word and reader.word() != "," and not isinstance(parts[-1], str):
+            raise reader.misfit()
+        if reader.accept(","):
+            parts.append(", ")
+            continue
+        gap = " " if parts and parts[-1] != ", " else ""
+        parts += [f"{gap}{reader.take().upper}"] if is_word else [gap, (yield parser.expression(COMPARISON))]
+    return [part for part in parts if part]
+
+
+def _refuse(reader: Reader, name: Name) -> None:
+    """Refuse functions that do not give one value for one row."""
+    function = name.parts[-1].lower()
+    if function in AGGREGATES and (function.upper() not in SUPPORTED_AGGREGATES or len(name.parts) > 1):
+        raise reader.error(f"the aggregate {function.upper()} is not supported: {_CHOICES}", name.span)
+    if function in GENERATORS:
+        raise reader.error(f"{function.upper()}, which makes rows, is not supported: {EXPLODE}", name.span)
+    if function == "identifier":
+        raise reader.error("IDENTIFIER(...) is not supported: write the name itself", name.span)
+
+
+def _refuse_window(reader: Reader, span: Span) -> None:
+    """Refuse what may stand behind the call of an aggregate or a window function."""
+    word, after = reader.word(), reader.ahead(1)
+    if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
+        raise reader.error(f"a window function (OVER) is not supported: {OVER}")
+    if after and (word, after.upper) in _AGGREGATE_CLAUSES:
+        raise reader.error(
+            f"{word} {after.text} cannot stand here: FILTER (WHERE ...) is for aggregates such as COUNT(*)",
+            span,
+        )
+
+
+DEEPEST_BRACKETS = 500
+"""How deep brackets may be nested; Spark gives up earlier, unless the brackets have no effect."""
+
+
+class Operands:
+    """Reads operands.  What gives a generator is for `penstock.sql.text.tree.run`."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Begin where the reader stands."""
+        self.reader = reader
+        self.depth = 0
+
+    def expression(self, least: int) -> Deep:
+        """Read operators that bind at least so tightly, and their operands."""
+        raise NotImplementedError
+
+    def operand(self) -> Deep:
+        """Read an operand and what is attached to it."""
+        tree = yield self.attached((yield self._bare()))
+        return tree
+
+    def attached(self, tree: Tree) -> Deep:
+        """Read the fields, subscripts and casts behind an operand."""
+        reader = self.reader
+        while True:
+            parts: Parts
+            if reader.word() == "[":
+                self.open("[")
+                parts = ["[", (yield self.expression(COMPARISON)), "]"]
+                self.close("]")
+            elif reader.accept("."):
+                parts = [f".{quoted(self.name())}"]
+            elif reader.accept("::"):
+                parts = [f"::{type_text(reader)}"]
+            elif reader.accept("COLLATE"):
+                parts = [f" COLLATE {quoted(self.name())}"]
+            elif reader.word() == ":":
+                parts = [path_text(reader)]
+            else:
+                return tree
+            head = next(each for each in ("[", "::", ".", " COLLATE", ":") if str(parts[0]).startswith(each))
+            span = (tree.span[0], reader.behind)
+            tree = Form(head.strip(), (tree, *parts), needs=(TIGHTEST, COMPARISON), span=span)
+
+    def expect(self, word: str) -> None:
+        """Read this word, which must come next."""
+        if not self.reader.accept(word):
+            raise self.reader.misfit()
+
+    def open(self, bracket: str) -> None:
+        """Read a bracket that opens; it must not be one too many, nor begin a subquery."""
+        span = self.reader.span
+        self.expect(bracket)
+        self.depth += 1
+        if self.depth > DEEPEST_BRACKETS:
+            raise self.reader.error(
+                f"brackets are nested more than {DEEPEST_BRACKETS} deep: write it with fewer", span
+            )
+        if self.reader.word() in {"SELECT", "WITH"}:
+            raise self.reader.error("a subquery is not supported: join its stream, as in A JOIN B ON ...")
+
+    def close(self, bracket: str) -> None:
+        """Read a bracket that closes."""
+        self.expect(bracket)
+        self.depth -= 1
+
+    def name(self) -> str:
+        """Read one part of a name."""
+        token = self.reader.ahead()
+        if token is None or token.kind not in {"word", "quoted"}:
+            raise self.reader.misfit()
+        return self.reader.take().name
+
+    def listed(self, item: Callable[[], Generator[Any, Any, Parts]]) -> Generator[Any, Parts, Parts]:
+        """Read items separated by commas."""
+        parts = yield item()
+        while self.reader.accept(","):
+            parts += [", ", *(yield item())]
+        return parts
+
+    def item(self) -> Generator[Any, Tree, Parts]:
+        """Read an expression."""
+        return [(yield self.expression(LOOSEST))]
+
+    def argument(self) -> Generator[Any, Tree, Parts]:
+        """Read an argument of a function, which may say whose it is: ``name => value``."""
+        given: Parts = []
+        if self.reader.word(1) == "=>":
+            given = [f"{quoted(self.name())} => "]
+            self.expect("=>")
+        return [*given, (yield self.expression(LOOSEST))]
+
+    def aliased(self) -> Generator[Any, Tree, Parts]:
+        """Read an expression that may be given a name."""
+        value = yield self.expression(LOOSEST)
+        alias = self.alias()
+        return [value] if alias is None else [value, f" AS {quoted(alias)}"]
+
+    def alias(self) -> str | None:
+        """Read a name given with AS or without; None if there is none."""
+        token = self.reader.ahead()
+        named = self.reader.accept("AS")
+        if named or (
+            token and (token.kind == "quoted" or (token.kind == "word" and token.upper not in CLAUSES))
+        ):
+            return self.name()
+        return None
+
+    def _bare(self) -> Deep:
+        """Read an operand without what is attached to it."""
+        reader, token = self.reader, self.reader.ahead()
+        if token is None or (token.kind == "symbol" and token.text not in "(*?:") or self._at_clause():
+            raise reader.misfit()
+        if token.text in {"?", ":"}:
+            raise reader.error("a parameter has no value here: write the value itself")
+        if token.kind in {"string", "number"}:
+            return strings(reader) if token.kind == "string" else number(reader)
+        if token.text == "*":
+            return Form("STAR", (reader.take().text,), span=(token.start, token.end))
+        tree = yield self._brackets() if token.text == "(" else self._worded()
+        return tree
+
+    def _at_clause(self) -> bool:
+        """Say whether a word comes next that no operand begins with; some are also the name of a function."""
+        word = self.reader.word()
+        return word in CLAUSES and not (word in {"BETWEEN", "LIKE", "NOT"} and self.reader.word(1) == "(")
+
+    def _worded(self) -> Deep:
+        """Read an operand that begins with a word: CASE, a literal, a name, a call, a lambda."""
+        reader, word = self.reader, self.reader.word()
+        start, after = reader.span[0], reader.ahead(1)
+        if word in {"NULL", "TRUE", "FALSE"}:
+            return Constant(reader.take().upper, span=(start, reader.behind))
+        if word == "INTERVAL" and begins_interval(reader):
+            return interval(reader)
+        if word in TYPE_WORDS and after and after.kind == "string":
+            return typed(reader)
+        tree = yield self._case() if word == "CASE" else self._named()
+        return tree
+
+    def _named(self) -> Deep:
+        """Read a name, and what it is the name of: a function, a variable, a column, all columns of a stream."""
+        reader, start, plain = self.reader, self.reader.span[0], bool(self.reader.word())
+        parts = [self.name()]
+        while reader.accept("."):
+            if reader.accept("*"):
+                name = Name(tuple(parts), (start, reader.behind))
+                return Form("STAR", (name, ".*"), span=name.span)
+            parts, plain = [*parts, self.name()], False
+        name = Name(tuple(parts), (start, reader.behind))
+        if reader.word() not in {"(", "->"}:
+            return name
+        tree = yield call(self, name, plain=plain) if reader.word() == "(" else self._lambda([name])
+        return tree
+
+    def _case(self) -> Deep:
+        """Read ``CASE ... END``."""
+        reader, start = self.reader, self.reader.span[0]
+        self.open("CASE")
+        parts: Parts = ["CASE"]
+        if reader.word() != "WHEN":
+            parts += [" ", (yield self.expression(LOOSEST))]
+        while True:
+            for word in ("WHEN", "THEN"):
+                self.expect(word)
+                parts += [f" {word} ", (yield self.expression(LOOSEST))]
+            if reader.word() != "WHEN":
+                break
+        if reader.accept("ELSE"):
+            parts += [" ELSE ", (yield self.expression(LOOSEST))]
+        self.close("END")
+        return Form("CASE", (*parts, " END"), span=(start, reader.behind))
+
+    def _brackets(self) -> Generator[Any, Any, Tree]:
+        """Read what is in brackets: one expression, several as a row, or the variables of a lambda."""
+        reader, start = self.reader, self.reader.span[0]
+        self.open("(")
+        parts: Parts = yield self.listed(self.aliased)
+        self.close(")")
+        star = next((part for part in parts if isinstance(part, Form) and part.head == "STAR"), None)
+        if star:
+            raise reader.error(
+                "* stands for columns and cannot stand in brackets: leave the brackets out", star.span
+            )
+        if reader.word() != "->":
+            return Form("(" if len(parts) == 1 else "ROW", ("(", *parts, ")"), span=(start, reader.behind))
+        variables = [part for part in parts if isinstance(part, Name) and len(part.parts) == 1]
+        if len(parts) != 2 * len(variables) - 1:
+            raise reader.misfit()
+        tree: Tree = yield self._lambda(variables)
+        return tree
+
+    def _lambda(self, variables: list[Name]) -> Deep:
+        """Read the body of a lambda."""
+        self.expect("->")
+        body = yield self.expression(LOOSEST)
+        parts: Parts = [variables[0]]
+        for each in variables[1:]:
+            parts += [", ", each]
+        listed = parts if len(parts) == 1 else ["(", *parts, ")"]
+        return Form("->", (*listed, " -> ", body), LOOSEST, span=(variables[0].span[0], self.reader.behind))
 
 
 def parse_expression(reader: Reader) -> Tree:

@@ -1,7 +1,7 @@
 """A script as tokens, each of which knows where it stands.
 
-The text is cut into tokens once (`penstock.sql.text.lexer`).  Statements are runs of these tokens, so every offset is an
-offset in the script, and every error can point at it.
+The text is cut into tokens once (`penstock.sql.text.lexer`).  Statements are runs of these tokens, so every offset is
+an offset in the script, and every error can point at it.
 
 In:  the text.
 Out: `Source.statements`, and a `Reader` to walk one.
@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.errors import Place, SqlError
-from penstock.sql.text.lexer import LexError, Token, tokenize
 from penstock.sql.source_options import hidden
+from penstock.sql.text.lexer import LexError, Token, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-from penstock.sql.trampoline import run
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from penstock.sql.query import Side
     from penstock.sql.text.tokens import Span
@@ -246,3 +244,59 @@ def _rebuild(tree: Tree, change: Callable[[Tree], Tree]) -> Generator[Generator[
     for each in tree.trees:
         trees.append((yield _rebuild(each, change)))  # noqa: PERF401 - a comprehension cannot yield
     return change(tree.with_trees(tuple(trees)))
+
+
+Result = TypeVar("Result")
+Deep = "Generator[Generator[Any, Any, Any], Any, Result]"
+"""What a function that recurses like this gives; called with `run`, it gives its result."""
+
+
+def run(call: Generator[Generator[Any, Any, Any], Any, Result]) -> Result:
+    """Give the result of a deep function.
+
+    >>> def size(tree):
+    ...     sizes = []
+    ...     for child in tree:
+    ...         sizes.append((yield size(child)))
+    ...     return 1 + sum(sizes)
+    >>> run(size([[], [[]]]))
+    4
+    """
+    calls: list[Generator[Any, Any, Any]] = [call]
+    result: Any = None
+    while calls:
+        try:
+            inner = calls[-1].send(result)
+        except StopIteration as done:
+            calls.pop()
+            result = done.value
+        else:
+            calls.append(inner)
+            result = None
+    final: Result = result
+    return final
+
+
+_MARK = "AGGREGATE "
+
+
+_FILTER = " FILTER (WHERE "
+
+
+def aggregate_form(
+    function: str, arguments: Sequence[str | Tree], condition: Tree | None, *, distinct: bool, span: Span
+) -> Form:
+    """Make the call of an aggregate; the argument of ``COUNT(*)`` is a word and no tree."""
+    filtered: list[str | Tree] = [_FILTER, condition, ")"] if condition else []
+    opening = f"{function}({'DISTINCT ' * distinct}"
+    return Form(f"{_MARK}{function}(", (opening, *arguments, ")", *filtered), span=span)
+
+
+def is_aggregate(tree: Tree) -> bool:
+    """Say whether a tree is the call of an aggregate."""
+    return isinstance(tree, Form) and tree.head.startswith(_MARK)
+
+
+def has_aggregate(tree: Tree) -> bool:
+    """Say whether there is an aggregate in a tree."""
+    return any(map(is_aggregate, nodes(tree)))

@@ -2,7 +2,7 @@
 
 They are found among the tokens and taken out before the rest is read.  What they say is a `WindowSpec`
 per stream; of two, `window_range` makes the one range of differences a query admits (of more, see
-`penstock.sql.limits`)::
+`penstock.sql.bind.time_bounds`)::
 
     A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
 
@@ -25,10 +25,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from penstock.sql.units import DurationError, parse_duration, show_duration
 from penstock.sql.query import FOREVER, Range
 from penstock.sql.text.refusals import OVER, refuse_behind_window
 from penstock.sql.text.tokens import Source, Span, depths, joined, span_of_tokens
+from penstock.sql.units import DurationError, parse_duration, show_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

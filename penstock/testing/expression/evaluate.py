@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, RunError, did_you_mean
-from penstock.sql.graph import is_side
+from penstock.sql.bind.safety import is_unqualified
+from penstock.sql.query import is_side
+from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.text.parser import parse_text
-from penstock.sql.bind.safety import is_unqualified
-from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.text.tree import Constant, Form, Name, cast_type, rebuilt, show, unwrapped
 from penstock.sql.zones import is_utc
 from penstock.testing.expression import conditions, times

@@ -10,9 +10,9 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.bind.linear import interval_micros
 from penstock.sql.spark_types import SparkType
+from penstock.sql.text.lexer import string_value, tokenize
 from penstock.testing.expression.nodes import (
     BINARY,
     BOOLEAN,
