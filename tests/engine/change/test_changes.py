@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range
-from tests.engine.units.test_simulation import PREDICATES, folders, in_folder, run, workloads
+from tests.engine.stages.test_simulation import PREDICATES, folders, in_folder, run, workloads
 from tests.engine.world import DIGEST, Row, World, query
 from tests.kernels.drawn import examples
 

@@ -15,7 +15,7 @@ from penstock.errors import InputError
 from penstock.plan.share import MOST_SHARES, RIVAL_STRATEGIES, divide
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Comparison, Range, Sink
-from tests.engine.units.test_simulation import PREDICATES, folders, in_folder, random_row, run
+from tests.engine.stages.test_simulation import PREDICATES, folders, in_folder, random_row, run
 from tests.engine.world import NONE, WHOLE, Row, World, query
 from tests.kernels.drawn import examples, ranges
 

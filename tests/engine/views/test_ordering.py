@@ -28,9 +28,9 @@ from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS
 from penstock.sql.query import Range, Sink
 from penstock.state.snapshot import dump, load
-from tests.engine.out.test_order import SHARING, Frail, replay, up_to
-from tests.engine.units.test_schedule import ringed, split
-from tests.engine.units.test_simulation import folders, in_folder, send_batch
+from tests.engine.stages.test_order import SHARING, Frail, replay, up_to
+from tests.engine.stages.test_schedule import ringed, split
+from tests.engine.stages.test_simulation import folders, in_folder, send_batch
 from tests.engine.world import Row, World, query
 from tests.kernels.drawn import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from penstock.engine.runners.spark import _Settling
-from tests.engine.units.test_simulation import WORKLOAD, folders, in_folder
+from tests.engine.stages.test_simulation import WORKLOAD, folders, in_folder
 from tests.engine.world import Row, World
 
 

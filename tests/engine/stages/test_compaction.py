@@ -25,7 +25,7 @@ from penstock.state import ledger as books
 from penstock.state import tables
 from penstock.state.snapshot import dump
 from tests.engine.change.test_changes import changed
-from tests.engine.units.test_simulation import (
+from tests.engine.stages.test_simulation import (
     MANY,
     PREDICATES,
     folders,

@@ -26,7 +26,7 @@ from penstock.plan.schedule import POLICIES, Rings, ScanStep, Scheduler
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state.snapshot import dump, load
-from tests.engine.units.test_simulation import eager, folders, in_folder, send_batch, some, workloads
+from tests.engine.stages.test_simulation import eager, folders, in_folder, send_batch, some, workloads
 from tests.engine.world import Row, World, query
 from tests.kernels.drawn import examples
 

@@ -18,7 +18,7 @@ from penstock.sql.options import STRATEGIES
 from penstock.sql.query import FOREVER, SIDES, Range, Sink
 from penstock.state.files import open_files
 from penstock.state.row_times import LONG_AGO
-from tests.engine.units.test_simulation import (
+from tests.engine.stages.test_simulation import (
     as_table,
     eager,
     feed,

@@ -20,7 +20,7 @@ from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output
 from penstock.state.hold import TIMES, in_order, sort_by_time, write_hold
-from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
+from tests.engine.stages.test_simulation import eager, folders, in_folder, run, workloads
 from tests.engine.world import World
 from tests.kernels.drawn import examples
 
@@ -96,7 +96,7 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 from penstock.sql.query import Range, Sink
-from tests.engine.out.test_bounds import widened
+from tests.engine.stages.test_bounds import widened
 from tests.engine.world import Row, World, query
 
 text = "x" * 2100

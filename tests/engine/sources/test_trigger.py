@@ -16,7 +16,7 @@ from penstock.engine.tasks.parquet_reader import is_plain_parquet
 from penstock.errors import InputError
 from penstock.sql.script import parse_script
 from penstock.state.files import open_files
-from tests.engine.test_promised_streams import FakeFrame, FakeReader
+from tests.engine.sources.test_promised_streams import FakeFrame, FakeReader
 
 
 def declared(*options: str):

@@ -20,7 +20,7 @@ from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state.files import open_files
 from penstock.state.output_file import OutputFile
-from tests.engine.units.test_simulation import eager, folders, in_folder, run, workloads
+from tests.engine.stages.test_simulation import eager, folders, in_folder, run, workloads
 from tests.engine.world import Row, World, query
 from tests.kernels.drawn import examples
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock import limits
 from tests.answers import bag, same
-from tests.engine.out.test_answers import CrashError, FrailSession, FrailStore, frail
+from tests.engine.aggregate.test_answers import CrashError, FrailSession, FrailStore, frail
 from tests.testing.promise_world import sent
 from tests.testing.test_promises import World
 

@@ -26,8 +26,8 @@ from penstock.sql.query import Range, Sink
 from penstock.state.files import open_files
 from penstock.state.hold import ARRIVED, TIMES, Held, choose_merges, in_order, sort_by_time, write_hold
 from tests.engine.change.test_changes import changed
-from tests.engine.units.test_counting import CountWorld, counts
-from tests.engine.units.test_simulation import folders, in_folder, random_row, run, workloads
+from tests.engine.stages.test_counting import CountWorld, counts
+from tests.engine.stages.test_simulation import folders, in_folder, random_row, run, workloads
 from tests.engine.world import Row, World, query
 from tests.kernels.drawn import examples, ranges
 
