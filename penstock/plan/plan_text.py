@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.plan.panes import PaneSet
     from penstock.plan.promises import PromiseIndex
     from penstock.plan.stored import LogPlan
-    from penstock.sql.bind.promises import Pattern
+    from penstock.sql.bind.promises import PromisePattern
     from penstock.sql.query import JoinGraph, Measure, Query, Side
 
 
@@ -103,11 +103,11 @@ def _reads(plan: Plan, query: Query, index: PromiseIndex) -> bool:
     return index in (promised_sides(plan, query) or ())
 
 
-def show_pattern(pattern: Pattern) -> str:
+def show_pattern(pattern: PromisePattern) -> str:
     """Write what a promise is about.
 
-    >>> from penstock.sql.bind.promises import Pattern
-    >>> show_pattern(Pattern("item", "range", "lo", "hi")), show_pattern(Pattern("item", "value", "item"))
+    >>> from penstock.sql.bind.promises import PromisePattern
+    >>> show_pattern(PromisePattern("item", "range", "lo", "hi")), show_pattern(PromisePattern("item", "value", "item"))
     ('item BETWEEN lo AND hi', 'item')
     """
     if pattern.kind == "range":

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from penstock.plan.group import reach
 from penstock.plan.stored import KeyPart, LogPlan
-from penstock.sql.bind.promises import Pattern, Promise, promise_budget, promises_of, widens
+from penstock.sql.bind.promises import Promise, PromisePattern, promise_budget, promises_of, widens
 from penstock.sql.query import FOREVER, SIDES
 from penstock.sql.text.tree import quoted
 
@@ -63,8 +63,8 @@ class Carried:
 
     promise: Promise
     index: PromiseIndex
-    parts: tuple[Pattern | None, ...]
-    others: tuple[Pattern, ...]
+    parts: tuple[PromisePattern | None, ...]
+    others: tuple[PromisePattern, ...]
 
 
 def promises_about(streams: Iterable[Stream], about: str) -> Iterator[tuple[Stream, Promise]]:
@@ -169,7 +169,7 @@ def _carried(promise: Promise, index: PromiseIndex, stream: Stream) -> Carried |
     return Carried(promise, index, parts, others) if any(parts) else None
 
 
-def _pattern(part: KeyPart, promise: Promise, stream: Stream) -> Pattern | None:
+def _pattern(part: KeyPart, promise: Promise, stream: Stream) -> PromisePattern | None:
     """Find a promise's pattern for a part of a key; None if there is none, or the part is no plain column."""
     if not _is_kept(part, stream):
         return None

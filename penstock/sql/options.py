@@ -9,19 +9,14 @@ Out: checked pairs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.query import Sink
-from penstock.sql.text.lexer import string_value
+from penstock.sql.text.lexer import Token, string_value
+from penstock.sql.text.tokens import Source, Span, TokenReader
 from penstock.sql.units import DurationError, SizeError, parse_duration, parse_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from penstock.sql.text.lexer import Token
-    from penstock.sql.text.tokens import Reader, Source, Span
 
 ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
 EMITS = ("sliding", "final", "changes")
@@ -61,7 +56,7 @@ class Option:
     value_span: Span
 
 
-def read_options(reader: Reader) -> list[Option]:
+def read_options(reader: TokenReader) -> list[Option]:
     """Read ``(k = 'v', …)``; the same key twice, in whatever case, is refused."""
     options: dict[str, Option] = {}
     reader.expect("(", "options are written WITH (name = 'value', ...)")
@@ -75,7 +70,7 @@ def read_options(reader: Reader) -> list[Option]:
     return list(options.values())
 
 
-def _read_option(reader: Reader) -> Option:
+def _read_option(reader: TokenReader) -> Option:
     """Read one ``key = 'value'``; the key may have dots, the value may be a bare number or word."""
     key_span = reader.span
     key = reader.until("=", ",", ")")

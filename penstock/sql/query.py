@@ -28,13 +28,11 @@ Out: `penstock.plan` groups queries by `Query.signature` and shares what they sh
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from penstock.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

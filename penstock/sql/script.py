@@ -9,24 +9,19 @@ Out: a `Script`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, SqlError, did_you_mean
 from penstock.sql.bind.binder import bind_query, bind_tokens, with_window
 from penstock.sql.bind.promises import carriers_of
 from penstock.sql.bind.result_streams import readers_of, why_not_changed, with_results
 from penstock.sql.options import check_value, plain, query_options, read_options, setting_name
-from penstock.sql.query import Sink
+from penstock.sql.query import Query, Sink, Stream
 from penstock.sql.streams import read_stream
-from penstock.sql.text.tokens import Reader, Source, Span, joined, span_of_tokens
+from penstock.sql.text.tokens import Source, Span, TokenReader, joined, span_of_tokens
 from penstock.sql.text.windows import WindowSpec, read_spec
 from penstock.sql.zones import ZONE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from penstock.sql.query import Query, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +120,18 @@ def parse_script(
     {'scheduler': 'mqt'}
     """
     source = Source(text)
-    reading = _Reading(source, dict(declared or {}), zone or _zone_set_by(source, default_zone))
+    reading = _ScriptReader(source, dict(declared or {}), zone or _zone_set_by(source, default_zone))
     reading.others = {each.name.lower(): each for each in queries}
-    statements = tuple(reading.read(Reader(source, tokens)) for tokens in source.statements)
+    statements = tuple(reading.read(TokenReader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
 
 
 def _zone_set_by(source: Source, default: str) -> str:
     """Give the time zone that the last SET of it in the script asks for."""
     for tokens in source.statements:
-        reading = _Reading(source, {}, default)
+        reading = _ScriptReader(source, {}, default)
         if tokens[0].upper == "SET":
-            reading.read(Reader(source, tokens))
+            reading.read(TokenReader(source, tokens))
         default = reading.settings.get(ZONE, default)
     return default
 
@@ -148,7 +143,7 @@ def altered(query: Query, change: AlterQuery, streams: Mapping[str, Stream], zon
     return bind_query(query.name, change.select, streams, query.sink, dict(query.options), zone=zone)
 
 
-class _Reading:
+class _ScriptReader:
     """A script half read: what stands so far.  Names are looked up in lower case."""
 
     def __init__(self, source: Source, declared: dict[str, Stream], zone: str) -> None:
@@ -175,14 +170,14 @@ class _Reading:
         """Give all that a query may read at this point."""
         return with_results(self.visible, self.everyone, reader)
 
-    def read(self, reader: Reader) -> Statement:
+    def read(self, reader: TokenReader) -> Statement:
         """Read one statement and let it take effect."""
         for words, read in _STATEMENTS.items():
             if reader.accept(*words.split()):
                 return read(self, reader)
         raise self._unknown(reader)
 
-    def create_stream(self, reader: Reader) -> CreateStream:
+    def create_stream(self, reader: TokenReader) -> CreateStream:
         span = reader.span
         stream = read_stream(reader, self.visible)
         if stream.name.lower() in {name.lower() for name in self.visible}:
@@ -195,7 +190,7 @@ class _Reading:
         self.streams[stream.name] = stream
         return CreateStream(stream)
 
-    def create_query(self, reader: Reader) -> CreateQuery:
+    def create_query(self, reader: TokenReader) -> CreateQuery:
         span = reader.span
         name = reader.name("a query")
         if name.lower() in self.queries:
@@ -213,7 +208,7 @@ class _Reading:
         self.queries[name.lower()] = query
         return CreateQuery(query)
 
-    def drop_query(self, reader: Reader) -> DropQuery:
+    def drop_query(self, reader: TokenReader) -> DropQuery:
         span = reader.span
         name = reader.name("DROP QUERY")
         reader.end()
@@ -228,7 +223,7 @@ class _Reading:
         if before and (why := why_not_changed(before, after, self.visible, self.everyone)):
             raise self.source.error(why, span)
 
-    def drop_stream(self, reader: Reader) -> DropStream:
+    def drop_stream(self, reader: TokenReader) -> DropStream:
         span = reader.span
         name = reader.name("DROP STREAM")
         reader.end()
@@ -244,7 +239,7 @@ class _Reading:
         self.declared.pop(stream, None)
         return DropStream(stream)
 
-    def alter_query(self, reader: Reader) -> AlterQuery:
+    def alter_query(self, reader: TokenReader) -> AlterQuery:
         span = reader.span
         name = reader.name("ALTER QUERY")
         query = self.queries.get(name.lower())
@@ -261,7 +256,7 @@ class _Reading:
             self.queries[name.lower()] = changed
         return AlterQuery(query.name if query else name, window)
 
-    def _alter_select(self, reader: Reader, name: str, query: Query | None, span: Span) -> AlterQuery:
+    def _alter_select(self, reader: TokenReader, name: str, query: Query | None, span: Span) -> AlterQuery:
         """Define a query anew; one that was created elsewhere is only checked."""
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
@@ -281,7 +276,7 @@ class _Reading:
         except SqlError as error:
             raise self.source.error(error.message, span) from None
 
-    def set_option(self, reader: Reader) -> SetOption:
+    def set_option(self, reader: TokenReader) -> SetOption:
         key = reader.until("=")
         reader.expect("=", "a setting is written SET name = 'value'")
         if not key or reader.done:
@@ -299,11 +294,11 @@ class _Reading:
         self.settings[name] = value
         return SetOption(name, value)
 
-    def show(self, reader: Reader) -> ShowQueries:
+    def show(self, reader: TokenReader) -> ShowQueries:
         reader.end()
         return ShowQueries()
 
-    def explain(self, reader: Reader) -> Explain:
+    def explain(self, reader: TokenReader) -> Explain:
         if reader.done:
             return Explain()
         name = reader.name("EXPLAIN")
@@ -311,7 +306,7 @@ class _Reading:
         query = self.queries.get(name.lower())
         return Explain(query.name if query else name)
 
-    def _unknown(self, reader: Reader) -> SqlError:
+    def _unknown(self, reader: TokenReader) -> SqlError:
         """Say what a statement may be."""
         words = joined(reader.rest[:2])
         if reader.word() in {"SELECT", "WITH"}:
@@ -319,14 +314,14 @@ class _Reading:
         return reader.error(f"{words} is not a statement: {did_you_mean(words, _STATEMENTS)}")
 
 
-_STATEMENTS: dict[str, Callable[[_Reading, Reader], Statement]] = {
-    "CREATE STREAM": _Reading.create_stream,
-    "CREATE QUERY": _Reading.create_query,
-    "DROP QUERY": _Reading.drop_query,
-    "DROP STREAM": _Reading.drop_stream,
-    "ALTER QUERY": _Reading.alter_query,
-    "SHOW QUERIES": _Reading.show,
-    "EXPLAIN": _Reading.explain,
-    "SET": _Reading.set_option,
+_STATEMENTS: dict[str, Callable[[_ScriptReader, TokenReader], Statement]] = {
+    "CREATE STREAM": _ScriptReader.create_stream,
+    "CREATE QUERY": _ScriptReader.create_query,
+    "DROP QUERY": _ScriptReader.drop_query,
+    "DROP STREAM": _ScriptReader.drop_stream,
+    "ALTER QUERY": _ScriptReader.alter_query,
+    "SHOW QUERIES": _ScriptReader.show,
+    "EXPLAIN": _ScriptReader.explain,
+    "SET": _ScriptReader.set_option,
 }
 """Every statement by its first words."""

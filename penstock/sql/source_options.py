@@ -14,14 +14,11 @@ In:  options as a script gives them, or its text.  Out: the same without secrets
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from penstock.sql.query import Stream
+from penstock.sql.query import Stream
 
 Options = tuple[tuple[str, str], ...]
 

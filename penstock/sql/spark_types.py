@@ -15,13 +15,11 @@ The rules of comparison are those of Spark 4 in ANSI mode::
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from penstock.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ALIASES = {
     "byte": "tinyint",

@@ -3,7 +3,7 @@
 Options of Penstock's own are ``format``, ``time``, ``lateness`` and `KEPT_OPTIONS`, in any case.  All others go to
 Spark's source with their case kept.
 
-In:  a `Reader` standing after CREATE STREAM.
+In:  a `TokenReader` standing after CREATE STREAM.
 Out: a `Stream`.
 True: its time column, if it has one, exists and has a time type; a file source has a path; what it promises fits its
 columns.
@@ -11,9 +11,9 @@ columns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind.arrival import ARRIVAL_OPTIONS, ArrivalError, settled_arrival
@@ -22,14 +22,9 @@ from penstock.sql.options import Option, check_duration, read_options
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
 from penstock.sql.source_options import why_unknown
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
+from penstock.sql.text.lexer import Token
 from penstock.sql.text.refusals import refused_column, refused_constraint
-from penstock.sql.text.tokens import joined, span_of_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from penstock.sql.text.lexer import Token
-    from penstock.sql.text.tokens import Reader, Span
+from penstock.sql.text.tokens import Span, TokenReader, joined, span_of_tokens
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OWN_OPTIONS = ("format", "time", "lateness")
@@ -52,7 +47,7 @@ def trigger_micros(stream: Stream) -> int:
     return check_duration("trigger", dict(stream.options).get("trigger", DEFAULT_TRIGGER))
 
 
-def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
+def read_stream(reader: TokenReader, streams: Mapping[str, Stream]) -> Stream:
     """Read the rest of a CREATE STREAM statement; `streams` are those declared before it."""
     name_span = reader.span
     name = reader.name("a stream")
@@ -77,7 +72,7 @@ def read_stream(reader: Reader, streams: Mapping[str, Stream]) -> Stream:
     return _settled(reader, stream, streams, options)
 
 
-def _refuse_timed_options(reader: Reader, name: str, options: list[Option]) -> None:
+def _refuse_timed_options(reader: TokenReader, name: str, options: list[Option]) -> None:
     """Refuse options that go by event time where there is none."""
     for each in options:
         if each.key.lower() in TIMED_OPTIONS:
@@ -87,7 +82,9 @@ def _refuse_timed_options(reader: Reader, name: str, options: list[Option]) -> N
             raise reader.error(message, each.key_span)
 
 
-def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]) -> Stream:
+def _settled(
+    reader: TokenReader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]
+) -> Stream:
     """Check what a stream promises and says of its order, and point at the option that is wrong."""
     try:
         return settled_promises(settled_arrival(stream), streams)
@@ -96,7 +93,7 @@ def _settled(reader: Reader, stream: Stream, streams: Mapping[str, Stream], opti
         raise reader.error(str(error), wrong.value_span) from None
 
 
-def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
+def _read_columns(reader: TokenReader, stream: str) -> tuple[Column, ...]:
     """Read ``(name TYPE, …)``."""
     columns: dict[str, Column] = {}
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
@@ -118,7 +115,7 @@ def _read_columns(reader: Reader, stream: str) -> tuple[Column, ...]:
     return tuple(columns.values())
 
 
-def _read_column(reader: Reader) -> Column:
+def _read_column(reader: TokenReader) -> Column:
     """Read one ``name TYPE``; NOT NULL and COMMENT may follow and mean nothing here."""
     name_span = reader.span
     name = reader.name("a column")
@@ -144,7 +141,7 @@ def _read_column(reader: Reader) -> Column:
     return Column(name, str(kind))
 
 
-def _refuse_constraints(reader: Reader, tokens: list[Token]) -> None:
+def _refuse_constraints(reader: TokenReader, tokens: list[Token]) -> None:
     """Refuse ``INT PRIMARY KEY``; behind ``<`` or a comma such a word is the name of a field."""
     for before, token in pairwise(tokens):
         if before.text not in {"<", ","} and (refusal := refused_constraint(token.upper)):
@@ -163,7 +160,7 @@ def _key(option: Option) -> str:
     return option.key.lower() if option.key.lower() in KEPT_OPTIONS else option.key
 
 
-def _refuse_near_miss(reader: Reader, option: Option) -> None:
+def _refuse_near_miss(reader: TokenReader, option: Option) -> None:
     """Refuse ``latness``: passed on to Spark it would be ignored without a word."""
     key = option.key.lower()
     if key in {"retain", "trigger"}:
@@ -173,7 +170,7 @@ def _refuse_near_miss(reader: Reader, option: Option) -> None:
         raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
 
 
-def _refuse_unknown(reader: Reader, stream: Stream, options: list[Option]) -> None:
+def _refuse_unknown(reader: TokenReader, stream: Stream, options: list[Option]) -> None:
     """Refuse options that neither Penstock nor the source knows."""
     ours = (*_OWN_OPTIONS, *sorted(KEPT_OPTIONS))
     for each in options:
@@ -181,7 +178,7 @@ def _refuse_unknown(reader: Reader, stream: Stream, options: list[Option]) -> No
             raise reader.error(why, each.key_span)
 
 
-def _duration(reader: Reader, option: Option) -> int:
+def _duration(reader: TokenReader, option: Option) -> int:
     """Read an option that is a length of time, in microseconds."""
     try:
         return check_duration(option.key.lower(), option.value)
@@ -189,7 +186,7 @@ def _duration(reader: Reader, option: Option) -> int:
         raise reader.error(str(error), option.value_span) from None
 
 
-def _format(reader: Reader, name: str, options: list[Option], span: Span) -> str:
+def _format(reader: TokenReader, name: str, options: list[Option], span: Span) -> str:
     """Give the source's format; files need a path."""
     given = {each.key.lower(): each for each in options}
     if "format" not in given:
@@ -201,7 +198,7 @@ def _format(reader: Reader, name: str, options: list[Option], span: Span) -> str
     return source
 
 
-def _time(reader: Reader, name: str, columns: tuple[Column, ...], option: Option) -> str:
+def _time(reader: TokenReader, name: str, columns: tuple[Column, ...], option: Option) -> str:
     """Find the event-time column, and give its name as declared."""
     column = next((each for each in columns if each.name.lower() == option.value.lower()), None)
     if column is None:

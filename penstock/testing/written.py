@@ -25,7 +25,7 @@ from penstock.sql.bind.scope import make_scope, resolved_conditions
 from penstock.sql.query import FOREVER
 from penstock.sql.text.select import read_select
 from penstock.sql.text.tokens import Source, span_of_tokens
-from penstock.sql.text.tree import Column, Constant, Form, columns_of, rebuilt, show, unwrapped
+from penstock.sql.text.tree import ColumnRef, Constant, Form, columns_of, rebuilt, show, unwrapped
 from penstock.sql.text.windows import take_windows, window_clauses
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _plain(scope: Scope, node: Tree) -> Tree:
         return node if micros is None else replace(node, text=f"INTERVAL {micros} MICROSECONDS")
     if isinstance(node, Form) and node.head == "-":
         sides = [unwrapped(each) for each in node.trees]
-        if all(isinstance(each, Column) and scope.type_of(each) == "date" for each in sides):
+        if all(isinstance(each, ColumnRef) and scope.type_of(each) == "date" for each in sides):
             return node.with_trees(
                 tuple(Form("CAST(", ("CAST(", each, " AS TIMESTAMP_NTZ)")) for each in sides)
             )

@@ -8,7 +8,7 @@ from penstock.errors import SqlError
 from penstock.sql.bind.binder import bind_query
 from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.text.parser import parse_expression
-from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.tokens import Source, TokenReader
 from penstock.sql.text.tree import Form, show
 from tests.sql.expressions import KINDS, STREAMS, expressions
 from tests.sql.streams import bind, where
@@ -16,7 +16,7 @@ from tests.sql.streams import bind, where
 
 def parsed(text):
     source = Source(text)
-    reader = Reader(source, source.tokens)
+    reader = TokenReader(source, source.tokens)
     tree = parse_expression(reader)
     reader.end()
     return tree

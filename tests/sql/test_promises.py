@@ -14,8 +14,8 @@ from penstock.errors import InputError, SqlError
 from penstock.sql.bind.promises import (
     DEFAULT_BUDGET,
     PROMISE_OPTIONS,
-    Pattern,
     Promise,
+    PromisePattern,
     carriers_of,
     check_promises,
     promise_budget,
@@ -51,9 +51,9 @@ def closed(**options: str) -> Stream:
     return replace(CLOSED, options=(("punctuation_of", "bid"), *options.items()))
 
 
-def value(column: str, low: str = "") -> Pattern:
+def value(column: str, low: str = "") -> PromisePattern:
     """Give the pattern of one value."""
-    return Pattern(column, "value", low or column)
+    return PromisePattern(column, "value", low or column)
 
 
 class TestLegalForms:
@@ -64,20 +64,20 @@ class TestLegalForms:
         [
             ("item_id", (value("Item_Id"),)),
             ("ITEM_ID = Small", (value("Item_Id", "small"),)),
-            ("item_id IN items", (Pattern("Item_Id", "list", "items"),)),
-            ("item_id in ITEMS", (Pattern("Item_Id", "list", "items"),)),
-            ("item_id BETWEEN lo AND hi", (Pattern("Item_Id", "range", "lo", "hi"),)),
+            ("item_id IN items", (PromisePattern("Item_Id", "list", "items"),)),
+            ("item_id in ITEMS", (PromisePattern("Item_Id", "list", "items"),)),
+            ("item_id BETWEEN lo AND hi", (PromisePattern("Item_Id", "range", "lo", "hi"),)),
             ("`item_id`, kind, day", (value("Item_Id"), value("kind"), value("day"))),
             (
                 "item_id between lo and hi,kind IN words",
-                (Pattern("Item_Id", "range", "lo", "hi"), Pattern("kind", "list", "words")),
+                (PromisePattern("Item_Id", "range", "lo", "hi"), PromisePattern("kind", "list", "words")),
             ),
             ("ts", (value("ts"),)),
             ("done", (value("done"),)),
             ("for", (value("for"),)),
-            ("raw BETWEEN raw AND raw", (Pattern("raw", "range", "raw", "raw"),)),
+            ("raw BETWEEN raw AND raw", (PromisePattern("raw", "range", "raw", "raw"),)),
             ("amount IN items", None),
-            ("price BETWEEN small AND price", (Pattern("price", "range", "small", "price"),)),
+            ("price BETWEEN small AND price", (PromisePattern("price", "range", "small", "price"),)),
         ],
     )
     def test_punctuates(self, punctuates, patterns):

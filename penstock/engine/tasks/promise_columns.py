@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.plan.build import Plan
-    from penstock.sql.bind.promises import Pattern
+    from penstock.sql.bind.promises import PromisePattern
     from penstock.sql.query import Stream
 
 ELEMENT = f"{RESERVED}x"
@@ -212,13 +212,13 @@ class _Asked:
         found = self.key(carried.index, both)
         return dict(zip(wanted, found.parts, strict=False))
 
-    def _part(self, pattern: Pattern, name: str, part: KeyPart) -> KeyPart:
+    def _part(self, pattern: PromisePattern, name: str, part: KeyPart) -> KeyPart:
         """Write one value of a promise as a part of a key."""
         is_list = pattern.kind == "list"
         expression = always_quoted(exploding(self.stream)[name]) if is_list else quoted(name)
         return KeyPart(expression, part.type, cast=self._value_type(pattern, name) != part.type)
 
-    def _value_type(self, pattern: Pattern, name: str) -> str:
+    def _value_type(self, pattern: PromisePattern, name: str) -> str:
         """Give the type of the values that a promise is read from: of a list, that of its elements."""
         is_list = pattern.kind == "list"
         return _type(with_elements(self.stream), exploding(self.stream)[name] if is_list else name)
@@ -228,6 +228,6 @@ class _Asked:
         return name
 
 
-def _sources(pattern: Pattern) -> Iterable[str]:
+def _sources(pattern: PromisePattern) -> Iterable[str]:
     """Name the columns that a pattern is read from."""
     return dict.fromkeys(each for each in (pattern.low, pattern.high) if each)

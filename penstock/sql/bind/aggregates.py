@@ -18,10 +18,10 @@ Out: `Aggregate`s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from penstock.sql.bind.scope import exact_type
+from penstock.sql.bind.scope import Scope, exact_type
 from penstock.sql.query import CHOSEN_BY, ENDS
 from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.text.keywords import SUPPORTED_AGGREGATES
@@ -32,17 +32,12 @@ from penstock.sql.text.tree import (
     PREDICATE,
     Constant,
     Form,
+    Tree,
     chain,
     is_aggregate,
     nodes,
     unwrapped,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.text.tree import Tree
 
 _ONE = Constant("1", "number")
 _CONDITIONS = {"BOOL_AND", "BOOL_OR", "EVERY", "ANY", "SOME"}

@@ -11,19 +11,15 @@ True: a multiplicity of m goes with a scrambling of at least m - 1, since rows w
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.bind.result_streams import ANOTHER_WAY
+from penstock.sql.query import Edge, Query, Stream
 from penstock.sql.spark_types import TIME_TYPES
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import Constant, Form, Name, cast_type, unquoted, unwrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from penstock.sql.query import Edge, Query, Stream
 
 SCRAMBLING, MULTIPLICITY, ORDERED = "scrambling", "multiplicity", "ordered"
 ARRIVAL_OPTIONS = frozenset({SCRAMBLING, MULTIPLICITY, ORDERED})

@@ -14,8 +14,8 @@ Out: a `Query`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from penstock.sql.bind.arrival import WINDOW_FORMS, refusal
 from penstock.sql.bind.comparisons import read_comparison
@@ -23,7 +23,7 @@ from penstock.sql.bind.conditions import Conditions, classify, refuse_unconnecte
 from penstock.sql.bind.grouping import make_aggregation, refuse_emission
 from penstock.sql.bind.outputs import make_outputs
 from penstock.sql.bind.result_streams import ANOTHER_WAY, why_not_joined
-from penstock.sql.bind.scope import make_scope, refuse_two_clocks, resolved_conditions
+from penstock.sql.bind.scope import Scope, make_scope, refuse_two_clocks, resolved_conditions
 from penstock.sql.bind.time_bounds import limits_of, on_two_times
 from penstock.sql.options import check_query_options
 from penstock.sql.query import (
@@ -35,22 +35,23 @@ from penstock.sql.query import (
     JoinInput,
     Query,
     Range,
+    Side,
     Sink,
+    Stream,
 )
+from penstock.sql.text.lexer import Token
 from penstock.sql.text.refusals import refuse_set_operators
 from penstock.sql.text.select import read_select
 from penstock.sql.text.tokens import Source, span_of_tokens
-from penstock.sql.text.tree import columns_of, quoted, show, sides_of
-from penstock.sql.text.windows import WindowSpec, take_windows, window_clauses, window_range
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.query import Side, Stream
-    from penstock.sql.text.lexer import Token
-    from penstock.sql.text.tree import Tree
-    from penstock.sql.text.windows import Clause, Clauses
+from penstock.sql.text.tree import Tree, columns_of, quoted, show, sides_of
+from penstock.sql.text.windows import (
+    Clauses,
+    WindowClause,
+    WindowSpec,
+    take_windows,
+    window_clauses,
+    window_range,
+)
 
 
 def bind_query(
@@ -245,7 +246,7 @@ def with_window(
     )
 
 
-def _windows(scope: Scope, clauses: Clauses) -> tuple[Clause, ...] | None:
+def _windows(scope: Scope, clauses: Clauses) -> tuple[WindowClause, ...] | None:
     """Give the clauses that state the windows of the streams, in the order of the sides."""
     stated = window_clauses(scope.source, clauses, [each.alias for each in scope.inputs])
     if stated is None:

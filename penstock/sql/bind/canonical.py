@@ -21,14 +21,16 @@ Out: trees; `penstock.sql.text.tree.show` gives their text.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.sql.bind.safety import cannot_fail, is_steady
+from penstock.sql.text.tokens import Span
 from penstock.sql.text.tree import (
     COMPARISON,
     NOT,
-    Column,
+    ColumnRef,
     Constant,
     Form,
     Tree,
@@ -41,14 +43,8 @@ from penstock.sql.text.tree import (
     unwrapped,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
-    from penstock.sql.text.tokens import Span
-    from penstock.sql.text.tree import Tree
-
-    Types = Callable[[Column], str]
-    """How to look up the type of a column."""
+Types = Callable[[ColumnRef], str]
+"""How to look up the type of a column."""
 
 MIRROR = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """Each comparison and what it becomes when its sides are exchanged."""

@@ -16,20 +16,16 @@ In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.sql.bind.canonical import MIRROR
+from penstock.sql.bind.scope import Scope
 from penstock.sql.query import Comparison
-from penstock.sql.text.tree import Column, Constant, Form, run
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.text.tree import Tree
+from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, run
 
 _WHOLE_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 """Types of whole numbers, and the bits of their values."""
@@ -107,7 +103,7 @@ def _absolute(tree: Tree) -> Tree | None:
 
 def _read(tree: Tree) -> Generator[Any, Any, _Sum | None]:
     """Read a sum of columns and constants."""
-    if isinstance(tree, Column):
+    if isinstance(tree, ColumnRef):
         is_left = tree.side == "l"
         return _Sum(left=1, names=(tree.name, "")) if is_left else _Sum(right=1, names=("", tree.name))
     if isinstance(tree, Constant):

@@ -20,23 +20,26 @@ True: the four together hold for a pair exactly when the conditions as written d
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.sql.bind.canonical import affirmed, canonical, conjuncts
 from penstock.sql.bind.linear import time_numbers
 from penstock.sql.bind.safety import cannot_fail
-from penstock.sql.bind.scope import exact_type
-from penstock.sql.bind.time_bounds import Bound, on_two_times, read_bound, window_bound
-from penstock.sql.bind.time_windows import equal_windows, without_time_windows
-from penstock.sql.query import LEAST_INPUTS, Edge, Key, side_number
+from penstock.sql.bind.scope import Input, Scope, exact_type
+from penstock.sql.bind.time_bounds import TimeBound, on_two_times, read_bound, window_bound
+from penstock.sql.bind.time_windows import TimeWindow, equal_windows, without_time_windows
+from penstock.sql.query import LEAST_INPUTS, Edge, Key, Side, side_number
 from penstock.sql.spark_types import TypeTextError, common_type, parse_type
+from penstock.sql.text.select import From
 from penstock.sql.text.tree import (
     COMPARISON,
-    Column,
+    ColumnRef,
     Constant,
     Form,
+    Tree,
     binary,
     cast_type,
     nodes,
@@ -47,15 +50,6 @@ from penstock.sql.text.tree import (
     unwrapped,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-
-    from penstock.sql.bind.scope import Input, Scope
-    from penstock.sql.bind.time_windows import TimeWindow
-    from penstock.sql.query import Side
-    from penstock.sql.text.select import From
-    from penstock.sql.text.tree import Tree
-
 
 @dataclass(slots=True)
 class Conditions:
@@ -63,7 +57,7 @@ class Conditions:
 
     scope: Scope
     edges: list[Edge] = field(default_factory=list)
-    bounds: list[tuple[Bound, Tree]] = field(default_factory=list)
+    bounds: list[tuple[TimeBound, Tree]] = field(default_factory=list)
     predicates: dict[Side, list[Tree]] = field(default_factory=lambda: defaultdict(list))
     residual: list[Tree] = field(default_factory=list)
 
@@ -179,7 +173,7 @@ def _is_collated(scope: Scope, each: Tree) -> bool:
     """Say whether strings are compared otherwise than byte by byte."""
     return any(
         " collate " in scope.type_of(node)
-        if isinstance(node, Column)
+        if isinstance(node, ColumnRef)
         else isinstance(node, Form) and node.head == "COLLATE"
         for node in nodes(each)
     )

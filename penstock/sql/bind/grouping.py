@@ -20,20 +20,26 @@ True: an answer and the condition of HAVING read group keys and measures, and no
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from penstock.errors import SqlError
 from penstock.sql.bind.aggregates import Aggregate, read_aggregate, refuse_incomparable
 from penstock.sql.bind.canonical import MIRROR, SPELLINGS, Identities, conjuncts
 from penstock.sql.bind.linear import plain_number
-from penstock.sql.bind.outputs import list_entries, make_output, remainder_of, unique_names
+from penstock.sql.bind.outputs import Entry, list_entries, make_output, remainder_of, unique_names
+from penstock.sql.bind.scope import Scope
 from penstock.sql.bind.time_windows import bucket_end, is_time_window, without_time_windows
-from penstock.sql.query import Aggregation, Answer, Bucket, Emit, Measure
+from penstock.sql.query import Aggregation, Answer, Bucket, Emit, Measure, Output
+from penstock.sql.text.select import Select
 from penstock.sql.text.tree import (
-    Column,
+    ColumnRef,
     Constant,
     Form,
+    Tree,
     has_aggregate,
     is_aggregate,
     nodes,
@@ -41,24 +47,11 @@ from penstock.sql.text.tree import (
     show,
     unwrapped,
 )
+from penstock.sql.text.windows import Every, WindowClause
 from penstock.sql.units import show_duration
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from penstock.errors import SqlError
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.query import Output
-    from penstock.sql.text.select import Select
-    from penstock.sql.text.tree import Tree
-    from penstock.sql.text.windows import Clause, Every
-
-    Stated = tuple[Clause, ...] | None
-    """The clauses that state the windows of the streams, in the order of their sides."""
-    from collections.abc import Generator
-    from fractions import Fraction
-
-    from penstock.sql.bind.outputs import Entry
+Stated = tuple[WindowClause, ...] | None
+"""The clauses that state the windows of the streams, in the order of their sides."""
 
 
 @dataclass(slots=True)
@@ -92,7 +85,7 @@ def make_groups(scope: Scope, select: Select) -> Groups:
     names = unique_names(scope, entries)
     items = window | {name.lower(): entry.tree for name, entry in zip(names, entries, strict=True)}
     groups = Groups(_keys(replace(scope, aliases=items), select, entries))
-    reading = _Reading(scope, groups)
+    reading = _GroupRewriter(scope, groups)
     for name, entry in zip(names, entries, strict=True):
         groups.answers.append(_answer(name, reading.over_groups(entry.tree)))
         groups.spans.append(entry.span)
@@ -164,7 +157,7 @@ def _answer(name: str, tree: Tree) -> Answer:
 
 def _having(scope: Scope, groups: Groups, items: Mapping[str, Tree]) -> Scope:
     """Let HAVING see the SELECT list: an item goes before a column that is not grouped, as in Spark."""
-    grouped = {each.name.lower() for each in map(unwrapped, groups.keys) if isinstance(each, Column)}
+    grouped = {each.name.lower() for each in map(unwrapped, groups.keys) if isinstance(each, ColumnRef)}
     preferred = {
         name: tree
         for name, tree in items.items()
@@ -219,7 +212,7 @@ def _item(scope: Scope, ordinal: Constant, entries: list[Entry]) -> Tree:
     return tree
 
 
-class _Reading:
+class _GroupRewriter:
     """Rewrites resolved trees over keys and measures, and notes what these need of each pair."""
 
     def __init__(self, scope: Scope, groups: Groups) -> None:
@@ -282,7 +275,7 @@ class _Reading:
     def _ungrouped(self, tree: Tree) -> SqlError:
         """Say which column a group has many values of, and the way out."""
         name = show(tree)
-        if isinstance(tree, Column):
+        if isinstance(tree, ColumnRef):
             name = f"{self.scope.side(tree.side).alias}.{tree.name}"
         added = "add it to GROUP BY" if self.groups.keys else f"add GROUP BY {name}"
         return self.scope.error(
@@ -399,7 +392,7 @@ def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> t
     return every.length if every else default_every(longest), lengths
 
 
-def _no_end(scope: Scope, clause: Clause, query: str) -> SqlError:
+def _no_end(scope: Scope, clause: WindowClause, query: str) -> SqlError:
     """Say that a window of rows, or without end, does not slide in time."""
     what = f"counts rows ({clause.spec.text})" if clause.spec.kind == "rows" else "is unbounded"
     return scope.error(

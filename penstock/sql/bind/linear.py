@@ -10,22 +10,17 @@ True: where Spark computes the expression without an error, its value is within 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.sql.bind.safety import is_unqualified
-from penstock.sql.query import DAY, FOREVER, SECOND
+from penstock.sql.query import DAY, FOREVER, SECOND, Side
 from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.text.lexer import string_value, tokenize
-from penstock.sql.text.tree import Column, Constant, Form, cast_type, nodes, unwrapped
+from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, cast_type, nodes, unwrapped
 from penstock.sql.units import DurationError, parse_duration, parse_span
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from penstock.sql.query import Side
-    from penstock.sql.text.tree import Tree
 
 _SUMS = frozenset({"NEG", "+", "-"})
 _ARITHMETIC = _SUMS | {"*", "/", "DIV"}
@@ -90,7 +85,7 @@ class CalendarError(Exception):
 def linear(tree: Tree, left: Side, unit: int) -> Generator[Any, Any, Linear | None]:
     """Read a sum of two event times, one of which is of the left side, and constants."""
     tree = unwrapped(tree)
-    if isinstance(tree, Column):
+    if isinstance(tree, ColumnRef):
         return None if unit else _time(tree, left)
     if isinstance(tree, Constant):
         return _constant(tree, unit)
@@ -110,7 +105,7 @@ def linear(tree: Tree, left: Side, unit: int) -> Generator[Any, Any, Linear | No
     return _computed(tree.head, parts, unit)
 
 
-def _time(column: Column, left: Side) -> Linear:
+def _time(column: ColumnRef, left: Side) -> Linear:
     return Linear(left=Fraction(1)) if column.side == left else Linear(right=Fraction(1))
 
 
@@ -214,15 +209,15 @@ class TimeNumber:
     unit: int
     below: int
     above: int
-    added: Column
-    taken: Column | None = None
+    added: ColumnRef
+    taken: ColumnRef | None = None
 
 
 def time_number(tree: Tree) -> TimeNumber | None:
     """Read a number that counts time; None when it is something else."""
     if not isinstance(tree, Form) or not is_unqualified(tree):
         return None
-    columns = [each for each in map(unwrapped, tree.trees) if isinstance(each, Column)]
+    columns = [each for each in map(unwrapped, tree.trees) if isinstance(each, ColumnRef)]
     if len(columns) != len(tree.trees) or len(columns) not in {1, 2}:
         return None
     if len(columns) == 1:

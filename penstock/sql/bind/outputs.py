@@ -11,19 +11,14 @@ True: no two names are equal, ignoring case; expressions are the user's, word by
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from penstock.sql.bind.scope import Scope
 from penstock.sql.query import RESERVED_NAMES, Output, Remainder, is_reserved
-from penstock.sql.text.tree import Column, Constant, Form, Tree, show, unquoted, unwrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.text.select import Item
-    from penstock.sql.text.tokens import Span
-    from penstock.sql.text.tree import Tree
+from penstock.sql.text.select import Item
+from penstock.sql.text.tokens import Span
+from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, show, unquoted, unwrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ def list_entries(scope: Scope, items: Sequence[Item]) -> list[Entry]:
 def make_output(name: str, tree: Tree) -> Output:
     """Make an output of a resolved tree."""
     bare = unwrapped(tree)
-    return Output(name, show(tree), (bare.side, bare.name) if isinstance(bare, Column) else None)
+    return Output(name, show(tree), (bare.side, bare.name) if isinstance(bare, ColumnRef) else None)
 
 
 def _entries(scope: Scope, item: Item) -> Iterator[Entry]:
@@ -71,7 +66,7 @@ def _entries(scope: Scope, item: Item) -> Iterator[Entry]:
 def _unnamed(scope: Scope, item: Item) -> Entry:
     """Name a column by itself, a field by its last part, and an expression by its text."""
     tree = unwrapped(scope.resolve(item.tree))
-    if isinstance(tree, Column):
+    if isinstance(tree, ColumnRef):
         return Entry(tree.name, tree, scope.side(tree.side).alias, item.span)
     if isinstance(tree, Form) and tree.head == ".":
         return Entry(unquoted(str(tree.parts[-1])[1:]), tree, "", item.span)
@@ -100,13 +95,13 @@ _FORMS = frozenset({"%", "MOD(", "PMOD("})
 _MOST_INT, _MOST_BIGINT = (1 << 31) - 1, (1 << 63) - 1
 
 
-def remainder_of(tree: Tree, type_of: Callable[[Column], str]) -> Remainder | None:
+def remainder_of(tree: Tree, type_of: Callable[[ColumnRef], str]) -> Remainder | None:
     """Read ``column % constant``, or the same as a function; None if a tree is anything else."""
     form = unwrapped(tree)
     if not isinstance(form, Form) or form.head not in _FORMS or len(form.trees) != 2:  # noqa: PLR2004 - operands
         return None
     column, constant = map(unwrapped, form.trees)
-    if not isinstance(column, Column) or type_of(column) not in _WHOLE:
+    if not isinstance(column, ColumnRef) or type_of(column) not in _WHOLE:
         return None
     if not isinstance(constant, Constant) or constant.kind != "number":
         return None

@@ -19,19 +19,22 @@ True: columns are named as declared, and values fit the columns they are compare
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from penstock.errors import InputError, SqlError, did_you_mean
 from penstock.sql.bind.canonical import canonical
 from penstock.sql.bind.scope import Input, Scope, exact_type
-from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type
+from penstock.sql.query import Stream
+from penstock.sql.spark_types import TIME_TYPES, SparkType, TypeTextError, parse_type
 from penstock.sql.text.parser import parse_expression
-from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.tokens import Source, TokenReader
 from penstock.sql.text.tree import (
     Constant,
     Form,
+    Tree,
     columns_of,
     has_aggregate,
     nodes,
@@ -39,13 +42,6 @@ from penstock.sql.text.tree import (
     show_bare,
     unwrapped,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from penstock.sql.query import Stream
-    from penstock.sql.spark_types import SparkType
-    from penstock.sql.text.tree import Tree
 
 PROMISE_OPTIONS = frozenset({"punctuation", "punctuates", "unique", "punctuation_of", "promises"})
 """Options of a stream that are about promises, in lower case; they are ours, and Spark's source does not see them."""
@@ -57,7 +53,7 @@ _MOST_BUDGET_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class PromisePattern:
     """Which values of one column are promised about, and where they are read from.
 
     `column` is of the stream that the promise is about, `low` and `high` of the stream that carries it.  `low` has the
@@ -79,7 +75,7 @@ class Promise:
     """
 
     about: str
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[PromisePattern, ...]
     condition: str = ""
     is_data: bool = False
 
@@ -153,17 +149,19 @@ def _check_together(stream: Stream, options: Mapping[str, str]) -> None:
         )
 
 
-def _patterns(stream: Stream, clauses: list[Clause], option: str) -> tuple[Pattern, ...]:
+def _patterns(stream: Stream, clauses: list[PromiseClause], option: str) -> tuple[PromisePattern, ...]:
     """Give clauses their names as they are declared; those of another stream keep theirs until it is known."""
     about = None if stream.punctuation_of else stream
     return tuple(_pattern(stream, each, about, option) for each in clauses)
 
 
-def _pattern(stream: Stream, clause: Clause, about: Stream | None, option: str) -> Pattern:
+def _pattern(stream: Stream, clause: PromiseClause, about: Stream | None, option: str) -> PromisePattern:
     """Find the columns of a clause, and check that their types fit where both streams are known."""
     column = _declared(about, clause.column, option) if about else clause.column
     low = _declared(stream, clause.low, option)
-    pattern = Pattern(column, clause.kind, low, _declared(stream, clause.high, option) if clause.high else "")
+    pattern = PromisePattern(
+        column, clause.kind, low, _declared(stream, clause.high, option) if clause.high else ""
+    )
     if about:
         check_types(pattern, about, stream, option)
     return pattern
@@ -272,7 +270,7 @@ def _digits(kind: SparkType) -> tuple[int, int]:
     return kind.digits if kind.name == "decimal" else (_WHOLE_DIGITS[kind.name], 0)
 
 
-def check_types(pattern: Pattern, about: Stream, carrier: Stream, option: str) -> None:
+def check_types(pattern: PromisePattern, about: Stream, carrier: Stream, option: str) -> None:
     """Refuse a pattern whose column cannot be promised about, or whose values are none of that column."""
     kind = _type(about, pattern.column)
     parsed = parse_type(kind)
@@ -292,7 +290,7 @@ def check_types(pattern: Pattern, about: Stream, carrier: Stream, option: str) -
         _check_value(pattern, kind, name, _value_type(pattern, name, _type(carrier, name), option), option)
 
 
-def _check_value(pattern: Pattern, kind: str, name: str, given: str, option: str) -> None:
+def _check_value(pattern: PromisePattern, kind: str, name: str, given: str, option: str) -> None:
     """Refuse values that do not become values of the column without loss."""
     if not widens(given, kind):
         what = f"{name} holds {given}" if pattern.kind == "list" else f"{name} is {given}"
@@ -303,7 +301,7 @@ def _check_value(pattern: Pattern, kind: str, name: str, given: str, option: str
         )
 
 
-def _value_type(pattern: Pattern, name: str, given: str, option: str) -> str:
+def _value_type(pattern: PromisePattern, name: str, given: str, option: str) -> str:
     """Give the type of the values that a column has: of a list, that of its elements."""
     if pattern.kind != "list":
         return given
@@ -342,7 +340,7 @@ class PromiseError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class PromiseClause:
     """One column that is promised about, and the columns that say for which values."""
 
     column: str
@@ -351,31 +349,33 @@ class Clause:
     high: str = ""
 
 
-def read_punctuates(text: str) -> list[Clause]:
+def read_punctuates(text: str) -> list[PromiseClause]:
     """Read the text of ``punctuates``.
 
     >>> for clause in read_punctuates("item_id, day between first AND last"):
     ...     print(clause)
-    Clause(column='item_id', kind='value', low='item_id', high='')
-    Clause(column='day', kind='range', low='first', high='last')
+    PromiseClause(column='item_id', kind='value', low='item_id', high='')
+    PromiseClause(column='day', kind='range', low='first', high='last')
     """
     return _read_list("punctuates", text, FORMS, _clause)
 
 
-def read_unique(text: str) -> list[Clause]:
+def read_unique(text: str) -> list[PromiseClause]:
     """Read the text of ``unique``: columns alone.
 
     >>> read_unique("item_id")
-    [Clause(column='item_id', kind='value', low='item_id', high='')]
+    [PromiseClause(column='item_id', kind='value', low='item_id', high='')]
     """
     return _read_list("unique", text, COLUMNS, _bare)
 
 
-def _read_list(option: str, text: str, forms: str, item: Callable[[Reader], Clause]) -> list[Clause]:
+def _read_list(
+    option: str, text: str, forms: str, item: Callable[[TokenReader], PromiseClause]
+) -> list[PromiseClause]:
     """Read items that are separated by commas; each column may stand left once."""
-    source, clauses = Source(text), list[Clause]()
+    source, clauses = Source(text), list[PromiseClause]()
     try:
-        reader = Reader(source, source.tokens)
+        reader = TokenReader(source, source.tokens)
         while not clauses or reader.accept(","):
             clauses.append(item(reader))
         reader.end()
@@ -388,24 +388,24 @@ def _read_list(option: str, text: str, forms: str, item: Callable[[Reader], Clau
     return clauses
 
 
-def _bare(reader: Reader) -> Clause:
+def _bare(reader: TokenReader) -> PromiseClause:
     """Read one column."""
     column = reader.name("a column")
-    return Clause(column, "value", column)
+    return PromiseClause(column, "value", column)
 
 
-def _clause(reader: Reader) -> Clause:
+def _clause(reader: TokenReader) -> PromiseClause:
     """Read one column, and where its values are read from."""
     column = reader.name("a column")
     if reader.accept("="):
-        return Clause(column, "value", reader.name("a column"))
+        return PromiseClause(column, "value", reader.name("a column"))
     if reader.accept("IN"):
-        return Clause(column, "list", reader.name("a column"))
+        return PromiseClause(column, "list", reader.name("a column"))
     if reader.accept("BETWEEN"):
         low = reader.name("a column")
         reader.expect("AND", FORMS)
-        return Clause(column, "range", low, reader.name("a column"))
-    return Clause(column, "value", column)
+        return PromiseClause(column, "range", low, reader.name("a column"))
+    return PromiseClause(column, "value", column)
 
 
 def written(column: str, kind: Kind, low: str, high: str) -> str:
@@ -468,7 +468,7 @@ def _parsed(scope: Scope, stream: Stream) -> Tree:
     try:
         if not scope.source.tokens:
             raise scope.error(f"there is nothing in it: {example}", scope.span)
-        reader = Reader(scope.source, scope.source.tokens)
+        reader = TokenReader(scope.source, scope.source.tokens)
         tree = parse_expression(reader)
         reader.end()
     except SqlError as error:

@@ -17,17 +17,12 @@ True: a stream that was declared goes before a query of its name; no query reads
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.sql.query import Column, Results, Stream
+from penstock.sql.query import Column, Edge, Output, Query, Results, Stream
 from penstock.sql.spark_types import TypeTextError, parse_type, refusal_to_store
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import cast_type, unquoted, unwrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from penstock.sql.query import Edge, Output, Query
 
 ANOTHER_WAY = (
     "let it write to a parquet sink, and let another engine read that directory as a stream: CREATE STREAM ... WITH "

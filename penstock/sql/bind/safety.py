@@ -14,15 +14,17 @@ In:  a tree, and the declared types of its columns.  Out: its type if it cannot 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import date
 from enum import IntEnum
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.sql.query import is_side, sides_for
+from penstock.sql.query import Query, Stream, is_side, sides_for
 from penstock.sql.spark_types import (
     TIME_TYPES,
+    SparkType,
     TypeTextError,
     always_widens,
     common_type,
@@ -31,10 +33,11 @@ from penstock.sql.spark_types import (
 )
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import (
-    Column,
+    ColumnRef,
     Constant,
     Form,
     Name,
+    Tree,
     cast_type,
     nodes,
     quoted,
@@ -43,15 +46,8 @@ from penstock.sql.text.tree import (
     unwrapped,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
-
-    from penstock.sql.query import Query, Stream
-    from penstock.sql.spark_types import SparkType
-    from penstock.sql.text.tree import Tree
-
-    Types = Callable[[Column], str]
-    """How to look up the type of a column."""
+Types = Callable[[ColumnRef], str]
+"""How to look up the type of a column."""
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _FLOATING = ("float", "double")
@@ -67,7 +63,7 @@ def cannot_fail(tree: Tree, type_of: Types) -> bool:
 
 def _safe(tree: Tree, type_of: Types) -> Generator[Any, Any, str]:
     """Give the type of a tree that cannot fail; empty if it can, or may."""
-    if isinstance(tree, Column):
+    if isinstance(tree, ColumnRef):
         return type_of(tree)
     if not isinstance(tree, Form):
         return _literal(tree) if isinstance(tree, Constant) else ""
@@ -352,7 +348,7 @@ def _parsed(text: str, stream: Stream) -> Tree | None:
 def _column(node: Tree, stream: Stream) -> Tree:
     """Make a column of its name."""
     column = stream.column(node.parts[0]) if isinstance(node, Name) and len(node.parts) == 1 else None
-    return Column("l", column.name) if column else node
+    return ColumnRef("l", column.name) if column else node
 
 
 def _succeeds(tree: Tree, stream: Stream) -> bool:
@@ -395,7 +391,7 @@ def grade_texts(texts: Iterable[str], types: Mapping[str, str]) -> Constancy:
 
 
 def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
-    columns: dict[Column, str] = {}
+    columns: dict[ColumnRef, str] = {}
     written = parse_text(text)
     if written is None:
         return Constancy.ONCE
@@ -407,12 +403,12 @@ def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
     return Constancy.ALWAYS if plain and _has_value(tree, columns) else Constancy.SESSION
 
 
-def _column_constancy(node: Tree, types: Mapping[str, str], columns: dict[Column, str]) -> Tree:
+def _column_constancy(node: Tree, types: Mapping[str, str], columns: dict[ColumnRef, str]) -> Tree:
     """Make a column of the name of one, or of a field of one, and note its type."""
     if not isinstance(node, Name) or not is_side(node.parts[0]) or len(node.parts) == 1:
         return node
     side, name, *fields = node.parts
-    column = Column(side, ".".join(map(quoted, (name.lower(), *fields))))
+    column = ColumnRef(side, ".".join(map(quoted, (name.lower(), *fields))))
     columns[column] = type_of_field(types.get(f"{side}.{name.lower()}", ""), fields)
     return column
 
@@ -428,23 +424,25 @@ def _is_steady(node: Tree) -> bool:
         return node.head in _STEADY_FORMS or (
             node.head[:-1].lower() in _STEADY_FUNCTIONS and is_unqualified(node)
         )
-    return isinstance(node, Column) or (isinstance(node, Constant) and node.kind != "variable")
+    return isinstance(node, ColumnRef) or (isinstance(node, Constant) and node.kind != "variable")
 
 
-def _has_value(tree: Tree, columns: Mapping[Column, str]) -> bool:
+def _has_value(tree: Tree, columns: Mapping[ColumnRef, str]) -> bool:
     """Say whether a tree has a value for every pair; a column or literal has one, also where its type is not known."""
     return not isinstance(tree, Form) or cannot_fail(tree, columns.__getitem__)
 
 
-def _goes_by_settings(node: Tree, columns: Mapping[Column, str]) -> bool:
+def _goes_by_settings(node: Tree, columns: Mapping[ColumnRef, str]) -> bool:
     """Say whether the value of a node may depend on a session's settings; times among themselves do not."""
     if isinstance(node, Constant):
         return node.kind == "typed" and not node.text.startswith("DATE ")
     if not isinstance(node, Form):
         return False
-    kinds = {columns[each] for each in node.trees if isinstance(each, Column)}
+    kinds = {columns[each] for each in node.trees if isinstance(each, ColumnRef)}
     alike = (
-        len(kinds) == 1 and all(isinstance(each, Column) for each in node.trees) and node.head in _COMPARISONS
+        len(kinds) == 1
+        and all(isinstance(each, ColumnRef) for each in node.trees)
+        and node.head in _COMPARISONS
     )
     delicate = any(each.startswith(_DELICATE_TYPES) for each in kinds)
     return node.head[:-1] in _FUNCTIONS_BY_SETTINGS or (delicate and not alike)

@@ -15,20 +15,25 @@ Out: trees over the columns of sides that still know where they stand in the tex
 from __future__ import annotations
 
 import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.errors import did_you_mean
-from penstock.sql.query import LEAST_INPUTS, SIDES, side_number, sides_for
+from penstock.errors import SqlError, did_you_mean
+from penstock.sql import query
+from penstock.sql.query import LEAST_INPUTS, SIDES, Side, Stream, side_number, sides_for
 from penstock.sql.spark_types import TypeTextError, parse_type
 from penstock.sql.text.keywords import CONSTANTS
+from penstock.sql.text.select import From, Table, Using
+from penstock.sql.text.tokens import Source, Span
 from penstock.sql.text.tree import (
     COMPARISON,
-    Column,
+    ColumnRef,
     Constant,
     Form,
     Name,
+    Tree,
     binary,
     cast_type,
     is_aggregate,
@@ -38,18 +43,8 @@ from penstock.sql.text.tree import (
 )
 from penstock.sql.zones import ZONE, is_utc
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-
-    from penstock.errors import SqlError
-    from penstock.sql import query
-    from penstock.sql.query import Side, Stream
-    from penstock.sql.text.select import From, Table, Using
-    from penstock.sql.text.tokens import Source, Span
-    from penstock.sql.text.tree import Tree
-
-    Variables = Mapping[str, str]
-    """The lambda variables in scope, in lower case, and what each is called in Spark SQL."""
+Variables = Mapping[str, str]
+"""The lambda variables in scope, in lower case, and what each is called in Spark SQL."""
 
 _OF_GROUPS = re.compile("[ga][0-9]+", re.IGNORECASE)
 """What group keys and measures are called in an answer: no variable of a lambda may hide them."""
@@ -68,9 +63,9 @@ class Input:
         """Give the number of its side."""
         return side_number(self.side)
 
-    def column(self, column: query.Column, span: Span = (0, 0)) -> Column:
+    def column(self, column: query.Column, span: Span = (0, 0)) -> ColumnRef:
         """Write one of its columns as ``l.Name``."""
-        return Column(self.side, column.name, span)
+        return ColumnRef(self.side, column.name, span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ class Scope:
         """Make an error that points at a tree."""
         return self.source.error(message, at if isinstance(at, tuple) else at.span)
 
-    def type_of(self, column: Column) -> str:
+    def type_of(self, column: ColumnRef) -> str:
         """Look up the declared type of a resolved column."""
         declared = self.side(column.side).stream.column(column.name)
         return declared.type if declared else ""
@@ -410,7 +405,7 @@ def exact_type(scope: Scope, side: Tree) -> str:
     while isinstance(side, Form) and side.head == ".":
         fields.append(str(side.parts[-1])[1:])
         (side,) = side.trees
-    kind = scope.type_of(side) if isinstance(side, Column) else cast_type(side)
+    kind = scope.type_of(side) if isinstance(side, ColumnRef) else cast_type(side)
     try:
         exact = parse_type(kind)
         for each in reversed(fields):

@@ -17,43 +17,34 @@ rounded.  Where the session's clock is put forward and back, some comparisons go
 (`penstock.sql.zones`).  Their bound is as much wider as the clock may move.  Spark is asked about each pair then.
 
 In:  canonical comparisons over the columns of sides.
-Out: `Bound`s, intersected by `penstock.sql.bind.binder` and `penstock.sql.bind.time_bounds`.
+Out: `TimeBound`s, intersected by `penstock.sql.bind.binder` and `penstock.sql.bind.time_bounds`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from math import ceil, floor
-from typing import TYPE_CHECKING
 
 from penstock.sql.bind.canonical import MIRROR
-from penstock.sql.bind.linear import CalendarError, linear, time_numbers
-from penstock.sql.query import DAY, FOREVER, SIDES, closed
-from penstock.sql.text.tree import Column, Form, columns_of, run, unwrapped
+from penstock.sql.bind.linear import CalendarError, Linear, linear, time_numbers
+from penstock.sql.bind.scope import Input, Scope
+from penstock.sql.bind.time_windows import TimeWindow
+from penstock.sql.query import DAY, FOREVER, SIDES, Side, closed
+from penstock.sql.text.tree import ColumnRef, Form, Tree, columns_of, run, unwrapped
+from penstock.sql.text.windows import WindowSpec
 from penstock.sql.zones import clock_shift, has_fixed_offset
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from penstock.sql.text.windows import WindowSpec
-
-    Limits = tuple[tuple[int, ...], ...]
-    from collections.abc import Iterator
-
-    from penstock.sql.bind.linear import Linear
-    from penstock.sql.bind.scope import Input, Scope
-    from penstock.sql.bind.time_windows import TimeWindow
-    from penstock.sql.query import Side
-    from penstock.sql.text.tree import Tree
+Limits = tuple[tuple[int, ...], ...]
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 """What a comparison becomes under NOT; where one side is NULL, both are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class TimeBound:
     """The differences ``lo <= d < hi`` that one predicate admits, in microseconds."""
 
     lo: int = -FOREVER + 1
@@ -63,12 +54,12 @@ class Bound:
     between: tuple[int, int] = (0, 1)
     """The numbers of the two sides, the left one first."""
 
-    def intersected(self, other: Bound) -> Bound:
+    def intersected(self, other: TimeBound) -> TimeBound:
         """Return the differences that both admit."""
         exact = self.exact and other.exact
         return replace(self, lo=max(self.lo, other.lo), hi=min(self.hi, other.hi), exact=exact)
 
-    def widened(self, micros: int) -> Bound:
+    def widened(self, micros: int) -> TimeBound:
         """Move both ends outwards; the result is no longer exact."""
         lo, hi = max(self.lo - micros, -FOREVER + 1), min(self.hi + micros, FOREVER)
         return replace(self, lo=lo, hi=hi, exact=False)
@@ -87,7 +78,7 @@ class _Comparison:
         """Return whether one time is subtracted from the other before they are compared."""
         return any(each.left and each.right for each in (self.first, self.second))
 
-    def bound(self) -> Bound | None:
+    def bound(self) -> TimeBound | None:
         """Solve it for d, when it is a multiple of d and a constant."""
         zero, operator = self.first.plus(self.second.times(-1)), self.operator
         if zero.right < 0:
@@ -96,7 +87,7 @@ class _Comparison:
             return None
         # V <operator> 0 with zero - below <= V <= zero + above, and zero = right * d + micros
         most, least = (zero.below - zero.micros) / zero.right, (-zero.above - zero.micros) / zero.right
-        bound = Bound(exact=not (zero.below or zero.above))
+        bound = TimeBound(exact=not (zero.below or zero.above))
         if operator in {"=", "<", "<="}:
             bound = replace(bound, hi=min(FOREVER, ceil(most) if operator == "<" else floor(most) + 1))
         if operator in {"=", ">", ">="}:
@@ -105,7 +96,7 @@ class _Comparison:
         return bound
 
 
-def read_bound(scope: Scope, condition: Tree) -> Bound | None:
+def read_bound(scope: Scope, condition: Tree) -> TimeBound | None:
     """Read a comparison of two event times; None when it is something else."""
     both = _two_times(scope, condition)
     if both is None or not isinstance(condition, Form):
@@ -119,7 +110,7 @@ def read_bound(scope: Scope, condition: Tree) -> Bound | None:
     except CalendarError as error:
         raise scope.error(f"the interval of this window {error}", condition) from None
     bounds = [each.bound() if each else None for each in read]
-    bound = reduce(Bound.intersected, (each for each in bounds if each), Bound())
+    bound = reduce(TimeBound.intersected, (each for each in bounds if each), TimeBound())
     if not bounds or None in bounds:
         return None
     bound = replace(bound, between=(both[0].number, both[1].number))
@@ -127,16 +118,16 @@ def read_bound(scope: Scope, condition: Tree) -> Bound | None:
     return bound if has_fixed_offset(scope.zone) or by_time else bound.widened(clock_shift(scope.zone))
 
 
-def window_bound(scope: Scope, windows: Sequence[TimeWindow]) -> Bound | None:
+def window_bound(scope: Scope, windows: Sequence[TimeWindow]) -> TimeBound | None:
     """Return how far apart two event times in one window of a fixed length can be; None of other columns."""
     columns = [unwrapped(each.value) for each in windows]
-    sides = {each.side: each.name for each in columns if isinstance(each, Column)}
+    sides = {each.side: each.name for each in columns if isinstance(each, ColumnRef)}
     inputs = [each for each in scope.inputs if sides.get(each.side) == each.stream.time]
     if len(inputs) < len(SIDES):
         return None
     first, second = sorted(each.number for each in inputs)
     length = windows[0].length
-    bound = Bound(1 - length, length, exact=False, between=(first, second))
+    bound = TimeBound(1 - length, length, exact=False, between=(first, second))
     is_steady = has_fixed_offset(scope.zone) or all(each.kind != "date" for each in windows)
     return bound if is_steady else bound.widened(clock_shift(scope.zone))
 
@@ -204,7 +195,7 @@ def _two_times(scope: Scope, tree: Tree) -> list[Input] | None:
     return sorted(both, key=lambda each: each.number) if only_times else None
 
 
-def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[Bound]) -> tuple[Limits, bool]:
+def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[TimeBound]) -> tuple[Limits, bool]:
     """Return the limits that windows and bounds leave, and whether any result can be within them.
 
     Where none can be, the limits are the shortest there are.  Bounds on time are no limits on a number of rows: where a
@@ -226,7 +217,7 @@ def _table(lengths: Sequence[int]) -> list[list[int]]:
     return [[1 if i == j else lengths[i] for j in range(count)] for i in range(count)]
 
 
-def _bounded(limits: list[list[int]], bounds: Iterable[Bound]) -> list[list[int]]:
+def _bounded(limits: list[list[int]], bounds: Iterable[TimeBound]) -> list[list[int]]:
     """Shorten limits to what each bound ``lo <= T_j - T_i < hi`` leaves."""
     for bound in bounds:
         i, j = bound.between

@@ -14,22 +14,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from penstock.sql.bind.scope import exact_type
-from penstock.sql.query import DAY, SECOND
+from penstock.sql.bind.scope import Scope, exact_type
+from penstock.sql.query import DAY, SECOND, Side
 from penstock.sql.text.lexer import string_value, tokenize
-from penstock.sql.text.tree import SUM, Column, Constant, Form, binary, cast_type, rebuilt, unwrapped
+from penstock.sql.text.tree import SUM, ColumnRef, Constant, Form, Tree, binary, cast_type, rebuilt, unwrapped
 from penstock.sql.units import DurationError, parse_duration, show_duration
 from penstock.sql.zones import has_fixed_offset
 
-if TYPE_CHECKING:
-    from penstock.sql.bind.scope import Scope
-    from penstock.sql.query import Side
-    from penstock.sql.text.tree import Tree
-
-    Parts = tuple[str | Tree, ...]
-    from penstock.sql.text.tree import Tree
+Parts = tuple[str | Tree, ...]
 
 EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 _FORM = "write window(A.ts, '10 minutes'), or window(A.ts, '10 minutes', '10 minutes', '1 minute') with a start time"
@@ -248,10 +241,10 @@ def _windowed(scope: Scope, key: Tree) -> tuple[Side, Tree] | None:
     return time.side, Form("+", parts, SUM)
 
 
-def _event_time(scope: Scope, tree: Tree) -> Column | None:
+def _event_time(scope: Scope, tree: Tree) -> ColumnRef | None:
     """Give the column that is the event time of its stream."""
     bare = unwrapped(tree)
-    return bare if isinstance(bare, Column) and scope.side(bare.side).stream.time == bare.name else None
+    return bare if isinstance(bare, ColumnRef) and scope.side(bare.side).stream.time == bare.name else None
 
 
 def _unit(tree: Tree) -> str:
@@ -260,7 +253,7 @@ def _unit(tree: Tree) -> str:
     return literal_text(bare).lower() if isinstance(bare, Constant) and bare.kind == "string" else ""
 
 
-def _short_end(scope: Scope, time: Column, begin: Form, unit: str) -> Tree:
+def _short_end(scope: Scope, time: ColumnRef, begin: Form, unit: str) -> Tree:
     """Give the end of a bucket of an hour or less; `begin` is a TIMESTAMP, whatever the type of the time."""
     kind, length = scope.type_of(time), _SHORT_UNITS[unit]
     if kind == "date":

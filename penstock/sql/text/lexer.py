@@ -19,11 +19,9 @@ True: tokens do not overlap and ascend; between two of them there is nothing tha
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Literal
 
 Kind = Literal["word", "quoted", "string", "number", "symbol"]
 

@@ -3,19 +3,14 @@
 Two spellings are made one, so that equal literals are equal texts: a string in double quotes that has nothing to escape
 gets single ones, and keywords are in upper case.
 
-In:  a `Reader` before a literal.  Out: a `Constant`, or the text of a type; the reader stands after it.
+In:  a `TokenReader` before a literal.  Out: a `Constant`, or the text of a type; the reader stands after it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.sql.text.keywords import UNITS
-from penstock.sql.text.tokens import joined
+from penstock.sql.text.tokens import TokenReader, joined
 from penstock.sql.text.tree import Constant
-
-if TYPE_CHECKING:
-    from penstock.sql.text.tokens import Reader
 
 TYPE_WORDS = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"}
 """Words that say the type of the string behind them."""
@@ -23,13 +18,13 @@ TYPE_WORDS = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"
 _SIGNS = {"-", "+"}
 
 
-def number(reader: Reader, sign: str = "") -> Constant:
+def number(reader: TokenReader, sign: str = "") -> Constant:
     """Read a number; a sign before it that is part of it was read already."""
     token = reader.take()
     return Constant(f"{sign}{token.text}", "number", (token.start, token.end))
 
 
-def strings(reader: Reader) -> Constant:
+def strings(reader: TokenReader) -> Constant:
     """Read a string; several in a row are one."""
     start, texts = reader.span[0], []
     while (token := reader.ahead()) and token.kind == "string":
@@ -43,19 +38,19 @@ def _string(text: str) -> str:
     return f"'{text[1:-1]}'" if plain else text
 
 
-def typed(reader: Reader) -> Constant:
+def typed(reader: TokenReader) -> Constant:
     """Read a string with its type before it."""
     start, kind = reader.span[0], reader.take().upper
     return Constant(f"{kind} {_string(reader.take().text)}", "typed", (start, reader.behind))
 
 
-def begins_interval(reader: Reader) -> bool:
+def begins_interval(reader: TokenReader) -> bool:
     """Say whether INTERVAL, which comes next, is not a column of that name."""
     after = reader.ahead(1)
     return after is not None and (after.kind in {"string", "number"} or after.text in _SIGNS)
 
 
-def interval(reader: Reader) -> Constant:
+def interval(reader: TokenReader) -> Constant:
     """Read ``INTERVAL 1 HOUR 30 MINUTES``, ``INTERVAL '1 hour'`` or ``INTERVAL '01:30' MINUTE TO SECOND``."""
     start, words = reader.span[0], [reader.take().upper]
     while True:
@@ -69,7 +64,7 @@ def interval(reader: Reader) -> Constant:
             return Constant(" ".join(words), "interval", (start, reader.behind))
 
 
-def _units(reader: Reader) -> list[str]:
+def _units(reader: TokenReader) -> list[str]:
     """Read the unit behind a value, or two as in ``DAY TO SECOND``."""
     words = [reader.take().upper] if reader.word() in UNITS else []
     if words and reader.word() == "TO" and reader.word(1) in UNITS:
@@ -77,14 +72,14 @@ def _units(reader: Reader) -> list[str]:
     return words
 
 
-def _has_more(reader: Reader) -> bool:
+def _has_more(reader: TokenReader) -> bool:
     """Say whether another value with its unit comes next."""
     at = 1 if reader.word() in _SIGNS else 0
     value = reader.ahead(at)
     return value is not None and value.kind in {"string", "number"} and reader.word(at + 1) in UNITS
 
 
-def type_text(reader: Reader) -> str:
+def type_text(reader: TokenReader) -> str:
     """Read a type; the names of fields keep their case."""
     first = reader.at
     word = reader.word()
@@ -107,7 +102,7 @@ def type_text(reader: Reader) -> str:
     return text if any(token.upper == "STRUCT" for token in tokens) else text.upper()
 
 
-def _skip_angles(reader: Reader) -> None:
+def _skip_angles(reader: TokenReader) -> None:
     """Read ``<...>`` of a type."""
     depth = 0
     while True:
@@ -121,7 +116,7 @@ def _skip_angles(reader: Reader) -> None:
             return
 
 
-def _skip_numbers(reader: Reader) -> None:
+def _skip_numbers(reader: TokenReader) -> None:
     """Read ``(10, 2)`` of a type."""
     while reader.word() != ")":
         if reader.done:
@@ -130,7 +125,7 @@ def _skip_numbers(reader: Reader) -> None:
     reader.take()
 
 
-def path_text(reader: Reader) -> str:
+def path_text(reader: TokenReader) -> str:
     """Read the path behind a VARIANT: ``:a.b[0]['c']``."""
     first = reader.at
     reader.take()
@@ -142,7 +137,7 @@ def path_text(reader: Reader) -> str:
     return joined(reader.tokens[first : reader.at])
 
 
-def _step(reader: Reader) -> None:
+def _step(reader: TokenReader) -> None:
     """Read one step of a path: a name, or a name or number in brackets."""
     steps = len(("[", "0", "]")) if reader.word() == "[" else 1
     last = reader.ahead(steps - 1)

@@ -5,12 +5,13 @@ From the loosest to the tightest::
 
     OR   AND   NOT !   IN LIKE RLIKE BETWEEN IS   = <> < > <=>   |   ^   &   << >> >>>   + - ||   * / % DIV   - + ~
 
-In:  a `Reader` before an expression.  Out: its tree; the reader stands after it.
+In:  a `TokenReader` before an expression.  Out: its tree; the reader stands after it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator
+from typing import Any
 
 from penstock.errors import SqlError
 from penstock.sql.text.keywords import (
@@ -33,7 +34,7 @@ from penstock.sql.text.literals import (
     typed,
 )
 from penstock.sql.text.refusals import EXPLODE, OVER, refused_function
-from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.tokens import Source, Span, TokenReader
 from penstock.sql.text.tree import (
     AND,
     BIT_AND,
@@ -61,13 +62,8 @@ from penstock.sql.text.tree import (
     run,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from penstock.sql.text.tokens import Span
-
-    Deep = Generator[Any, Tree, Tree]
-    Parts = list[str | Tree]
+Deep = Generator[Any, Tree, Tree]
+Parts = list[str | Tree]
 
 _OPERATORS = {
     "*": PRODUCT, "/": PRODUCT, "%": PRODUCT, "DIV": PRODUCT,
@@ -173,7 +169,7 @@ def _separated(parser: Operands, function: str) -> Generator[Any, Any, Parts]:
     return [part for part in parts if part]
 
 
-def _refuse(reader: Reader, name: Name) -> None:
+def _refuse(reader: TokenReader, name: Name) -> None:
     """Refuse functions that do not give one value for one row."""
     function = name.parts[-1].lower()
     if function in AGGREGATES and (function.upper() not in SUPPORTED_AGGREGATES or len(name.parts) > 1):
@@ -184,7 +180,7 @@ def _refuse(reader: Reader, name: Name) -> None:
         raise reader.error("IDENTIFIER(...) is not supported: write the name itself", name.span)
 
 
-def _refuse_window(reader: Reader, span: Span) -> None:
+def _refuse_window(reader: TokenReader, span: Span) -> None:
     """Refuse what may stand behind the call of an aggregate or a window function."""
     word, after = reader.word(), reader.ahead(1)
     if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
@@ -203,7 +199,7 @@ DEEPEST_BRACKETS = 500
 class Operands:
     """Reads operands.  What gives a generator is for `penstock.sql.text.tree.run`."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: TokenReader) -> None:
         """Begin where the reader stands."""
         self.reader = reader
         self.depth = 0
@@ -399,13 +395,13 @@ class Operands:
         return Form("->", (*listed, " -> ", body), LOOSEST, span=(variables[0].span[0], self.reader.behind))
 
 
-def parse_expression(reader: Reader) -> Tree:
+def parse_expression(reader: TokenReader) -> Tree:
     """Read one expression.
 
-    >>> from penstock.sql.text.tokens import Reader, Source
+    >>> from penstock.sql.text.tokens import TokenReader, Source
     >>> from penstock.sql.text.tree import show
     >>> source = Source("not a.b between 1 and 2 or lower( x )like'y' and c FROM t")
-    >>> reader = Reader(source, source.statements[0])
+    >>> reader = TokenReader(source, source.statements[0])
     >>> show(parse_expression(reader)), reader.word()
     ("NOT a.b BETWEEN 1 AND 2 OR LOWER(x) LIKE 'y' AND c", 'FROM')
     """
@@ -416,7 +412,7 @@ def parse_text(text: str) -> Tree | None:
     """Read a text that is one expression; None if it is none, or more than one."""
     source = Source(text)
     try:
-        reader = Reader(source, source.tokens)
+        reader = TokenReader(source, source.tokens)
         tree = parse_expression(reader) if source.tokens else None
     except SqlError:
         return None

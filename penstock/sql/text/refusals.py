@@ -5,17 +5,12 @@ In:  the word that begins it.  Out: an error that points at this word.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from penstock.errors import SqlError
 from penstock.sql.text.keywords import GENERATORS
-from penstock.sql.text.tokens import depths
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.errors import SqlError
-    from penstock.sql.text.lexer import Token
-    from penstock.sql.text.tokens import Reader, Source
+from penstock.sql.text.lexer import Token
+from penstock.sql.text.tokens import Source, TokenReader, depths
 
 _IN_SPARK = "leave it out, and apply it in Spark to the results"
 ANOTHER_QUERY = (
@@ -133,7 +128,7 @@ def refused_clause(source: Source, token: Token) -> SqlError | None:
     return source.error(f"{clause} is not supported: {instead}", (token.start, token.end))
 
 
-def refused_table(reader: Reader) -> SqlError | None:
+def refused_table(reader: TokenReader) -> SqlError | None:
     """Refuse what comes next in FROM and is no stream, or no alias of one; None if it may be."""
     word, after = reader.word(), reader.word(1)
     if (word, after) in _TABLES:
@@ -146,7 +141,7 @@ def refused_table(reader: Reader) -> SqlError | None:
     return None
 
 
-def refused_rows(reader: Reader) -> SqlError | None:
+def refused_rows(reader: TokenReader) -> SqlError | None:
     """Refuse what begins an entry of FROM and is not the name of a stream; None if it may be."""
     if error := refused_table(reader):
         return error
@@ -175,7 +170,7 @@ def refused_function(name: str) -> str:
     return ""
 
 
-def refused_column(reader: Reader) -> SqlError | None:
+def refused_column(reader: TokenReader) -> SqlError | None:
     """Refuse what comes next in the columns of a stream and is no column; None if it may be one."""
     words, third = (reader.word(), reader.word(1)), reader.ahead(2)
     if words == ("WATERMARK", "FOR"):

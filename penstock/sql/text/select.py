@@ -12,11 +12,13 @@ Out: a `Select` of 2 to 16 streams.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from penstock.errors import SqlError
 from penstock.sql.query import MOST_INPUTS
 from penstock.sql.text.keywords import CLAUSES, JOINS, SUPPORTED
+from penstock.sql.text.lexer import Token
 from penstock.sql.text.parser import Parser, parse_expression
 from penstock.sql.text.refusals import (
     REFUSED_CLAUSES,
@@ -25,21 +27,14 @@ from penstock.sql.text.refusals import (
     refused_rows,
     refused_table,
 )
-from penstock.sql.text.tokens import Reader, span_of_tokens
+from penstock.sql.text.tokens import Source, Span, TokenReader, span_of_tokens
 from penstock.sql.text.tree import (
     Form,
+    Tree,
     has_aggregate,
     is_aggregate,
     nodes,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.errors import SqlError
-    from penstock.sql.text.lexer import Token
-    from penstock.sql.text.tokens import Source, Span
-    from penstock.sql.text.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ _STAR_CLAUSES = {"EXCLUDE", "REPLACE", "RENAME"}
 
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     """Read a SELECT, or say why it is none that can be run."""
-    reader = Reader(source, tokens)
+    reader = TokenReader(source, tokens)
     if error := refused_clause(source, tokens[0]):
         raise error
     if not reader.accept("SELECT"):
@@ -104,7 +99,7 @@ def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     return Select(items, joined, where, grouping, having)
 
 
-def _read_grouping(reader: Reader) -> Grouping:
+def _read_grouping(reader: TokenReader) -> Grouping:
     """Read ``GROUP BY ...``."""
     start = reader.span[0]
     if not reader.accept("GROUP", "BY"):
@@ -121,7 +116,7 @@ def _read_grouping(reader: Reader) -> Grouping:
             return Grouping(tuple(trees), all=False, span=(start, reader.behind))
 
 
-def _refuse_grouping_sets(reader: Reader) -> None:
+def _refuse_grouping_sets(reader: TokenReader) -> None:
     """Refuse several ways to group at once: ``ROLLUP (...)``, ``GROUPING SETS (...)``, ``WITH CUBE``."""
     words = reader.word(), reader.word(1)
     if words in {("ROLLUP", "("), ("CUBE", "("), ("GROUPING", "SETS"), ("WITH", "ROLLUP"), ("WITH", "CUBE")}:
@@ -131,7 +126,7 @@ def _refuse_grouping_sets(reader: Reader) -> None:
         )
 
 
-def _read_items(reader: Reader) -> tuple[Item, ...]:
+def _read_items(reader: TokenReader) -> tuple[Item, ...]:
     """Read the SELECT list."""
     select = reader.tokens[0].start, reader.tokens[0].end
     if reader.word() == "DISTINCT" and reader.word(1) not in {"", ",", ".", "FROM"}:
@@ -148,7 +143,7 @@ def _read_items(reader: Reader) -> tuple[Item, ...]:
             return tuple(items)
 
 
-def _read_item(reader: Reader) -> Item:
+def _read_item(reader: TokenReader) -> Item:
     """Read one entry of the SELECT list."""
     first = reader.at
     tree = parse_expression(reader)
@@ -166,7 +161,7 @@ def _read_item(reader: Reader) -> Item:
     return Item(tree, alias, reader.source.slice(tokens), span_of_tokens(reader.tokens[first : reader.at]))
 
 
-def _refusal(reader: Reader) -> SqlError:
+def _refusal(reader: TokenReader) -> SqlError:
     """Refuse what comes next where the query should have ended."""
     if reader.word() == "WINDOW" and reader.word(2) != "AS":
         return reader.error("this query has two WINDOW clauses: keep one, at its end")
@@ -209,7 +204,7 @@ class From:
     crossed: set[int] = field(default_factory=set)
 
 
-def read_from(reader: Reader) -> From:
+def read_from(reader: TokenReader) -> From:
     """Read the streams of FROM, and how they are joined."""
     joined = From([_read_table(reader)])
     while True:
@@ -221,14 +216,14 @@ def read_from(reader: Reader) -> From:
             return joined
 
 
-def read_condition(reader: Reader, clause: str) -> Tree:
+def read_condition(reader: TokenReader, clause: str) -> Tree:
     """Read the condition of ON or WHERE, which is about the rows of one result."""
     condition = parse_expression(reader)
     refuse_aggregates(reader, condition, clause)
     return condition
 
 
-def _read_join(reader: Reader, joined: From) -> None:
+def _read_join(reader: TokenReader, joined: From) -> None:
     """Read ``JOIN stream [ON condition | USING (columns)]``."""
     words = _read_words(reader)
     place = len(joined.tables)
@@ -241,7 +236,7 @@ def _read_join(reader: Reader, joined: From) -> None:
         joined.using += _read_using(reader, place)
 
 
-def _read_words(reader: Reader) -> list[str]:
+def _read_words(reader: TokenReader) -> list[str]:
     """Read ``[INNER | CROSS] JOIN``; every other join is refused."""
     first, words = reader.at, []
     while reader.word() in {*JOINS, "OUTER"} and "JOIN" not in words:
@@ -253,7 +248,7 @@ def _read_words(reader: Reader) -> list[str]:
     return words
 
 
-def _read_table(reader: Reader) -> Table:
+def _read_table(reader: TokenReader) -> Table:
     """Read a stream and its alias."""
     start = reader.span[0]
     if error := refused_rows(reader):
@@ -274,7 +269,7 @@ def _read_table(reader: Reader) -> Table:
     return Table(name, alias, span)
 
 
-def _is_outer(reader: Reader) -> bool:
+def _is_outer(reader: TokenReader) -> bool:
     """Say whether ``OUTER JOIN`` comes next, which is no alias and a join."""
     return (reader.word(), reader.word(1)) == ("OUTER", "JOIN")
 
@@ -283,7 +278,7 @@ def _is_alias(token: Token) -> bool:
     return token.kind == "word" and token.upper not in {*CLAUSES, *JOINS, *REFUSED_CLAUSES}
 
 
-def _part(reader: Reader) -> str:
+def _part(reader: TokenReader) -> str:
     """Read one part of a stream's name."""
     token = reader.ahead()
     if token is None or token.kind not in {"word", "quoted"} or token.upper in CLAUSES:
@@ -291,7 +286,7 @@ def _part(reader: Reader) -> str:
     return reader.take().name
 
 
-def _read_using(reader: Reader, place: int) -> list[Using]:
+def _read_using(reader: TokenReader, place: int) -> list[Using]:
     """Read the columns of ``USING (...)``."""
     columns = []
     if not reader.accept("("):
@@ -305,7 +300,7 @@ def _read_using(reader: Reader, place: int) -> list[Using]:
             raise reader.misfit()
 
 
-def refuse_number(reader: Reader, tables: list[Table], query: str) -> None:
+def refuse_number(reader: TokenReader, tables: list[Table], query: str) -> None:
     """Refuse a query of one stream, or of too many."""
     if len(tables) == 1:
         raise reader.error(f"{query} is a query with no join: name a second stream in FROM", tables[0].span)
@@ -317,7 +312,7 @@ def refuse_number(reader: Reader, tables: list[Table], query: str) -> None:
         )
 
 
-def refuse_aggregates(reader: Reader, tree: Tree, clause: str) -> None:
+def refuse_aggregates(reader: TokenReader, tree: Tree, clause: str) -> None:
     """Refuse aggregates in a clause that is about rows or pairs, and not about groups."""
     wrong = next(filter(is_aggregate, nodes(tree)), None)
     if wrong:

@@ -4,7 +4,7 @@ The text is cut into tokens once (`penstock.sql.text.lexer`).  Statements are ru
 an offset in the script, and every error can point at it.
 
 In:  the text.
-Out: `Source.statements`, and a `Reader` to walk one.
+Out: `Source.statements`, and a `TokenReader` to walk one.
 True: tokens of a statement never include its semicolon; offsets are those of the whole text.
 """
 
@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from penstock.errors import Place, SqlError
 from penstock.sql.source_options import hidden
 from penstock.sql.text.lexer import LexError, Token, tokenize
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Span = tuple[int, int]
 """Where something stands in the text: first offset and the offset after the last."""
@@ -114,7 +111,7 @@ def depths(tokens: Sequence[Token]) -> list[int]:
     return around
 
 
-class Reader:
+class TokenReader:
     """A cursor over the tokens of one statement."""
 
     def __init__(self, source: Source, tokens: Sequence[Token]) -> None:

@@ -4,7 +4,7 @@ A tree keeps what the user wrote and adds what Spark's grammar says about it: wh
 them are columns.  There are four kinds::
 
     Name      A.v                  a name as written, not yet resolved
-    Column    l.v                  a column of one of the two streams
+    ColumnRef l.v                  a column of one of the two streams
     Constant  30  'x'  DATE'...'   anything without parts of its own, written as it is; also a variable of a lambda
     Form      (l.v) > (30)         words, and the trees that stand between them
 
@@ -18,14 +18,12 @@ Out: text (`show`), which Spark reads as the same tree: an operand that binds le
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
-
-    from penstock.sql.query import Side
-    from penstock.sql.text.tokens import Span
+from penstock.sql.query import Side
+from penstock.sql.text.tokens import Span
 
 LOOSEST, OR, AND, NOT, PREDICATE, COMPARISON = range(6)
 BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, TIGHTEST = range(6, 14)
@@ -73,7 +71,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRef:
     """A column of one side, in its declared spelling."""
 
     side: Side
@@ -122,7 +120,7 @@ class Form:
         return replace(self, parts=tuple(p if isinstance(p, str) else next(others) for p in self.parts))
 
 
-Tree = Name | Column | Constant | Form
+Tree = Name | ColumnRef | Constant | Form
 
 
 def rank_of(tree: Tree) -> int:
@@ -171,10 +169,10 @@ def cast_type(tree: Tree) -> str:
     return str(tree.parts[1]).removeprefix("::") if isinstance(tree, Form) and tree.head == "::" else ""
 
 
-def show(tree: Tree, column: Callable[[Column], str] | None = None) -> str:
+def show(tree: Tree, column: Callable[[ColumnRef], str] | None = None) -> str:
     """Write a tree as Spark SQL on one line.
 
-    >>> show(binary("*", PRODUCT, binary("+", SUM, Column("l", "v"), Constant("1")), Column("r", "order")))
+    >>> show(binary("*", PRODUCT, binary("+", SUM, ColumnRef("l", "v"), Constant("1")), ColumnRef("r", "order")))
     '(l.v + 1) * r.`order`'
     """
     pieces: list[str] = []
@@ -187,14 +185,14 @@ def show_bare(tree: Tree) -> str:
     return show(tree, lambda column: quoted(column.name))
 
 
-def _qualified(column: Column) -> str:
+def _qualified(column: ColumnRef) -> str:
     return f"{column.side}.{quoted(column.name)}"
 
 
 def _write(
-    tree: Tree, pieces: list[str], column: Callable[[Column], str]
+    tree: Tree, pieces: list[str], column: Callable[[ColumnRef], str]
 ) -> Generator[Generator[Any, Any, None], None, None]:
-    if isinstance(tree, Column):
+    if isinstance(tree, ColumnRef):
         pieces.append(column(tree))
     elif isinstance(tree, Name):
         pieces.append(".".join(map(quoted, tree.parts)))
@@ -222,9 +220,9 @@ def nodes(tree: Tree) -> Iterator[Tree]:
             waiting.extend(reversed(node.trees))
 
 
-def columns_of(tree: Tree) -> Iterator[Column]:
+def columns_of(tree: Tree) -> Iterator[ColumnRef]:
     """Walk the columns of a resolved tree."""
-    return (node for node in nodes(tree) if isinstance(node, Column))
+    return (node for node in nodes(tree) if isinstance(node, ColumnRef))
 
 
 def sides_of(tree: Tree) -> set[Side]:

@@ -22,19 +22,16 @@ Out: `Clauses` and the tokens without them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from penstock.errors import SqlError
 from penstock.sql.query import FOREVER, Range
+from penstock.sql.text.lexer import Token
 from penstock.sql.text.refusals import OVER, refuse_behind_window
 from penstock.sql.text.tokens import Source, Span, depths, joined, span_of_tokens
 from penstock.sql.units import DurationError, parse_duration, show_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.errors import SqlError
-    from penstock.sql.text.lexer import Token
 
 _NOT_A_CLAUSE_AFTER = {
     ".", ",", "AS", "BY", "HAVING", "SELECT", "WHERE", "ON", "AND", "OR", "NOT",
@@ -85,7 +82,7 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class WindowClause:
     """A window clause and where it stands."""
 
     spec: WindowSpec
@@ -96,11 +93,11 @@ class Clause:
 class Clauses:
     """The window clauses of one query: at its end, and after its streams (by position in FROM)."""
 
-    whole: Clause | None = None
-    per_stream: dict[int, Clause] = field(default_factory=dict)
+    whole: WindowClause | None = None
+    per_stream: dict[int, WindowClause] = field(default_factory=dict)
     every: Every | None = None
 
-    def given(self) -> list[Clause]:
+    def given(self) -> list[WindowClause]:
         """List every clause there is."""
         return [*([self.whole] if self.whole else []), *self.per_stream.values()]
 
@@ -108,18 +105,18 @@ class Clauses:
 def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[Clauses, list[Token]]:
     """Read the window clauses of a SELECT, and give the tokens without them."""
     body, tail = _split_tail(tokens)
-    whole = Clause(read_spec(source, tail, query), span_of_tokens(tail)) if tail else None
+    whole = WindowClause(read_spec(source, tail, query), span_of_tokens(tail)) if tail else None
     every = whole.spec.every if whole else None
     if every is None:
         body, last = _split_every(body)
         every = _read_every(source, last, query) if last else None
     brackets = _find_brackets(source, body)
-    per_stream: dict[int, Clause] = {}
+    per_stream: dict[int, WindowClause] = {}
     for stream, start, end in brackets:
         span = span_of_tokens(body[start:end])
         if stream in per_stream:
             raise source.error("this stream has two windows: keep one", span)
-        per_stream[stream] = Clause(_read_bracket(source, body[start:end], query), span)
+        per_stream[stream] = WindowClause(_read_bracket(source, body[start:end], query), span)
     dropped = {i for _, start, end in brackets for i in range(start, end)}
     return Clauses(whole, per_stream, every), [token for i, token in enumerate(body) if i not in dropped]
 
@@ -252,7 +249,9 @@ def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
     raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end))
 
 
-def window_clauses(source: Source, clauses: Clauses, aliases: Sequence[str]) -> tuple[Clause, ...] | None:
+def window_clauses(
+    source: Source, clauses: Clauses, aliases: Sequence[str]
+) -> tuple[WindowClause, ...] | None:
     """Give the window of each stream in FROM, if there are any.
 
     A window after a stream takes precedence over the query's WINDOW, which then holds for the other streams.
@@ -277,7 +276,7 @@ def window_range(left: WindowSpec, right: WindowSpec) -> Range:
     return Range(-right.length + (0 if right.kind == "rows" else 1), left.length)
 
 
-def _partly_given(source: Source, stated: Sequence[Clause | None], aliases: Sequence[str]) -> SqlError:
+def _partly_given(source: Source, stated: Sequence[WindowClause | None], aliases: Sequence[str]) -> SqlError:
     """Ask for the window of a stream that has none beside one that has."""
     one, clause = next((alias, each) for alias, each in zip(aliases, stated, strict=True) if each)
     other = aliases[stated.index(None)]

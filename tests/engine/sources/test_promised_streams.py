@@ -11,7 +11,7 @@ from penstock.engine.change.declarations import stream_difference
 from penstock.engine.sources.sources import open_source
 from penstock.engine.workload import Workload
 from penstock.errors import InputError, SqlError
-from penstock.sql.bind.promises import Pattern, Promise, promises_of
+from penstock.sql.bind.promises import Promise, PromisePattern, promises_of
 from penstock.sql.script import parse_script
 
 SCHEMA = T.StructType(
@@ -40,8 +40,8 @@ def workload(**options):
 def test_a_stream_of_a_dataframe_promises_what_its_arguments_say():
     bid = workload(punctuation="KIND='closed'", punctuates="item_id", unique="TS").streams["Bid"]
     assert promises_of(bid) == (
-        Promise("Bid", (Pattern("Item_Id", "value", "Item_Id"),), "kind = 'closed'"),
-        Promise("Bid", (Pattern("ts", "value", "ts"),), is_data=True),
+        Promise("Bid", (PromisePattern("Item_Id", "value", "Item_Id"),), "kind = 'closed'"),
+        Promise("Bid", (PromisePattern("ts", "value", "ts"),), is_data=True),
     )
 
 
