@@ -50,8 +50,8 @@ from penstock.engine.sinks.sinks import clear_staging, sink_root
 from penstock.engine.sources.checkpoints import check_checkpoint
 from penstock.engine.sources.ingester import Ingester
 from penstock.engine.sources.sources import check_conditions, open_source, with_ingest_columns
-from penstock.engine.spark.culprits import QueriesFailedError
 from penstock.engine.spark.early_start import PythonWorkers
+from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.spark.schemas import arrow_types, empty_rows
 from penstock.engine.spark.session import (
     embedded_session,

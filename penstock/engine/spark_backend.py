@@ -20,7 +20,6 @@ from penstock.engine.outputs.result_types import ResultTypes
 from penstock.engine.outputs.results import read_files
 from penstock.engine.runners.runner import Job, Sql
 from penstock.engine.runners.spark import SparkRunner, described
-from penstock.engine.sources.batch_culprits import blame_for_batch
 from penstock.engine.sources.malformed import CORRUPT, MOST_TEXT, SHOWN
 from penstock.engine.sources.sources import (
     FILE_ORDER,
@@ -28,6 +27,7 @@ from penstock.engine.sources.sources import (
     ingest_columns_of,
     with_ingest_columns,
 )
+from penstock.engine.spark.failed_queries import find_failed_queries
 from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
 from penstock.engine.tasks.ingest import (
     LATE,
@@ -37,13 +37,14 @@ from penstock.engine.tasks.ingest import (
     reason_name,
     set_aside,
 )
-from penstock.engine.tasks.ingest_columns import ROW_TIME, answer
+from penstock.engine.tasks.ingest_columns import ROW_TIME, answer, ingest_names
 from penstock.engine.tasks.upgrade import ROW, new_predicates
+from penstock.plan.build import build_plan
 from penstock.sql.text.tree import always_quoted
 from penstock.sql.zones import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -196,8 +197,19 @@ class SparkBackend:
         return rows.select(*columns, *order)
 
     def failures(self, batch: DataFrame, stream: Stream, plan: Plan) -> dict[str, str]:
-        """Find the queries whose predicates or keys cannot be evaluated on a batch."""
-        return blame_for_batch(batch, stream, plan)
+        """Find the queries whose predicates or keys cannot be evaluated on a batch; nothing is written."""
+        streams = {each.name: each for each in plan.streams}
+        readers = {query.name: query for query in plan.queries if stream.name in query.streams}
+
+        def evaluate(names: Collection[str]) -> None:
+            queries = [readers[name] for name in names]
+            logs = build_plan(streams, queries).logs_of(stream.name) if queries else ()
+            rows = ingest_columns_of(batch, stream, logs, ingest_names(stream, logs))
+            job = Job("ingest", f"find queries that fail on {stream.name}")
+            with described(self.spark.sparkContext, job):
+                rows.write.format("noop").mode("overwrite").save()
+
+        return find_failed_queries(list(readers), evaluate)
 
 
 def _numbered_columns(rows: DataFrame, count: int) -> DataFrame:

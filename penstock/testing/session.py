@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from penstock.engine.change.transition import Transition
 from penstock.engine.report.status import take_status
 from penstock.engine.sources.batch_ingest import BatchIngest
-from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.stages.propagate import finished_now
 from penstock.engine.stages.turn import take_turn
 from penstock.engine.stages.turn_context import TurnContext

@@ -67,7 +67,6 @@ def _not_collected(method):
 
 COLLECTS = {
     "engine/runners/spark.py",  # the reports of tasks
-    "engine/sources/batch_culprits.py",  # one number: the query is evaluated, and fails or not
     "engine/spark/schemas.py",  # no rows: the schema that Arrow has
     "cli/look.py",  # rows that a command prints
     "cli/demo.py",  # the same

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.api import Engine
-from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window, answer, same_bag
 from tests.spark.runner import Run

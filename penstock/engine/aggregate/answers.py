@@ -39,7 +39,7 @@ from penstock.engine.aggregate.pane_answers import answer_rows
 from penstock.engine.aggregate.pane_fold import FoldSpec
 from penstock.engine.runners.runner import ANSWERS, Job, counted
 from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications, results_folder, sink_root
-from penstock.engine.spark.culprits import find_culprits
+from penstock.engine.spark.failed_queries import find_failed_queries
 from penstock.engine.views.finished import finished_keys
 from penstock.engine.views.horizon import horizon, side_marks
 from penstock.errors import InputError
@@ -607,7 +607,7 @@ def blame_for_answers(jobs: Sequence[AnswerJob], backend: Backend[Any]) -> dict[
         some = [_for_some(each, names) for each in jobs]
         run_answers([each for each in some if each.readers], backend)
 
-    return find_culprits(sorted({each.query for job in jobs for each in job.readers}), attempt)
+    return find_failed_queries(sorted({each.query for job in jobs for each in job.readers}), attempt)
 
 
 def _for_some(job: AnswerJob, names: Collection[str]) -> AnswerJob:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.sources.checkpoints import checked_origin, checkpoint_of
 from penstock.engine.sources.source_ingest import SourceIngest
 from penstock.engine.sources.sources import FILE_ORDER
-from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import PenstockError, RunError
 from penstock.sql.streams import trigger_micros

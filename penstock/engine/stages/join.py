@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job, counted
-from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.sinks.routes import CountRoute, TableRoute
+from penstock.engine.spark.failed_queries import QueriesFailedError, find_failed_queries
 from penstock.engine.stages.many_plan import exploding
 from penstock.engine.stages.next_unit import Advance, next_advance
 from penstock.engine.stages.turn_context import UnitDone
 from penstock.engine.stages.unit_commit import together, unit_delays, unit_fed, unit_output
-from penstock.engine.stages.unit_culprits import blame_for_unit
 from penstock.engine.tasks.count_axis import row_spans, sealed_until
 from penstock.engine.tasks.join import FoldTask, JoinTask
 from penstock.engine.tasks.route_pairs import UnitReport
@@ -28,7 +28,7 @@ from penstock.state.commits import Backfilled, Output, UnitJoined
 from penstock.state.values import Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from penstock.engine.sinks.pair_batch import Delivery
     from penstock.engine.stages.turn_context import TurnContext
@@ -212,9 +212,20 @@ def _run(
     try:
         return run(delivery)
     except Exception as error:
-        if failures := blame_for_unit(delivery, run):
+        computed = [target.query for target in delivery.targets if target.computed]
+        if failures := find_failed_queries(computed, lambda names: run(_without_output(delivery, names))):
             raise QueriesFailedError(failures) from error
         raise
+
+
+def _without_output(delivery: Delivery, names: Collection[str]) -> Delivery:
+    """Return a delivery that evaluates the expressions of some queries and only counts their results."""
+    targets = tuple(
+        target if isinstance(target.route, TableRoute) else replace(target, route=CountRoute())
+        for target in delivery.targets
+        if target.query in names
+    )
+    return replace(delivery, targets=targets, table="")
 
 
 def _fold(planner: UnitPlanner, task: UnitTask, delivery: Delivery, label: str) -> list[UnitReport]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.aggregate.answers import is_answer_due
-from penstock.engine.spark.culprits import QueriesFailedError
+from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.stages.compact import Attic
 from penstock.engine.stages.release import is_due
 from penstock.engine.stages.seal import choose_sealings
