@@ -26,12 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.control import refuse_waiting
 from penstock.errors import RunError
-from penstock.state.codec import decode, encode
+from penstock.state.codec import decode, decode_ledger, encode, encode_ledger
 from penstock.state.commits import Opened
 from penstock.state.files import open_files
 from penstock.state.journal import Journal, read_only
 from penstock.state.ledger import Ledger, fold
-from penstock.state.snapshot import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,7 +151,7 @@ class Store:
 
 def open_journal(files: Files) -> Journal[Ledger]:
     """Give the journal of a state, before it is read."""
-    return Journal(files, fold_json, Ledger(), dump=dump, load=load)
+    return Journal(files, fold_json, Ledger(), dump=encode_ledger, load=decode_ledger)
 
 
 def fold_json(ledger: Ledger, commit: Mapping[str, Any]) -> Ledger:
@@ -162,4 +161,4 @@ def fold_json(ledger: Ledger, commit: Mapping[str, Any]) -> Ledger:
 
 def peek(url: str) -> Ledger:
     """Read a state's ledger without owning it, also while an engine runs on it."""
-    return read_only(open_files(url), fold_json, Ledger(), load=load)
+    return read_only(open_files(url), fold_json, Ledger(), load=decode_ledger)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.kernels.probe import Pairs
@@ -149,3 +150,22 @@ def _clear_rounded(sets: Any, queries: Any, rows: Any, columns: Any, bounds: Any
         if fails:
             for w in range(queries.size):
                 sets[k, w] &= ~queries[w]
+
+
+# --- equal keys ----------------------------------------------------------------------------------------------------
+
+
+def with_equal_keys(pairs: Pairs, batch: Sequence[pa.Array], state: Sequence[pa.Array]) -> Pairs:
+    """Keep the pairs whose real keys are equal, column by column."""
+    same = np.ones(len(pairs), np.bool_)
+    for batch_key, state_key in zip(batch, state, strict=True):
+        same &= equal_values(batch_key.take(pa.array(pairs.batch)), state_key.take(pa.array(pairs.state)))
+    return pairs if same.all() else pairs.only(same)
+
+
+def equal_values(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+    """Say which values of two columns are equal, one by one."""
+    same = pc.equal(one, other)
+    if pa.types.is_floating(one.type):
+        same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    return pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False)

@@ -13,6 +13,7 @@ it is a digest, and `penstock.kernels.probe` compares the keys themselves.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -100,3 +101,38 @@ def rows_in_range(hashes: Hashes, first: int, last: int) -> slice:
     start = int(np.searchsorted(hashes, np.uint64(first), "left"))
     stop = int(np.searchsorted(hashes, np.uint64(last), "right"))
     return slice(start, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """What one of `parts` tasks takes of a unit."""
+
+    part: int
+    parts: int
+    keyed: bool
+
+    def probed(self, hashes: Hashes) -> slice:
+        """Find the rows of a segment that are looked up in this task.
+
+        >>> import numpy as np
+        >>> Division(1, 2, keyed=True).probed(np.array([1, 1 << 63], np.uint64))
+        slice(1, 2, None)
+        >>> Division(1, 2, keyed=False).probed(np.zeros(5, np.uint64))
+        slice(0, 5, None)
+        """
+        if not self.keyed:
+            return slice(0, hashes.size)
+        return rows_in_range(hashes, *hash_range(self.part, self.parts))
+
+    def probing(self, hashes: Hashes, number: int = 0) -> slice:
+        """Find the rows of the unit's segment `number` that look for partners in this task.
+
+        The first row of each segment goes to another task, so that segments of few rows are dealt out too.
+
+        >>> import numpy as np
+        >>> [Division(part, 2, keyed=False).probing(np.zeros(5, np.uint64)) for part in range(2)]
+        [slice(0, 5, 2), slice(1, 5, 2)]
+        """
+        if self.keyed:
+            return self.probed(hashes)
+        return slice((self.part + number) % self.parts, hashes.size, self.parts)

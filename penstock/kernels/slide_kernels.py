@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_MOST = np.iinfo(np.int64).max
+MOST = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
@@ -98,7 +98,7 @@ def empty(some: Any) -> None:
     _fill(some[0], 0)
     _fill(some[1], 0)
     _fill(some[2], 0)
-    _fill(some[3], _MOST)
+    _fill(some[3], MOST)
 
 
 @njit(cache=True, nogil=True)
@@ -290,3 +290,58 @@ def _move_up(sizes: Any, columns: Any) -> None:
             for i in range(size if start > end else 0):
                 columns[part, end + i] = columns[part, start + i]
             end += size
+
+
+# --- added up by group --------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def slide_by_group(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outputs: Any) -> None:
+    """Write what each group comes to for each window at each instant."""
+    int_others, float_others = 1 - entries[3][2], 1 - entries[4][2]
+    count_totals, int_totals, float_totals, least_totals = totals
+    pairs, int_outs, float_outs, least_outs = outputs
+    width, groups = count_totals.shape[1], bounds.size - 1
+    right_side = np.ones(1, np.int64)
+    empty(cells)
+    top = 0
+    for instant in range(asked.shape[0]):
+        top = max(top, take_in(entries, instant, cells))
+        empty(totals)
+        last = top // width + 1  # younger cells are empty
+        for window in range(asked.shape[1]):
+            cut = asked[instant, window]
+            if cut < 0:
+                continue
+            take_together(cells, cut, last, totals)
+            last = min(last, cut)
+            first = (window * asked.shape[0] + instant) * groups
+            _add_up(count_totals, right_side, count_totals, bounds, pairs, first)
+            _add_up(int_totals, int_others, count_totals, bounds, int_outs, first)
+            _add_up(float_totals, float_others, count_totals, bounds, float_outs, first)
+            _least_of(least_totals, count_totals, bounds, least_outs, first)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _add_up(totals: Any, others: Any, times: Any, bounds: Any, outs: Any, first: Any) -> None:
+    """Add up the members of groups, each as often as the other side has rows; where it has none, the sum may be NaN."""
+    for part in range(np.uint64(outs.shape[0])):
+        other = np.uint64(others[part])
+        for group in range(bounds.size - 1):
+            total = outs[part, first + group]
+            for member in range(np.uint64(bounds[group]), np.uint64(bounds[group + 1])):
+                often = times[other, member]
+                total += totals[part, member] * often if often > 0 else 0
+            outs[part, first + group] = total
+
+
+@njit(cache=True, nogil=True)
+def _least_of(totals: Any, counts: Any, bounds: Any, outs: Any, first: Any) -> None:
+    """Find the least of the members of groups that both sides have."""
+    for part in range(np.uint64(outs.shape[0])):
+        for group in range(bounds.size - 1):
+            least = outs[part, first + group]
+            for member in range(np.uint64(bounds[group]), np.uint64(bounds[group + 1])):
+                is_met = (counts[0, member] > 0) & (counts[1, member] > 0)
+                least = min(least, totals[part, member] if is_met else MOST)
+            outs[part, first + group] = least

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.kernels.slide import Seen, starts_of
-from penstock.kernels.slide_kernels import slide
+from penstock.kernels.slide_kernels import MOST, slide, slide_by_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,3 +166,33 @@ def by_side(outputs: tuple[Any, ...], parts: Sequence[Parts], kept: int) -> list
         sides.append(SlidParts(counts[number], *mine))
         done = ends
     return sides
+
+
+def slide_groups(
+    sides: Sequence[Sequence[Sliding]], parts: Sequence[Parts], bounds: Ints
+) -> tuple[Ints, list[SlidParts]]:
+    """Slide windows over two sides: the pairs of each group, and the parts of each side; by window, instant and group.
+
+    `bounds` are where the members of each group begin, and the end of the last.  Leasts are left as
+    numbers in the order of values, not turned into the bits of these.
+
+    >>> from penstock.kernels.slide import Sliding
+    >>> from penstock.kernels.slide_pass import Parts
+    >>> both = Sliding(np.array([0, 1, 2]), np.array([3]), np.array([[0]]), groups=3, cuts=1)
+    >>> left = Parts(np.array([2, 1, 4]), leasts=[np.array([7, 5, 6])], turns=[(0, 0)])
+    >>> right = Parts(np.array([3, 0, 1]), floats=[np.array([1.5, 0, 2])])
+    >>> pairs, (one, other) = slide_groups([[both], [both]], [left, right], np.array([0, 2, 3]))
+    >>> pairs.tolist(), one.leasts.tolist(), other.floats.tolist()
+    ([6, 4], [[7, 6]], [[3.0, 8.0]])
+    """
+    first = sides[0][0]
+    numbers, cells, totals = room_for(first, parts)
+    size = first.asked.size * (bounds.size - 1)
+    ints, floats = np.zeros((numbers[1], size), np.int64), np.zeros((numbers[2], size))
+    leasts = np.full((numbers[3], size), MOST)
+    pairs = np.zeros((1, size), np.int64)
+    slide_by_group(
+        entries_of(sides, parts), first.asked, cells, totals, bounds, (pairs, ints, floats, leasts)
+    )
+    none = np.empty((len(parts), 0), np.int64)
+    return pairs[0], by_side((none, ints, floats, leasts), parts, size)

@@ -23,9 +23,8 @@ from penstock.kernels.probe import Pairs, Rows, Wanted, probe
 from penstock.kernels.row_cuts import RowCuts, probe_row_cuts
 from penstock.kernels.sets import count_members
 from penstock.kernels.slide import Sliding, lay_out, order_by
-from penstock.kernels.slide_groups import slide_groups
 from penstock.kernels.slide_measures import Run, laid_in
-from penstock.kernels.slide_pass import slide_parts
+from penstock.kernels.slide_pass import slide_groups, slide_parts
 from penstock.kernels.sorting import merge_runs
 from penstock.sql.query import Comparison
 

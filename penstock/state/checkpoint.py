@@ -14,7 +14,7 @@ Spark writes each file under a temporary name (``.<n>.<uuid>.tmp``) and renames 
 such a file; it never leaves half an entry.  After a power cut an entry may be empty or gone.
 
 In:  the files of a state, and the directory of a stream's checkpoint.  Out: entries as values; None for what is not
-there or not whole.  Nothing here decides anything (`penstock.state.agreement` does).
+there or not whole.  Nothing here decides anything (`penstock.state.origin` does).
 """
 
 from __future__ import annotations

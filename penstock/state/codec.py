@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.errors import RunError
 from penstock.state.commits import Commit
+from penstock.state.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,3 +85,17 @@ def decode(data: Mapping[str, Any]) -> Commit:
         return from_json(fields, kind)
     except msgspec.ValidationError as error:
         raise RunError(f"a commit of kind {data['kind']!r} cannot be read: {error}") from error
+
+
+def encode_ledger(ledger: Ledger) -> dict[str, Any]:
+    """Write the ledger as a snapshot."""
+    return {"format": FORMAT, **to_json(ledger)}
+
+
+def decode_ledger(data: Any) -> Ledger:
+    """Read the body of a snapshot."""
+    refuse_other_format(data)
+    try:
+        return from_json(data, Ledger)
+    except msgspec.ValidationError as error:
+        raise RunError(f"a snapshot of the journal cannot be read: {error}") from error

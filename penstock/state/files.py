@@ -24,6 +24,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -33,12 +34,14 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import fsspec
 import pyarrow as pa
 from fsspec.core import url_to_fs
 
+from penstock import limits
 from penstock.errors import InputError, StateBusyError
 from penstock.state import cache
 from penstock.state.locations import absolute, is_local, literal
@@ -684,3 +687,25 @@ def _temporary(base: str) -> str:
 def _is_temporary(base: str) -> bool:
     """Recognise `_temporary` names."""
     return base.startswith(".") and base.endswith(".tmp")
+
+
+_PLAIN_NAME = re.compile(rf"[a-z0-9_]{{1,{limits.MAX_FOLDER_NAME_CHARACTERS}}}")
+_READABLE_CHARACTERS = 40
+
+
+def safe_name(name: str) -> str:
+    """Give the name of the directory for a query or stream.
+
+    >>> safe_name("Fast_2"), safe_name("a/b"), safe_name("..")
+    ('fast_2', 'a_b-0debd2558bca8fa0', '-34f0828231260469')
+    """
+    lowered = name.lower()
+    if _PLAIN_NAME.fullmatch(lowered):
+        return lowered
+    readable = re.sub(r"[^a-z0-9]+", "_", lowered).strip("_")[:_READABLE_CHARACTERS]
+    return f"{readable}-{blake2b(lowered.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def folder_of(kind: str, name: str) -> str:
+    """Return the directory where a state keeps what belongs to a query or stream."""
+    return f"{kind}/{safe_name(name)}"

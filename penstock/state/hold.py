@@ -35,7 +35,7 @@ from penstock import limits
 from penstock.kernels import width
 from penstock.sql.query import sides_for
 from penstock.state.checksum import map_whole, summed_writer
-from penstock.state.folder_names import safe_name
+from penstock.state.files import safe_name
 from penstock.state.spark_schema import is_described, loosened
 
 if TYPE_CHECKING:

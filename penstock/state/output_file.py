@@ -26,19 +26,21 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as is_a
 
 from penstock import limits
+from penstock.kernels import width
 from penstock.state.checksum import SummedFile
-from penstock.state.column_encodings import writer_options
 from penstock.state.files import LocalFiles, open_files
-from penstock.state.row_buffer import RowBuffer
 from penstock.state.spark_schema import SPARK_SCHEMA, described, loosened
 from penstock.state.tables import StoredFile
 from penstock.state.values import Move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from penstock.state.files import Files
 
@@ -140,3 +142,72 @@ def shape_of(schema: pa.Schema) -> str:
     """
     spark_types = (schema.metadata or {}).get(SPARK_SCHEMA, b"")
     return f"{crc32(str(schema.remove_metadata()).encode() + spark_types):08x}"
+
+
+class RowBuffer:
+    """Rows taken and not written yet."""
+
+    def __init__(self, most_rows: int, copies: int = 1) -> None:
+        """Begin with nothing; of the bytes, whoever writes them makes so many copies."""
+        self._most_rows, self._copies = most_rows, copies
+        self._batches: list[pa.RecordBatch] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Take some rows, and say whether it is time to write."""
+        self._batches.append(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        return self.rows >= self._most_rows or self._copies * self.bytes >= width.MOST_BYTES
+
+    def drain(self) -> list[pa.RecordBatch]:
+        """Give all rows, and keep none."""
+        batches, self._batches, self.rows, self.bytes = self._batches, [], 0, 0
+        return batches
+
+
+# --- how columns are encoded -----------------------------------------------------------------------------------------
+
+DELTA = "DELTA_BINARY_PACKED"
+
+
+def writer_options(rows: pa.Table) -> dict[str, Any]:
+    """Return the options for a file that begins with these rows."""
+    sample, options = (
+        rows.slice(0, limits.ENCODING_SAMPLE_ROWS),
+        {"dictionary_pagesize_limit": limits.MAX_DICTIONARY_BYTES},
+    )
+    while any(is_a.is_struct(kind) for kind in sample.schema.types):
+        sample = sample.flatten()
+    names = sample.schema.names
+    paths = _paths(rows.schema) if any(is_a.is_nested(kind) for kind in sample.schema.types) else names
+    if len(set(paths)) < len(paths):  # "a.b" may be a column, or b in a: the writer does not tell them apart
+        return options
+    narrow = [name for name in names if _is_narrow(sample.column(name).combine_chunks())]
+    others = [path for path in paths if path not in narrow]
+    return options | {"use_dictionary": others, "column_encoding": dict.fromkeys(narrow, DELTA)}
+
+
+def _paths(schema: pa.Schema) -> list[str]:
+    """Return the paths of a schema's leaves, as Parquet names them in lists and maps."""
+    out = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), out)
+    leaves = pq.ParquetFile(out.getvalue()).schema
+    return [leaves.column(number).path for number in range(len(leaves))]
+
+
+def _is_narrow(values: pa.Array) -> bool:
+    """Return whether a column has integers, as Parquet stores it, and their range is narrow.
+
+    >>> [_is_narrow(pa.array(each)) for each in ([7, 1 << 32], [7, 1 << 33], [7.0], [True])]
+    [True, False, False, False]
+    """
+    kind = values.type
+    is_time = (
+        is_a.is_timestamp(kind) or is_a.is_duration(kind) or is_a.is_time64(kind) or is_a.is_date32(kind)
+    )
+    if not (is_time or is_a.is_int64(kind) or is_a.is_int32(kind)) or values.null_count == len(values):
+        return False
+    ends = pc.min_max(values.view(f"int{kind.bit_width}")).as_py()
+    return bool((ends["max"] - ends["min"]).bit_length() <= limits.MAX_DELTA_BITS)

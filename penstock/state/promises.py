@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import limits
-from penstock.kernels.equality import equal_values
+from penstock.kernels.column_checks import equal_values
 from penstock.kernels.fold import codes_of, number_groups
 from penstock.kernels.key_hash import mix, unmixed
 from penstock.kernels.sets import to_words

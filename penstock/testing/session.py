@@ -40,7 +40,7 @@ from penstock.sql.options import scheduler_of
 from penstock.sql.query import Sink
 from penstock.sql.spark_types import parse_type
 from penstock.state.checksum import map_whole
-from penstock.state.folder_names import folder_of
+from penstock.state.files import folder_of
 from penstock.testing.answer_values import answer_types
 from penstock.testing.backend import InlineBackend
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of

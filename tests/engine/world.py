@@ -42,12 +42,11 @@ from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
 from penstock.state import ledger as books
 from penstock.state.census import rows_per_slice
 from penstock.state.claims import live_rows
-from penstock.state.codec import decode, encode
+from penstock.state.codec import decode, decode_ledger, encode, encode_ledger
 from penstock.state.files import open_files
 from penstock.state.hold import read_hold
 from penstock.state.row_times import LONG_AGO
 from penstock.state.segment import read_segment
-from penstock.state.snapshot import dump, load
 from penstock.testing.backend import InlineBackend
 
 if TYPE_CHECKING:
@@ -336,7 +335,7 @@ class World:
 
     def restart(self) -> None:
         """Forget everything but a snapshot, and register the same queries in another order."""
-        self.ledger = load(json.loads(json.dumps(dump(self.ledger))))
+        self.ledger = decode_ledger(json.loads(json.dumps(encode_ledger(self.ledger))))
         self.change(list(reversed(self.plan.queries)))
 
     # --- what is true ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.divide import Division
+from penstock.kernels.key_hash import Division
 from penstock.kernels.probe import Rows, probe
 from tests.kernels.drawn import examples
 

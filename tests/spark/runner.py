@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.api import Engine
 from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
-from penstock.state.folder_names import safe_name
+from penstock.state.files import safe_name
 from tests.oracle import answer, bag, parquet_rows, same_bag
 
 if TYPE_CHECKING:

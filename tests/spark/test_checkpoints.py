@@ -1,7 +1,7 @@
 """Spark goes on rightly from a checkpoint that was repaired, and from none that could lose or repeat a row.
 
 Real checkpoints lose their last entries in every combination, gone or empty, while new files arrive (the same is asked
-of a model of Spark, thousands of times over, in tests/state/test_agreement.py).  What a killed process leaves needs no
+of a model of Spark, thousands of times over, in tests/state/test_origin.py).  What a killed process leaves needs no
 repair, and a start writes nothing.
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import limits
 from penstock.state.output_file import OutputFile
-from tests.state.test_column_encodings import TYPES, values
+from tests.state.test_output_encodings import TYPES, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.runs_task_here]
 

@@ -18,11 +18,11 @@ from penstock.cli.repair import repair_state
 from penstock.engine.repair import state as repair_module
 from penstock.engine.store import fold_json
 from penstock.errors import PenstockError, RunError
+from penstock.state.codec import decode_ledger, encode_ledger
 from penstock.state.envelope import TornError, as_commit, commit_name, numbers, snapshot_name, unwrap
 from penstock.state.files import open_files
 from penstock.state.journal import Journal
 from penstock.state.ledger import Ledger
-from penstock.state.snapshot import dump, load
 from tests.oracle import Feed, Spec, Window, answer, same_bag
 from tests.spark.runner import Run
 from tests.spark.world import COLUMNS, GRID, LATENESS, random_rows
@@ -138,7 +138,9 @@ def lay_snapshots(state: Path) -> dict[str, str]:
     assert present == ([*range(1, len(bodies) + 1)], [])
     shutil.rmtree(state / "journal")
     for every, part in ((first, bodies[:first]), (BETWEEN, bodies[first:])):
-        journal = Journal(files, fold_json, Ledger(), dump=dump, load=load, snapshot_every=every)
+        journal = Journal(
+            files, fold_json, Ledger(), dump=encode_ledger, load=decode_ledger, snapshot_every=every
+        )
         journal.recover()
         for body in part:
             journal.commit(body)

@@ -12,9 +12,8 @@ from penstock.engine.change.plan_commit import served
 from penstock.errors import RunError
 from penstock.plan.build import Stopped, build_plan
 from penstock.sql.query import Column, Stream
-from penstock.state.codec import FORMAT, decode, encode, from_json, to_json
+from penstock.state.codec import FORMAT, decode, decode_ledger, encode, from_json, to_json
 from penstock.state.commits import Commit, PlanServed
-from penstock.state.snapshot import load
 from penstock.state.values import ServedPlan
 from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
@@ -74,6 +73,6 @@ def test_a_commit_that_lacks_something_or_has_it_of_another_type_is_refused_by_n
 @pytest.mark.parametrize("number", [None, 1, FORMAT - 1])
 def test_a_state_of_before_the_first_release_is_refused_with_the_fix(number):
     old = {} if number is None else {"format": number}
-    for read in (decode, load):
+    for read in (decode, decode_ledger):
         with pytest.raises(RunError, match=f"has format {number or 1}.*a new state directory"):
             read({"kind": "opened", **old})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.plan.group import group_id
 from penstock.plan.stored import KeyPart, log_id
 from penstock.sql.query import Signature
-from penstock.state.folder_names import safe_name
+from penstock.state.files import safe_name
 
 odd = st.text(max_size=400) | st.sampled_from(
     ["a/b", "..", ".", "CON", "é", "É", "A" * 300, "x-1", "", "a b", "a\0b"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import RunError
 from penstock.sql.query import Query, Range
-from penstock.state.codec import FORMAT, decode, encode
+from penstock.state.codec import FORMAT, decode, decode_ledger, encode, encode_ledger
 from penstock.state.commits import (
     Backfilled,
     BatchIngested,
@@ -22,7 +22,6 @@ from penstock.state.commits import (
 )
 from penstock.state.ledger import Ledger, fold
 from penstock.state.segment import PatternCount, Segment
-from penstock.state.snapshot import dump, load
 from penstock.state.values import (
     Cursor,
     GroupState,
@@ -138,7 +137,7 @@ def test_a_commit_of_a_newer_version_is_refused_and_not_passed_over():
         with pytest.raises(RunError, match="from a newer version"):
             decode(newer)
     with pytest.raises(RunError, match="update Penstock"):
-        load({"format": FORMAT + 1})
+        decode_ledger({"format": FORMAT + 1})
 
 
 commits = st.one_of(
@@ -156,7 +155,7 @@ commits = st.one_of(
 @given(st.lists(commits, max_size=12), st.integers(0, 12))
 def test_going_on_from_a_snapshot_is_the_same_as_folding_from_the_start(history, cut):
     whole = folded(PLAN, *history)
-    restored = load(json.loads(json.dumps(dump(folded(PLAN, *history[:cut])))))
+    restored = decode_ledger(json.loads(json.dumps(encode_ledger(folded(PLAN, *history[:cut])))))
     for commit in history[cut:]:
         restored = fold(restored, as_read(commit))
     assert restored == whole
@@ -165,9 +164,9 @@ def test_going_on_from_a_snapshot_is_the_same_as_folding_from_the_start(history,
 @given(st.lists(commits, min_size=1, max_size=6))
 def test_folding_changes_nothing_that_somebody_already_holds(history):
     before = folded(PLAN, *history[:-1])
-    kept = json.dumps(dump(before))
+    kept = json.dumps(encode_ledger(before))
     fold(before, history[-1])
-    assert json.dumps(dump(before)) == kept
+    assert json.dumps(encode_ledger(before)) == kept
 
 
 def test_a_plan_adds_a_layout_to_a_log_and_lets_go_of_logs_nobody_reads():

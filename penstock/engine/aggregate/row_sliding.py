@@ -27,9 +27,8 @@ from penstock.engine.aggregate.pane_sliding import (
 from penstock.engine.aggregate.row_groups import RowGroups
 from penstock.kernels.measures import Folded
 from penstock.kernels.slide import Seen
-from penstock.kernels.slide_groups import slide_groups
 from penstock.kernels.slide_measures import Run, goes_by_runs, in_two_limbs, laid_in
-from penstock.kernels.slide_pass import slide_parts
+from penstock.kernels.slide_pass import slide_groups, slide_parts
 from penstock.state.pane_columns import together
 from penstock.state.panes import measures_in
 

@@ -31,8 +31,7 @@ from penstock.errors import InputError, MissingError
 from penstock.sql.spark_types import parse_type
 from penstock.sql.text.tree import always_quoted
 from penstock.state.checksum import complaint
-from penstock.state.files import open_files
-from penstock.state.folder_names import folder_of
+from penstock.state.files import folder_of, open_files
 from penstock.state.locations import literal
 from penstock.state.spark_schema import SPARK_SCHEMA, loosened
 

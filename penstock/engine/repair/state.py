@@ -35,16 +35,14 @@ from penstock.engine.sinks.sink_paths import file_sinks
 from penstock.engine.sources.checkpoints import checkpoint_of
 from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
 from penstock.errors import DamagedError, InputError, MissingError
-from penstock.state.agreement import disagreement
 from penstock.state.checksum import map_whole
-from penstock.state.codec import decode, encode
+from penstock.state.codec import decode, decode_ledger, encode
 from penstock.state.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
 from penstock.state.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
-from penstock.state.files import open_files
-from penstock.state.folder_names import folder_of
+from penstock.state.files import folder_of, open_files
 from penstock.state.journal_scan import survey
 from penstock.state.ledger import Ledger
-from penstock.state.snapshot import load
+from penstock.state.origin import disagreement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -144,7 +142,7 @@ def examine(url: str) -> Repair:
         raise InputError(
             f"{url} is not a state directory: give the one of a run (penstock run SCRIPT --state DIR)"
         )
-    surveyed = survey(files, fold_json, Ledger(), load)
+    surveyed = survey(files, fold_json, Ledger(), decode_ledger)
     begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
     now = surveyed.states.get(surveyed.end)
     wrong = (*surveyed.wrong, *(_troubles(files, surveyed, now) if now is not None else ()))

@@ -30,8 +30,7 @@ import pyarrow as pa
 
 from penstock.engine.sinks.notes import Buffers, common_note
 from penstock.engine.sinks.routes import FileRoute, own_rows
-from penstock.state.output_file import OutputFile
-from penstock.state.row_buffer import RowBuffer
+from penstock.state.output_file import OutputFile, RowBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -31,8 +31,7 @@ from penstock.reporting import Logger
 from penstock.sql.bind.safety import Constancy, constancy_of
 from penstock.sql.options import check_value
 from penstock.sql.query import Sink
-from penstock.state.files import open_files
-from penstock.state.folder_names import safe_name
+from penstock.state.files import open_files, safe_name
 from penstock.state.locations import absolute
 from penstock.state.output_file import WrittenFile
 from penstock.state.values import Move, Publication

@@ -21,7 +21,7 @@ from penstock.engine.tasks.promise_columns import promise_task
 from penstock.engine.tasks.promise_rows import PartnerPromises
 from penstock.engine.views.needs import ingest_masks, promising_partners
 from penstock.state.commits import BatchIngested
-from penstock.state.folder_names import folder_of
+from penstock.state.files import folder_of
 from penstock.state.promises import BrokenTask, PromiseFiles
 from penstock.state.recent import BatchTraffic
 from penstock.state.row_times import roll_folder

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
-from penstock.state.agreement import contradiction, disagreement
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.folder_names import folder_of
-from penstock.state.origin import origin_of
+from penstock.state.files import folder_of
+from penstock.state.origin import contradiction, disagreement, origin_of
 
 if TYPE_CHECKING:
     from penstock.engine.store import Store

@@ -14,7 +14,7 @@ Where input waits for its turn, a cursor names a time besides: all rows older th
 batch.  A segment in which it lies is read on both sides of it, each time for its own rows (`SegmentRange.cut`).  Where
 rows wait to be sorted, it is a value of the join's attribute that divides them (`SegmentRange.values`).
 
-The job is a map over shares of the pairs (`penstock.kernels.divide`); no row is moved between tasks.  Each task maps
+The job is a map over shares of the pairs (`penstock.kernels.key_hash`); no row is moved between tasks.  Each task maps
 the segments, finds its rows in each, probes, gathers the columns asked for in pieces of bounded bytes, and delivers.
 
 In:  names of segments and the group's tables.  Out: record batches of pairs (see `penstock.engine.tasks.route_pairs`).
@@ -32,9 +32,8 @@ import pyarrow as pa
 from penstock.engine.aggregate.row_fold import NewRows
 from penstock.engine.sinks.pair_batch import FoundPairs, RowsOfSegment
 from penstock.engine.tasks.route_pairs import run_delivery, run_row_folds, set_columns, with_arrival
-from penstock.kernels.column_checks import Check, with_near_columns
-from penstock.kernels.divide import Division
-from penstock.kernels.equality import with_equal_keys
+from penstock.kernels.column_checks import Check, with_equal_keys, with_near_columns
+from penstock.kernels.key_hash import Division
 from penstock.kernels.probe import Wanted, probe
 from penstock.kernels.sets import query_sets, to_words
 from penstock.kernels.width import pieces, row_widths

@@ -31,9 +31,9 @@ from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask, taking
 from penstock.engine.tasks.partials import Bound, Partials, ResultRows
 from penstock.engine.tasks.route_pairs import set_columns
 from penstock.engine.tasks.row_counts import counted_within, row_counts
-from penstock.kernels.divide import Division
-from penstock.kernels.equality import equal_values
+from penstock.kernels.column_checks import equal_values
 from penstock.kernels.extend import MOST_PARTIALS, extended, runs_in, within
+from penstock.kernels.key_hash import Division
 from penstock.kernels.sets import query_sets, to_words
 from penstock.kernels.width import pieces
 from penstock.sql.query import FOREVER, sides_for

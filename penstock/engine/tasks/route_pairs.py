@@ -48,9 +48,8 @@ from penstock.kernels import width
 from penstock.kernels.sets import count_members, to_words, words_for
 from penstock.state.files import open_files
 from penstock.state.hold import Held, sort_by_time, write_hold
-from penstock.state.output_file import OutputFile, WrittenFile
+from penstock.state.output_file import OutputFile, RowBuffer, WrittenFile
 from penstock.state.panes import PaneFile
-from penstock.state.row_buffer import RowBuffer
 from penstock.state.tables import StoredFile
 
 if TYPE_CHECKING:

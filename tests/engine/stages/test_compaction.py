@@ -23,7 +23,7 @@ from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Output, Range, Sink
 from penstock.state import ledger as books
 from penstock.state import tables
-from penstock.state.snapshot import dump
+from penstock.state.codec import encode_ledger
 from tests.engine.change.test_changes import changed
 from tests.engine.stages.test_simulation import (
     MANY,
@@ -145,7 +145,7 @@ def test_ledger_and_files_do_not_grow_with_the_changes_and_batches_there_have_be
         for number in range(91):
             changing(world, source, number, queries)
             if number % 30 == 0 and number:
-                sizes[number] = parts_of(dump(world.ledger))
+                sizes[number] = parts_of(encode_ledger(world.ledger))
                 files[number] = len(stored_files(world))
         world.check_results()
     assert world.ledger.version > 70

@@ -25,7 +25,7 @@ from penstock.plan.prices import Prices
 from penstock.plan.schedule import POLICIES, Rings, ScanStep, Scheduler
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
-from penstock.state.snapshot import dump, load
+from penstock.state.codec import decode_ledger, encode_ledger
 from tests.engine.stages.test_simulation import eager, folders, in_folder, send_batch, some, workloads
 from tests.engine.world import Row, World, query
 from tests.kernels.drawn import examples
@@ -253,7 +253,7 @@ def test_response_times_tell_who_waited(order):
             )
             assert report.within(0.5) == pytest.approx(10.0, rel=0.2)
         assert report.longest == 10.0
-        again = load(json.loads(json.dumps(dump(world.ledger))))
+        again = decode_ledger(json.loads(json.dumps(encode_ledger(world.ledger))))
         assert again.query("alert").delays == alert, "they survive a restart"
 
 

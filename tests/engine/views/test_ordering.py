@@ -27,7 +27,7 @@ from penstock.plan.order_policy import HOLD, SYNC, Load
 from penstock.plan.schedule import POLICIES
 from penstock.sql.options import ORDERS
 from penstock.sql.query import Range, Sink
-from penstock.state.snapshot import dump, load
+from penstock.state.codec import decode_ledger, encode_ledger
 from tests.engine.stages.test_order import SHARING, Frail, replay, up_to
 from tests.engine.stages.test_schedule import ringed, split
 from tests.engine.stages.test_simulation import folders, in_folder, send_batch
@@ -245,7 +245,7 @@ def test_adaptive_switches_at_alpha_both_ways_and_drains_what_is_held_first(tmp_
         assert world.ledger.hold("q").rows == 0
         assert status(world).order == "adaptive: sync-filter"
         assert world.sequence(one) == up_to(world, one, 40)
-        again = load(json.loads(json.dumps(dump(world.ledger))))
+        again = decode_ledger(json.loads(json.dumps(encode_ledger(world.ledger))))
         assert again.switches == world.ledger.switches, "they survive a restart"
         assert again.groups == world.ledger.groups
 

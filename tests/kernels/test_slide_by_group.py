@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernels.slide import Sliding
-from penstock.kernels.slide_groups import slide_groups
-from penstock.kernels.slide_pass import Parts, slide_parts
+from penstock.kernels.slide_pass import Parts, slide_groups, slide_parts
 
 INSTANTS, WINDOWS, CUTS = 3, 2, 3
 

@@ -20,12 +20,11 @@ from penstock import limits
 from penstock.engine.repair.checkpoint import obstacle, set_back
 from penstock.engine.sources.checkpoints import check_checkpoint, checked_origin, checkpoint_of
 from penstock.errors import RunError
-from penstock.state.agreement import disagreement
 from penstock.state.checkpoint import read_offsets
 from penstock.state.commits import BatchIngested
 from penstock.state.files import open_files
 from penstock.state.ledger import Ledger, fold
-from penstock.state.origin import origin_of
+from penstock.state.origin import disagreement, origin_of
 from tests.state.fake_spark import FakeSpark, PowerCutError, StoppedError
 
 if TYPE_CHECKING:

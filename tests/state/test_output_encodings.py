@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.state.column_encodings import DELTA, writer_options
-from penstock.state.output_file import OutputFile
+from penstock.state.output_file import DELTA, OutputFile, writer_options
 from tests.kernels.drawn import examples
 
 TYPES = {

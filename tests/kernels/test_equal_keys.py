@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.equality import with_equal_keys
+from penstock.kernels.column_checks import with_equal_keys
 from penstock.kernels.probe import Pairs, Rows, probe
 
 NAN = float("nan")
