@@ -21,7 +21,7 @@ from papers import paper2_sweep as p2
 from papers.figure import CALIBRATED, CHECK, Outcome, Paper
 from papers.on_spark import fig6_on_spark
 from papers.paper2_scans import DRAWN, IN_TURN, LARGEST, Floats, Work, isolated, shared
-from penstock.plan.schedule import Rings, Scheduler
+from penstock.schedulers import Rings, make_scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ STEPS = {
 def steps(policy: str) -> tuple[dict[int, str], ...]:
     """Run the example, and list what each query is given when."""
     release = DRAWN if policy == "swf" else IN_TURN
-    run = shared(EXAMPLE, Scheduler(policy, Rings((1,) * 3, (1.0,) * 3)), release)
+    run = shared(EXAMPLE, make_scheduler(policy, Rings((1,) * 3, (1.0,) * 3)), release)
     given: tuple[dict[int, str], ...] = ({}, {}, {})
     for query, here in enumerate(given):
         for time, outer, ring, _ in run.released(query):
@@ -78,7 +78,7 @@ def simulated(policy: str, windows: str = "Mostly-Small") -> list[float]:
     results = np.tile(np.array(widths, np.int64), (TOGETHER, 1))
     burst = Work(np.zeros(TOGETHER), results.astype(np.float64) * SCAN, results)
     rings, alone = Rings((1,) * len(widths), tuple(map(float, widths))), policy == "alone"
-    run = shared(burst, Scheduler("lwo" if alone else policy, rings))
+    run = shared(burst, make_scheduler("lwo" if alone else policy, rings))
     ways = [isolated(burst, query) if alone else run for query in range(len(widths))]
     return [each.responses(query).mean for query, each in enumerate(ways)]
 

@@ -1,7 +1,7 @@
 """Paper 2 in virtual time: one processor scans rings for one tuple after the other, as a scheduler tells it.
 
 A tuple that arrives is the *outer* tuple of the results it finds among older tuples of the other stream.  It scans the
-rings (`penstock.plan.schedule`) from the inside outwards; between two rings the scheduler is asked again, as in step 4
+rings (`penstock.schedulers`) from the inside outwards; between two rings the scheduler is asked again, as in step 4
 of section 3.2, for others may have arrived.  Queues are first in, first out, so per ring the tuples finish in the order
 of their arrival; everything after that follows from *when each tuple finished each ring*::
 
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from penstock.plan.schedule import Scheduler
+    from penstock.schedulers import Scheduler
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -181,7 +181,7 @@ def shared(work: Work, scheduler: Scheduler, release: str = "") -> Run:
     sets = [waiting[::-1] for waiting in product((False, True), repeat=work.rings)]
     steps = [scheduler.choose(waiting) for waiting in sets]
     choices = np.array([-1 if step is None else step.first for step in steps])
-    return Run(work, scan(work.at, work.cost, choices), release or RELEASE[scheduler.policy])
+    return Run(work, scan(work.at, work.cost, choices), release or RELEASE[scheduler.name])
 
 
 def isolated(work: Work, query: int) -> Run:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from papers.paper2_scans import Floats, Ints, Run, Work, isolated, shared
-from penstock.plan.schedule import Rings, Scheduler
+from penstock.schedulers import Rings, make_scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,7 +189,7 @@ def runs(sweep: Sweep, setting: Setting, policy: str, release: str = "") -> Iter
     """Run an experiment on every pair of streams."""
     for seed in range(sweep.seed, sweep.seed + sweep.samples):
         work = _work(setting.windows, setting.burst, setting.method, sweep.tuples, seed)
-        yield shared(work, Scheduler(policy, setting.rings()), release)
+        yield shared(work, make_scheduler(policy, setting.rings()), release)
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.build import build_plan
+from penstock.schedulers import SCHEDULERS
 from penstock.sql.options import scheduler_of, strategy_of
 from penstock.sql.script import AlterQuery, CreateQuery, DropQuery, Explain, parse_script
 from penstock.sql.source_options import without_secrets
@@ -111,7 +112,7 @@ def _notices(script: Script, plan: Plan) -> Iterator[str]:
             yield f"buffers = {value}: it is for queries without a window, and every query has one"
         elif name.startswith("penstock."):
             yield f"{name}: {_UNUSED_SETTING}"
-    together = scheduler_of(script.settings) == "lwo"
+    together = SCHEDULERS[scheduler_of(script.settings)].advances_together
     for query in plan.queries:
         yield from _query_notices(query, together=together)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import InputError, did_you_mean
+from penstock.schedulers import DEFAULT_SCHEDULER, SCHEDULERS
 from penstock.sql.query import Sink
 from penstock.sql.text.lexer import Token, string_value
 from penstock.sql.text.tokens import Source, Span, TokenReader
@@ -21,7 +22,6 @@ from penstock.sql.units import DurationError, SizeError, parse_duration, parse_s
 ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
 EMITS = ("sliding", "final", "changes")
 STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
-SCHEDULERS = ("lwo", "swf", "mqt")
 BUFFERS = ("plain", "dbf", "msf", "hybrid")
 """What joins without a window do to take less memory, from what delays results least to what delays them most."""
 
@@ -35,7 +35,7 @@ _CHOICES = {
     "order": ORDERS,
     "emit": EMITS,
     "strategy": STRATEGIES,
-    "scheduler": SCHEDULERS,
+    "scheduler": tuple(SCHEDULERS),
     "buffers": BUFFERS,
     "compression": COMPRESSIONS,
     "punctuations": ("true", "false"),
@@ -180,9 +180,6 @@ def check_alpha(value: str | float) -> float:
             "joins at once, a number from 0 up to, but not including, 1"
         )
     return alpha
-
-
-DEFAULT_SCHEDULER = "lwo"
 
 
 def scheduler_of(settings: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.cli.main import app
 from penstock.errors import SqlError
+from penstock.schedulers import SCHEDULERS
 from penstock.sql.bind.binder import bind_query
 from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS
@@ -130,3 +131,13 @@ def test_the_documents_name_no_command_that_does_not_exist():
     for page in pages:
         named = re.findall(r"(?:`|\$ )penstock ([a-z]+)", page.read_text(encoding="utf-8"))
         assert set(named) <= known, page.name
+
+
+def test_the_guide_and_the_reference_name_every_scheduler():
+    guide, reference = ((ROOT / "docs" / page).read_text() for page in ("guide.md", "sql.md"))
+    rows = re.findall(
+        r"^\| `(\w+)`.*\|", guide.partition("| scheduler |")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    assert rows == list(SCHEDULERS)
+    (line,) = (line for line in reference.splitlines() if line.startswith("SET scheduler"))
+    assert all(name in line for name in SCHEDULERS)

@@ -29,7 +29,7 @@ from papers.paper2_sweep import (
     work_of,
 )
 from penstock.errors import InputError
-from penstock.plan.schedule import POLICIES, Rings, Scheduler
+from penstock.schedulers import SCHEDULERS, Rings, make_scheduler
 
 FEW = Sweep(5, samples=1, tuples=4000)
 
@@ -47,7 +47,7 @@ FIGURE_4 = Work(np.array([0.0, 1.0]), np.tile([2.0, 1.0, 3.0], (2, 1)), np.tile(
 
 
 def example(policy):
-    return shared(FIGURE_4, Scheduler(policy, EXAMPLE))
+    return shared(FIGURE_4, make_scheduler(policy, EXAMPLE))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def drawn_runs(draw):
     work = draw(works())
     queries = tuple(draw(st.lists(st.integers(1, 5), min_size=work.rings, max_size=work.rings)))
     costs = tuple(draw(st.lists(st.sampled_from([1.0, 2.0, 9.0]), min_size=work.rings, max_size=work.rings)))
-    run = shared(work, Scheduler(draw(st.sampled_from(POLICIES)), Rings(queries, costs)))
+    run = shared(work, make_scheduler(draw(st.sampled_from(tuple(SCHEDULERS))), Rings(queries, costs)))
     return replace(run, release=draw(st.sampled_from([IN_TURN, HELD, LARGEST, DRAWN])))
 
 
@@ -214,7 +214,7 @@ def test_one_processor_scans_one_ring_at_a_time_and_never_rests_with_work_waitin
 
 @given(works())
 def test_lwo_is_the_largest_query_by_itself(work):
-    scheduler = Scheduler("lwo", Rings((1,) * work.rings, (1.0,) * work.rings))
+    scheduler = make_scheduler("lwo", Rings((1,) * work.rings, (1.0,) * work.rings))
     assert shared(work, scheduler).ends == pytest.approx(isolated(work, work.rings - 1).ends)
 
 
@@ -234,7 +234,7 @@ def test_asking_after_every_ring_changes_nothing_unless_tuples_arrive(work, data
     work = Work(np.zeros_like(work.at), work.cost, work.found)
     queries = data.draw(st.lists(st.integers(1, 5), min_size=work.rings, max_size=work.rings))
     costs = data.draw(st.lists(st.integers(1, 9), min_size=work.rings, max_size=work.rings))
-    scheduler = Scheduler("mqt", Rings(tuple(queries), tuple(map(float, costs))))
+    scheduler = make_scheduler("mqt", Rings(tuple(queries), tuple(map(float, costs))))
     waiting = [list(range(len(work.at))), *[[] for _ in range(work.rings)]]
     ends, clock = np.zeros_like(work.cost), 0.0
     while step := scheduler.choose([bool(each) for each in waiting[:-1]]):
@@ -256,7 +256,7 @@ def test_the_examples_of_figures_2_and_3_are_played_as_drawn():
 
 def test_section_3_2_gives_less_away_than_figure_3_draws():
     """Held until a11 has scanned w3, its first result is not given to Q3 in step 2."""
-    held = shared(paper2.EXAMPLE, Scheduler("swf", Rings((1,) * 3, (1.0,) * 3)))
+    held = shared(paper2.EXAMPLE, make_scheduler("swf", Rings((1,) * 3, (1.0,) * 3)))
     assert [time for time, *_ in held.released(2)] == [5, 5, 5, 6, 6, 6]
 
 
@@ -403,14 +403,14 @@ def test_lwo_is_flat_and_small_windows_are_fast_under_the_others():
 def test_results_and_largest_window_are_the_same_for_all():
     setting = Setting("Uniform", 2)
     (by_itself,) = measure(FEW, setting, "alone")
-    for policy in POLICIES:
+    for policy in SCHEDULERS:
         assert measure(FEW, setting, policy)[0].results == by_itself.results
     assert measure(FEW, setting, "lwo")[0].mean[-1] == pytest.approx(by_itself.mean[-1])
 
 
 def test_input_buffers_are_small_and_lwo_holds_no_results():
     for burst in (1, 5):
-        found = {policy: buffers(FEW, Setting("Small-Large", burst), policy) for policy in POLICIES}
+        found = {policy: buffers(FEW, Setting("Small-Large", burst), policy) for policy in SCHEDULERS}
         assert max(kept for kept, _ in found.values()) < 0.1
         assert found["lwo"][1] == 0
         assert found["mqt"][1] < found["swf"][1]

@@ -19,7 +19,7 @@ from papers.paper2_scans import isolated, shared
 from papers.paper4_operator import run
 from penstock.plan.cost import Coefficients
 from penstock.plan.order_policy import HOLD, SYNC, Adaptive
-from penstock.plan.schedule import Scheduler
+from penstock.schedulers import make_scheduler
 
 FIRST = p1.Sweep(5, samples=1, rates=(20, 80))
 SECOND = p2.Sweep(3, samples=1, tuples=2000)
@@ -121,7 +121,7 @@ def one_run(setting, policy):
     work = p2.work_of(streams, ends, method)
     if policy == "alone":
         return [isolated(work, query) for query in range(7)]
-    return [shared(work, Scheduler(policy, setting.rings()))] * 7
+    return [shared(work, make_scheduler(policy, setting.rings()))] * 7
 
 
 def responses(setting, policy, kind="mean"):

@@ -12,7 +12,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import limits, testing
-from penstock.sql.options import SCHEDULERS, STRATEGIES
+from penstock.schedulers import SCHEDULERS
+from penstock.sql.options import STRATEGIES
 from tests.answers import SECOND, applied, bag, micros, same
 from tests.testing.answer_world import START, at_time
 from tests.testing.many_world import (

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from penstock import limits, testing
 from penstock.engine.sources.batch_ingest import BatchIngest
-from penstock.sql.options import SCHEDULERS, STRATEGIES
+from penstock.schedulers import SCHEDULERS
+from penstock.sql.options import STRATEGIES
 from tests.answers import SECOND, applied, bag, same
 from tests.testing.answer_world import at_time
 from tests.testing.promise_world import KINDS, SHAPES, covers, random_stream, sent

@@ -24,6 +24,7 @@ from penstock.engine.views.step_size import furthest
 from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.group import subgroup
 from penstock.reporting import Logger
+from penstock.schedulers import LargestWindowOnly
 from penstock.state.commits import Backfilled, Output, UnitJoined
 from penstock.state.values import Cursor
 
@@ -169,7 +170,7 @@ def _warn_of_keys(context: TurnContext, group: Group, joined: UnitJoined) -> Non
 
 def _next_step(context: TurnContext, group: Group, ledger: Ledger) -> Advance:
     """Choose the slices that advance; all at once where windows count rows."""
-    policy = "lwo" if group.signature.counted else context.scheduler
+    policy = LargestWindowOnly.name if group.signature.counted else context.scheduler
     goal = context.goal(group, ledger)
     step = next_advance(group, ledger, policy, goal)
     if step is None:  # only the horizon of windows that count rows has moved

@@ -9,7 +9,7 @@ the ring of slices that stands at the first of them::
     ring 1  (1 min)                      ^ 9            waiting: batches 9 and 10
     ring 2  (1 h)                ^ 7                    waiting: batches 7 and 8
 
-`penstock.plan.schedule` chooses.  What a ring costs is known from the chain, from what units have found so far, and
+`penstock.schedulers` chooses.  What a ring costs is known from the chain, from what units have found so far, and
 from how many rows wait; a unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it
 takes no more of the waiting batches than can be joined in `UNIT_SECONDS` seconds, but one station at least.
 
@@ -23,7 +23,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.engine.views.estimates import prices_of
-from penstock.plan.schedule import Rings, ScanStep, Scheduler
+from penstock.schedulers import Rings, ScanStep, make_scheduler
 from penstock.sql.units import parse_duration
 from penstock.state.joined import has_rows_between
 
@@ -175,7 +175,11 @@ class _Outlook:
             self.prices.unit,
         )
         before = [waiting[run[0]] for run in ring_runs]
-        step = self._at_last(outermost[late], ring_runs) if late else Scheduler(policy, priced).choose(before)
+        step = (
+            self._at_last(outermost[late], ring_runs)
+            if late
+            else make_scheduler(policy, priced).choose(before)
+        )
         assert step is not None  # noqa: S101 - rows wait somewhere
         first = ring_runs[step.first][0]
         going = range(first, ring_runs[step.last - 1][-1] + 1)

@@ -21,7 +21,7 @@ from penstock.engine.views.idle import IdleClock
 from penstock.engine.views.memory import MemoryPolicy, strategy_in_force
 from penstock.engine.views.step_size import UnitBound, within
 from penstock.engine.views.waiting import goal_of
-from penstock.sql.options import DEFAULT_SCHEDULER
+from penstock.schedulers import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ class TurnContext:
     """Gives a query's new results to its console or callback."""
     idle: IdleClock = field(default_factory=IdleClock)
     scheduler: str = DEFAULT_SCHEDULER
-    """Which slices go first: lwo, swf or mqt."""
+    """Which slices go first: a name among `penstock.schedulers.SCHEDULERS`."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     """What was said of the memory of joins without a window."""
     input_ended: bool = False

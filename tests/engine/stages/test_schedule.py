@@ -22,7 +22,7 @@ from penstock.engine.stages.next_unit import next_advance, rings_of
 from penstock.engine.views.plans import next_plan
 from penstock.engine.views.waiting import goal_of
 from penstock.plan.prices import Prices
-from penstock.plan.schedule import POLICIES, Rings, ScanStep, Scheduler
+from penstock.schedulers import SCHEDULERS, Rings, ScanStep, make_scheduler
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state.codec import decode_ledger, encode_ledger
@@ -107,7 +107,7 @@ def nested(draw):
 @examples(60)
 @given(
     queries=st.one_of(nested(), nested(), workloads()),
-    way=st.tuples(st.sampled_from(("swf", "swf", "mqt", "lwo")), st.sampled_from((0, 3, 12, 100))),
+    way=st.tuples(st.sampled_from(("swf", *SCHEDULERS)), st.sampled_from((0, 3, 12, 100))),
     eagerness=st.tuples(st.integers(2, 4), st.sampled_from((0.1, 0.5, 1.0)), st.sampled_from((0.01, 1, 8))),
     quantum=st.sampled_from((0.0, 20.0)),
     happening=st.tuples(st.integers(0, 10**9), st.sampled_from((10, 20, 40, 60))),
@@ -163,8 +163,10 @@ def test_slices_that_are_behind_go_station_by_station():
 
 def test_under_load_mqt_lets_the_small_window_overtake_also_where_units_have_a_price():
     rings = Rings((1, 1), (5e-7, 6e-4), overhead=0.12)
-    assert Scheduler("mqt", rings).choose([100_000, 0]) == ScanStep(0, 1), "the outer ring takes a minute"
-    assert Scheduler("mqt", rings).choose([10, 0]) == ScanStep(0, 2), (
+    assert make_scheduler("mqt", rings).choose([100_000, 0]) == ScanStep(0, 1), (
+        "the outer ring takes a minute"
+    )
+    assert make_scheduler("mqt", rings).choose([10, 0]) == ScanStep(0, 2), (
         "and here no longer than a job by itself"
     )
 
@@ -302,7 +304,7 @@ def test_the_plan_changes_only_when_all_slices_are_together():
         assert is_in_step(other, world.plan, world.ledger)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", SCHEDULERS)
 def test_without_anything_new_there_is_nothing_to_do(policy):
     with folders() as folder, split():
         world = ringed(World(folder / "state", in_folder(TWO, folder)), policy)

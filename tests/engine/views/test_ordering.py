@@ -24,7 +24,7 @@ from penstock.engine.views.horizon import horizon
 from penstock.engine.views.plans import next_plan
 from penstock.engine.views.waiting import load_of, mode_of
 from penstock.plan.order_policy import HOLD, SYNC, Load
-from penstock.plan.schedule import POLICIES
+from penstock.schedulers import SCHEDULERS
 from penstock.sql.options import ORDERS
 from penstock.sql.query import Range, Sink
 from penstock.state.codec import decode_ledger, encode_ledger
@@ -111,7 +111,7 @@ def check(world):
 @given(
     queries=families(),
     lateness=st.sampled_from((0, 3, 12)),
-    way=st.tuples(st.sampled_from(POLICIES), st.sampled_from((0.0, 20.0)), st.integers(0, 99)),
+    way=st.tuples(st.sampled_from(tuple(SCHEDULERS)), st.sampled_from((0.0, 20.0)), st.integers(0, 99)),
     happening=st.tuples(st.integers(0, 10**9), st.sampled_from((20, 40, 60))),
     crashes=st.lists(
         st.tuples(
