@@ -14,6 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from papers import paper1_joins as joins
+from penstock.plan.chain import Chain
 from penstock.plan.cost import Coefficients, Cost, chain_cost, pull_up_cost, push_down_cost, total
 from penstock.plan.facts import Independent, PricedQuery, Statistics
 from penstock.plan.optimize import Cuts, cpu_opt, mem_opt
@@ -21,8 +22,6 @@ from penstock.sql.query import SECOND, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from penstock.plan.chain import Chain
 
 RATES = (20, 30, 40, 50, 60, 70, 80)  # rows a second, of either stream
 SECONDS = 90.0
@@ -89,7 +88,9 @@ def readers_of(windows: Iterable[float], conditions: Sequence[str] = ()) -> list
 
 def chain_of(cuts: Cuts, readers: Sequence[PricedQuery]) -> Chain:
     """Build the chain with these cuts; queries are numbered from 1."""
-    return cuts.chain({f"Q{number + 1}": each.window for number, each in enumerate(readers)})
+    return Chain.from_windows(
+        {f"Q{number + 1}": query.window for number, query in enumerate(readers)}, cuts.axis
+    )
 
 
 def cut_cost(cuts: Cuts, readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:

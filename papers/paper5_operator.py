@@ -25,8 +25,7 @@ import numpy as np
 from papers.paper5_streams import ALIKE, Floats, Ints, Stream
 from penstock.kernels.accuracy_sketch import AccuracySketch
 from penstock.kernels.order_watch import Order, rows_done
-from penstock.plan.buffers import DBF, DEFAULT_AHEAD, HYBRID, MSF, PLAIN, rows_needed
-from penstock.plan.characteristics import Characteristics
+from penstock.plan.buffers import DBF, DEFAULT_AHEAD, HYBRID, MSF, PLAIN, Characteristics, rows_needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

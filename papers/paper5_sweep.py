@@ -38,8 +38,7 @@ from papers.paper5_streams import (
     Stream,
     make,
 )
-from penstock.plan.buffers import DBF, HYBRID, MSF, PLAIN
-from penstock.plan.characteristics import Characteristics, joined
+from penstock.plan.buffers import DBF, HYBRID, MSF, PLAIN, Characteristics, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

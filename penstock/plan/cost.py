@@ -1,22 +1,21 @@
-"""What a plan costs: rows held, and comparisons made in a second (paper 1, Eq. 1 to 4, for any number of queries).
+"""The cost of a plan: rows held, and comparisons made in a second (paper 1, Eq. 1 to 4, for any number of queries).
 
-The paper counts comparisons, all equally dear: a row that probes compares itself with every row held, one that purges
-compares its time once, a result is compared once by each bound its router knows, once by each filter.  `Cost` keeps the
-kinds apart, so that `Coefficients` measured on an engine can weigh them; the paper's weigh 1 each.
+The paper counts comparisons, all at the same price.  A probing row is compared with every row held, and a purging row
+once with a time.  A result is compared once with each bound of a router, and once by each filter.  `Cost` counts the
+kinds separately, so that `Coefficients` measured on an engine can weigh them; the paper's weigh 1 each.
 
-Everything is a sum over *one-way slices*: ages ``[start, end)`` of one stream's rows, probed by the other stream's::
+Every cost is a sum over *one-way slices*: ages ``[start, end)`` of one stream's rows, probed by the other stream's::
 
     age        0          W1                    W2
                |----------|---------------------|
     held       λ·P(c1∨c2) | λ·P(c2)                   rows of this stream that a query reading at or beyond wants
     probed by  λ·P(c1∨c2) | λ·P(c2)                   rows of the other stream that such a query wants
 
-Merging slices keeps the first one's wider selection all along (6.2), needs a router at each bound inside, and saves a
+A merged slice keeps the wider selection of its first part (6.2), and needs a router at each bound inside.  It saves a
 purge, the overhead of an operator and, in the first slice, the unions.  No slice's cost depends on another's (Lemma 2).
 
-Where the paper is coarse, so is this, to give its equations exactly: a purge and a union are charged for every row of a
-stream at every slice, also for those that a selection has stopped.  A condition is evaluated once per row or result,
-however many queries have it.
+As in the paper's equations, a purge and a union are charged for every row of a stream at every slice, also for rows
+that a selection has stopped.  A condition is evaluated once per row or result, however many queries have it.
 
 In:  readers and statistics (`penstock.plan.facts`).  Out: `Cost` per second.
 """
@@ -42,11 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """What each kind of work weighs: by default the paper's units, in which a comparison is 1.
+    """The weight of each kind of work: by default the paper's units, in which a comparison is 1.
 
     `overhead` is the paper's C_sys: moving one row through one more slice.  Eq. 1 to 3 leave it out, so it is 0 here.
-    `rewrite` is writing a row again where a slice ends and most rows are of no more use: the paper, whose states are
-    lists, drops them for nothing.  `state_byte` is the price of holding a byte for a second.
+    `rewrite` is writing a row again where a slice ends and few rows are still needed.  The paper's states are lists,
+    from which rows are dropped for free.  `state_byte` is the price of holding a byte for a second.
     """
 
     probe: float = 1.0
@@ -62,7 +61,7 @@ class Coefficients:
 PAPER = Coefficients()
 
 THIN_SHARE = 0.5
-"""From this share of useless rows on, a segment is written again without them."""
+"""The share of rows no longer needed from which on a segment is written again without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +80,10 @@ class Cost:
 
     def __add__(self, more: Cost) -> Cost:
         """Add two costs, kind by kind."""
-        return Cost(*(getattr(self, each.name) + getattr(more, each.name) for each in fields(self)))
+        return Cost(*(getattr(self, kind.name) + getattr(more, kind.name) for kind in fields(self)))
 
     def cpu(self, weigh: Coefficients = PAPER) -> float:
-        """Add up the work: the paper's C_p."""
+        """Return the total work: the paper's C_p."""
         return (
             self.probe * weigh.probe
             + self.purge * weigh.purge
@@ -115,13 +114,13 @@ def chain_cost(
 
 @dataclass(frozen=True)
 class SideCosts:
-    """Prices any slice of one side of a chain; what depends on one bound only is computed once."""
+    """Prices any slice of one side of a chain; values that depend on one bound only are computed once."""
 
     readers: Sequence[PricedQuery]
     statistics: Statistics
     side: Side
     _rates: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
-    _starts: dict[int, _Beyond] = field(default_factory=dict, init=False, repr=False)
+    _starts: dict[int, _QueriesBeyond] = field(default_factory=dict, init=False, repr=False)
 
     def slice_cost(self, ages: tuple[int, int]) -> Cost:
         """Price the slice that holds this side's rows of these ages: the length of an edge of Figure 14."""
@@ -147,10 +146,10 @@ class SideCosts:
         )
 
     def _rewritten(self, held: float, end: int) -> float:
-        """Give the rate of rows that are written again where a slice ends.
+        """Return the rate of rows that are written again where a slice ends.
 
-        That is all of them if few are still needed beyond it.  If many are, the useless ones stay with them; if none
-        is, whole segments are deleted.
+        These are all rows if few of them are needed beyond it.  If many are needed, all stay as they are; if none is,
+        whole segments are deleted.
         """
         going_on, _ = self._wanted(end)
         return held if 0 < going_on <= held * (1 - THIN_SHARE) else 0.0
@@ -158,34 +157,32 @@ class SideCosts:
     @cached_property
     def _reaches(self) -> list[tuple[PricedQuery, tuple[int, int]]]:
         """List the queries that read this side, with the ages they read."""
-        return [(each, reach) for each in self.readers if (reach := each.reach(self.side))]
+        return [(query, reach) for query in self.readers if (reach := query.reach(self.side))]
 
     @cached_property
     def _bounds(self) -> tuple[int, ...]:
-        """List the ages at which some query's reading begins or ends."""
         return age_bounds(self.readers, self.side)
 
-    def _beyond(self, start: int) -> _Beyond:
-        """Collect what the cost of a slice takes from the queries that read beyond its start."""
+    def _beyond(self, start: int) -> _QueriesBeyond:
         if start not in self._starts:
-            self._starts[start] = _Beyond.of(
-                [(each, reach) for each, reach in self._reaches if reach[1] > start], start
+            self._starts[start] = _QueriesBeyond.of(
+                [(query, reach) for query, reach in self._reaches if reach[1] > start], start
             )
         return self._starts[start]
 
     def _wanted(self, start: int) -> tuple[float, float]:
-        """Give the rates of this stream's rows and of the other's that a query reading beyond an age wants."""
+        """Return the rates of this stream's and the other's rows that some query reading beyond an age wants."""
         if start not in self._rates:
-            beyond = [each for each, reach in self._reaches if reach[1] > start]
-            own, opposite = (self.statistics.wanted(each, beyond) for each in (self.side, other(self.side)))
+            beyond = [query for query, reach in self._reaches if reach[1] > start]
+            own, opposite = (self.statistics.wanted(side, beyond) for side in (self.side, other(self.side)))
             self._rates[start] = own, opposite
         return self._rates[start]
 
     def _lineage(self, ages: tuple[int, int]) -> float:
-        """Count a second's evaluations that say whether rows may enter a slice (6.1).
+        """Count the evaluations per second that decide whether rows enter a slice (6.1).
 
-        Conditions are tried from the longest window down, until one holds; each is charged to the slice in which its
-        longest window ends.  A slice that every row may enter needs none.
+        Conditions are tried from the longest window down, until one holds.  Each is charged to the slice in which its
+        longest window ends.  A slice that every row enters needs no evaluation.
         """
         start, end = ages
         return sum(
@@ -198,15 +195,14 @@ class SideCosts:
 
     @cached_property
     def _trials(self) -> list[tuple[int, list[tuple[int, float]]]]:
-        """For each stream charged here: below which age every row is wanted, and each condition's age and trials.
+        """For each stream charged here: the age below which every row is wanted, and each condition's age and trials.
 
-        A stream is charged on its own side of the chain; one that is never held, on the other.
+        A stream is charged on its own side of the chain; a stream that is never held, on the other.
         """
-        both = any(each.reach(other(self.side)) for each in self.readers)
+        both = any(query.reach(other(self.side)) for query in self.readers)
         return [self._trials_of(stream) for stream in ([self.side] if both else SIDES)]
 
     def _trials_of(self, stream: Side) -> tuple[int, list[tuple[int, float]]]:
-        """Count how often each condition of a stream is tried in a second."""
         order = lineage_order(self.readers, self.side, stream)
         open_until = max((age for age, condition in order if not condition), default=0)
         tried: set[str] = set()
@@ -219,11 +215,11 @@ class SideCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Beyond:
-    """The queries that read beyond an age, ready to be cut off at any later one.
+class _QueriesBeyond:
+    """The queries that read beyond an age, prepared for slices that end at any later age.
 
-    `first` is where the first of them begins; `ends` are the ends of those that began before, whose results are united;
-    `spans` hold, for each condition still to be tested, the ages read under it.
+    `first` is the lowest age at which one of them begins.  `ends` are the ends of queries that began before the age:
+    their results are united.  `spans` hold, for each condition still to be tested, the ages read under it.
     """
 
     first: float
@@ -233,13 +229,13 @@ class _Beyond:
     @classmethod
     def of(
         cls, here: Sequence[tuple[PricedQuery, tuple[int, int]]], start: int, *, pushed: bool = True
-    ) -> _Beyond:
-        """Collect some queries; if conditions were `pushed` down, one that all of them have is tested already."""
+    ) -> _QueriesBeyond:
+        """Collect queries; if conditions were `pushed` down, a condition of all of them is tested already."""
         spans: list[tuple[tuple[int, int], ...]] = []
         for side in SIDES:
             read: dict[str, set[tuple[int, int]]] = {}
-            for each, reach in here:
-                read.setdefault(each.condition(side), set()).add(reach)
+            for query, reach in here:
+                read.setdefault(query.condition(side), set()).add(reach)
             if len(read) > 1 or not pushed:
                 spans += [tuple(sorted(reaches)) for condition, reaches in read.items() if condition]
         return cls(
@@ -260,12 +256,11 @@ class _Beyond:
 
 
 def lineage_order(readers: Iterable[PricedQuery], side: Side, stream: Side) -> list[tuple[int, str]]:
-    """List one stream's conditions in the order of evaluation, each with the last age at which it is asked for."""
+    """List one stream's conditions in the order of evaluation, each with the last age at which it is evaluated."""
     last: dict[str, int] = {}
-    for each in readers:
-        reach = each.reach(side)
-        if reach:
-            condition = each.condition(stream)
+    for query in readers:
+        if reach := query.reach(side):
+            condition = query.condition(stream)
             last[condition] = max(last.get(condition, 0), reach[1])
     return sorted(((age, condition) for condition, age in last.items()), reverse=True)
 
@@ -280,21 +275,21 @@ def pull_up_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Cost
     for side in SIDES:
         bounds = age_bounds(readers, side)
         if bounds:
-            here = [(each, reach) for each in readers if (reach := each.reach(side))]
+            here = [(query, reach) for query in readers if (reach := query.reach(side))]
             results = statistics.left_rate * statistics.right_rate * statistics.join * bounds[-1] / SECOND
-            filters += results * _Beyond.of(here, 0, pushed=False).filters((0, bounds[-1]))
+            filters += results * _QueriesBeyond.of(here, 0, pushed=False).filters((0, bounds[-1]))
     return join + Cost(filter=filters)
 
 
 def push_down_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:
     """Price one join for each part of the streams that satisfies the same conditions (Eq. 2, which is derived)."""
-    conditions = {side: {each.condition(side) for each in readers} - {""} for side in SIDES}
+    conditions = {side: {query.condition(side) for query in readers} - {""} for side in SIDES}
     split = sum(statistics.rate(side) * len(conditions[side]) for side in SIDES)
     cost = Cost(filter=split)
     fed = dict.fromkeys(range(len(readers)), 0)
     for left, left_share in statistics.left.patterns(conditions["l"]):
         for right, right_share in statistics.right.patterns(conditions["r"]):
-            served = [number for number, each in enumerate(readers) if _holds(each, left, right)]
+            served = [number for number, query in enumerate(readers) if _holds(query, left, right)]
             if not served or not left_share * right_share:
                 continue
             members = [readers[number] for number in served]
@@ -303,7 +298,7 @@ def push_down_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Co
             )
             for number in served:
                 fed[number] += 1
-    # A query fed by several joins merges their results by time: one comparison for each.
+    # A query fed by several joins merges their results by time: one comparison per result.
     merged = total(
         Cost(union=_results(readers[number], statistics)) for number, parts in fed.items() if parts > 1
     )
@@ -313,14 +308,14 @@ def push_down_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Co
 def isolated_cost(readers: Sequence[PricedQuery], statistics: Statistics) -> Cost:
     """Price each query alone: its selections first, then a join with its own window (Figure 2)."""
     return total(
-        _join_cost([each], statistics, statistics.wanted("l", [each]), statistics.wanted("r", [each]))
-        + Cost(filter=sum(statistics.rate(side) for side in SIDES if each.condition(side)))
-        for each in readers
+        _join_cost([query], statistics, statistics.wanted("l", [query]), statistics.wanted("r", [query]))
+        + Cost(filter=sum(statistics.rate(side) for side in SIDES if query.condition(side)))
+        for query in readers
     )
 
 
 def _holds(reader: PricedQuery, left: frozenset[str], right: frozenset[str]) -> bool:
-    """Say whether rows that satisfy exactly these conditions are for a query."""
+    """Check whether a query wants rows that satisfy exactly these conditions."""
     return (not reader.left or reader.left in left) and (not reader.right or reader.right in right)
 
 
@@ -353,7 +348,7 @@ def _results(reader: PricedQuery, statistics: Statistics) -> float:
 
 
 def saving(ours: float, theirs: float) -> float:
-    """Give the share of their cost that ours saves (Eq. 4).
+    """Return the share of their cost that ours saves (Eq. 4).
 
     >>> saving(70, 100)
     0.3

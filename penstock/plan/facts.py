@@ -1,9 +1,9 @@
-"""What a cost depends on: what the queries ask for, and statistics of the streams.
+"""What a cost depends on: the windows and conditions of queries, and statistics of the streams.
 
-A cost does not care how a query is written, only how far back it looks and which rows it wants; and of the streams it
-cares for rates, for the share of pairs that join, and for the share of rows that satisfy one condition *or* another.
-That last one does not follow from the single shares, so a `Selection` says how the conditions depend on each other:
-`Independent`, `Nested`, or `PatternShares` as counted.
+From a query, a cost takes the ages of the rows that it reads and the rows that it wants.  From the streams, it takes
+rates, the share of pairs that join, and the share of rows that satisfy one condition *or* another.  The last one does
+not follow from the shares of single conditions.  So a `Selection` states how conditions depend on each other:
+`Independent` of each other, or with `PatternShares` as counted.
 
 In:  bound queries, and estimates or measurements.  Out: `PricedQuery` and `Statistics`, for `penstock.plan.cost`.
 """
@@ -11,7 +11,6 @@ In:  bound queries, and estimates or measurements.  Out: `PricedQuery` and `Stat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.sql.query import Query, Range, Side
 
-    Pattern = tuple[frozenset[str], float]
+    SelectionPattern = tuple[frozenset[str], float]
     """The conditions that some rows satisfy, no others, and the share of such rows."""
 
 SIDES: tuple[Side, Side] = ("l", "r")
@@ -49,13 +48,13 @@ class PricedQuery:
         return cls(query.window, " AND ".join(query.left_predicates), " AND ".join(query.right_predicates))
 
     def condition(self, side: Side) -> str:
-        """Give the condition on one stream."""
+        """Return the condition on one stream."""
         return self.left if side == "l" else self.right
 
     def reach(self, side: Side) -> tuple[int, int] | None:
-        """Give the ages ``[start, end)`` of one stream's rows that the query reads; None if it reads none.
+        """Return the ages ``[start, end)`` of one stream's rows that the query reads; None if it reads none.
 
-        Age 0 belongs to the left; a cost need not care for that microsecond, so both sides begin at 0.
+        Age 0 belongs to the left side.  A cost ignores that microsecond, so both sides begin at 0.
 
         >>> from penstock.sql.query import Range
         >>> windows = (Range.window(10, 10), Range(-9, -4), Range(0, 5))
@@ -75,7 +74,7 @@ def age_bounds(readers: Iterable[PricedQuery], side: Side) -> tuple[int, ...]:
     >>> age_bounds([PricedQuery(Range.window(5, 9)), PricedQuery(Range.window(30, 30))], "r")
     (0, 9, 30)
     """
-    reaches = [reach for each in readers if (reach := each.reach(side))]
+    reaches = [reach for query in readers if (reach := query.reach(side))]
     return tuple(sorted({0, *(age for reach in reaches for age in reach)})) if reaches else ()
 
 
@@ -83,9 +82,9 @@ class Selection(Protocol):
     """How many rows of a stream satisfy which conditions, alone and together."""
 
     def any_of(self, conditions: Collection[str]) -> float:
-        """Give the share of rows that satisfy at least one; '' is satisfied by all."""
+        """Return the share of rows that satisfy at least one; every row satisfies ''."""
 
-    def patterns(self, conditions: Collection[str]) -> Iterator[Pattern]:
+    def patterns(self, conditions: Collection[str]) -> Iterator[SelectionPattern]:
         """Divide the rows by exactly which of the conditions they satisfy."""
 
 
@@ -100,10 +99,10 @@ class Independent:
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def any_of(self, conditions: Collection[str]) -> float:
-        """Give the share of rows that satisfy at least one; '' is satisfied by all."""
-        return 1 - prod(0.0 if each == "" else 1 - self.shares[each] for each in conditions)
+        """Return the share of rows that satisfy at least one; every row satisfies ''."""
+        return 1 - prod(0.0 if condition == "" else 1 - self.shares[condition] for condition in conditions)
 
-    def patterns(self, conditions: Collection[str]) -> Iterator[Pattern]:
+    def patterns(self, conditions: Collection[str]) -> Iterator[SelectionPattern]:
         """Divide the rows by every combination."""
         names = sorted(set(conditions) - {""})
         if len(names) > MOST_INDEPENDENT_CONDITIONS:
@@ -112,54 +111,29 @@ class Independent:
                 f"at most {MOST_INDEPENDENT_CONDITIONS} can be priced; give their measured patterns instead"
             )
         for bits in range(1 << len(names)):
-            holds = [bool(bits >> bit & 1) for bit in range(len(names))]
-            share = prod(
-                self.shares[each] if yes else 1 - self.shares[each]
-                for each, yes in zip(names, holds, strict=True)
-            )
-            yield frozenset(each for each, yes in zip(names, holds, strict=True) if yes), share
-
-
-@dataclass(frozen=True, slots=True)
-class Nested:
-    """Conditions each of which implies every less selective one: ``v > 50`` implies ``v > 30``.
-
-    >>> Nested({"v > 50": 0.2, "v > 30": 0.5}).any_of({"v > 50", "v > 30"})
-    0.5
-    """
-
-    shares: Mapping[str, float] = field(default_factory=dict)
-
-    def any_of(self, conditions: Collection[str]) -> float:
-        """Give the share of rows that satisfy at least one; '' is satisfied by all."""
-        return max((1.0 if each == "" else self.shares[each] for each in conditions), default=0.0)
-
-    def patterns(self, conditions: Collection[str]) -> Iterator[Pattern]:
-        """Divide the rows into rings: all conditions, all but the narrowest, ..., none."""
-        names = sorted(set(conditions) - {""}, key=lambda each: (self.shares[each], each))
-        inside = [0.0, *(self.shares[each] for each in names), 1.0]
-        for ring, (inner, outer) in enumerate(pairwise(inside)):
-            yield frozenset(names[ring:]), outer - inner
+            holds = {name: bool(bits >> bit & 1) for bit, name in enumerate(names)}
+            share = prod(self.shares[name] if yes else 1 - self.shares[name] for name, yes in holds.items())
+            yield frozenset(name for name, yes in holds.items() if yes), share
 
 
 @dataclass(frozen=True, slots=True)
 class PatternShares:
-    """Patterns as they were counted: which conditions rows satisfy together, and their share.
+    """Counted patterns: the conditions that rows satisfy together, and the share of such rows.
 
     >>> PatternShares(((frozenset({"p", "q"}), 0.2), (frozenset({"p"}), 0.1), (frozenset(), 0.7))).any_of({"q"})
     0.2
     """
 
-    table: tuple[Pattern, ...]
+    table: tuple[SelectionPattern, ...]
 
     def any_of(self, conditions: Collection[str]) -> float:
-        """Give the share of rows that satisfy at least one; '' is satisfied by all."""
+        """Return the share of rows that satisfy at least one; every row satisfies ''."""
         if "" in conditions:
             return 1.0
         return sum(share for holds, share in self.table if not holds.isdisjoint(conditions))
 
-    def patterns(self, conditions: Collection[str]) -> Iterator[Pattern]:
-        """Divide the rows as they were counted, forgetting all other conditions."""
+    def patterns(self, conditions: Collection[str]) -> Iterator[SelectionPattern]:
+        """Divide the rows as they were counted, ignoring all other conditions."""
         shares: dict[frozenset[str], float] = {}
         for holds, share in self.table:
             kept = holds & frozenset(conditions)
@@ -179,13 +153,13 @@ class Statistics:
     row_bytes: float = 1.0
 
     def rate(self, side: Side) -> float:
-        """Give one stream's rate."""
+        """Return one stream's rate."""
         return self.left_rate if side == "l" else self.right_rate
 
     def selection(self, side: Side) -> Selection:
-        """Give the selection of one stream."""
+        """Return the selection of one stream."""
         return self.left if side == "l" else self.right
 
     def wanted(self, side: Side, readers: Iterable[PricedQuery]) -> float:
-        """Give the rate of one stream's rows that at least one of the readers wants."""
-        return self.rate(side) * self.selection(side).any_of({each.condition(side) for each in readers})
+        """Return the rate of one stream's rows that at least one reader wants."""
+        return self.rate(side) * self.selection(side).any_of({query.condition(side) for query in readers})

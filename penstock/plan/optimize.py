@@ -11,11 +11,11 @@ An edge's length is what its slice costs, extra state and probing of merged slic
 edge (Lemma 2); so the shortest path over the N(N+1)/2 edges is the cheapest chain.  The two sides of a chain are cut
 independently: one path after the other, left side first.
 
-With a budget there are two lengths, comparisons and bytes.  `auto` walks the same graph keeping, at each bound, the
-paths that no other path beats in both, and drops those that cannot be finished within the budget or for less than the
-best chain so far.
+With a budget there are two lengths, comparisons and bytes.  `auto` walks the same graph.  At each bound it keeps the
+paths that no other path beats in both lengths, and drops paths that cannot be finished within the budget or for less
+than the best chain so far.
 
-In:  readers and statistics (`penstock.plan.facts`).  Out: a `PricedChain`: the cuts, and what each slice costs.
+In:  readers and statistics (`penstock.plan.facts`).  Out: a `PricedChain`: the cuts, and the cost of each slice.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
-from penstock.plan.chain import Chain
 from penstock.plan.cost import PAPER, Coefficients, Cost, SideCosts, total
 from penstock.plan.facts import SIDES, age_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.plan.facts import PricedQuery, Statistics
-    from penstock.sql.query import Range, Side
+    from penstock.sql.query import Side
 
 BUDGET_ROUNDING_SHARE = 1e-9
 """Budgets are compared with sums of floats: a chain may exceed its budget by this share."""
 
 DEAREST_BYTE_PRICE = 1e18
-"""A price of a byte at which work no longer counts."""
+"""A price of a byte at which the cost of work is negligible."""
 
 
 @dataclass(frozen=True, slots=True)
 class PricedSlice:
-    """A slice that a chain could have: one stream's rows of ages ``[start, end)``, and what that costs a second."""
+    """A slice that a chain could have: one stream's rows of ages ``[start, end)``, and its cost per second."""
 
     side: Side
     ages: tuple[int, int]
@@ -61,32 +60,27 @@ class Cuts:
     right: tuple[int, ...]
 
     def side(self, side: Side) -> tuple[int, ...]:
-        """Give one side's ages."""
+        """Return one side's ages."""
         return self.left if side == "l" else self.right
 
     @property
     def axis(self) -> tuple[int, ...]:
-        """Give the same cuts on the axis of differences.
+        """Return the same cuts on the axis of differences.
 
         >>> Cuts((0, 5), (0, 9)).axis
         (-8, 0, 5)
         """
         return tuple(sorted({*self.left, *(1 - age if age else 0 for age in self.right)}))
 
-    def chain(self, windows: Mapping[str, Range]) -> Chain:
-        """Build the chain: its readers are the queries that want some part of a slice.
-
-        >>> from penstock.sql.query import Range
-        >>> windows = {"q1": Range(0, 5), "q2": Range(0, 10), "q3": Range(0, 30)}
-        >>> Cuts((0, 10, 30), ()).chain(windows)
-        Chain(cuts=(0, 10, 30), readers=(('q1', 'q2', 'q3'), ('q3',)), bounds=(0, 5, 10, 30))
-        """
-        return Chain.from_windows(windows, self.axis)
+    @property
+    def slice_count(self) -> int:
+        """Count the slices of both sides."""
+        return sum(max(0, len(self.side(side)) - 1) for side in SIDES)
 
 
 @dataclass(frozen=True, slots=True)
 class PricedChain:
-    """A chain that was chosen: its slices, left side first, each with its cost."""
+    """A chosen chain: its slices, left side first, each with its cost."""
 
     edges: tuple[PricedSlice, ...]
 
@@ -102,7 +96,7 @@ class PricedChain:
 
     @property
     def cuts(self) -> Cuts:
-        """Give the ages at which the chain is cut."""
+        """Return the ages at which the chain is cut."""
         left, right = (
             tuple(sorted({age for edge in self.edges if edge.side == side for age in edge.ages}))
             for side in SIDES
@@ -119,7 +113,7 @@ def mem_opt(readers: Sequence[PricedQuery]) -> Cuts:
 def priced(
     cuts: Cuts, readers: Sequence[PricedQuery], statistics: Statistics, weigh: Coefficients = PAPER
 ) -> PricedChain:
-    """Say what a chain that is cut so costs, slice by slice."""
+    """Price a chain with these cuts, slice by slice."""
     sides = [SideCosts(readers, statistics, side) for side in SIDES]
     return PricedChain(
         tuple(_edge(side, ages, weigh) for side in sides for ages in pairwise(cuts.side(side.side)))
@@ -152,7 +146,7 @@ def auto(
 # --- the graph of Figure 14 --------------------------------------------------------------------------
 
 Graph = list[list[tuple[int, PricedSlice]]]
-"""For each node the edges that leave it, and where to.  Node 0 is the left side's age 0; the last node is the end."""
+"""The edges that leave each node, with their targets.  Node 0 is the left side's age 0; the last node is the end."""
 
 
 def _edge(side: SideCosts, ages: tuple[int, int], weigh: Coefficients) -> PricedSlice:
@@ -173,7 +167,7 @@ def _graph(readers: Sequence[PricedQuery], statistics: Statistics, weigh: Coeffi
 
 
 def _to_go(graph: Graph, length: Callable[[PricedSlice], float]) -> list[float]:
-    """Give for each node the shortest way from there to the end: nodes are in order, so once backwards does."""
+    """Return the shortest distance from each node to the end: nodes are in order, so one pass backwards suffices."""
     away = [inf] * (len(graph) - 1) + [0.0]
     for node in range(len(graph) - 2, -1, -1):
         away[node] = min(length(edge) + away[then] for then, edge in graph[node])
@@ -181,7 +175,7 @@ def _to_go(graph: Graph, length: Callable[[PricedSlice], float]) -> list[float]:
 
 
 def _shortest(graph: Graph, length: Callable[[PricedSlice], float]) -> list[PricedSlice]:
-    """Walk the shortest path; of two equally short ones, the one with more cuts, which never holds more."""
+    """Return the shortest path; of two equally short ones, the one with more cuts, which never holds more rows."""
     away = _to_go(graph, length)
     path: list[PricedSlice] = []
     node = 0
@@ -193,7 +187,7 @@ def _shortest(graph: Graph, length: Callable[[PricedSlice], float]) -> list[Pric
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """A way from the start to a node: its two lengths, its last edge, and what came before."""
+    """A path from the start to a node: its two lengths, its last edge, and the path before that edge."""
 
     cpu: float = 0.0
     bytes: float = 0.0
@@ -201,7 +195,7 @@ class _Path:
     before: _Path | None = None
 
     def then(self, edge: PricedSlice) -> _Path:
-        """Go one edge further."""
+        """Append an edge."""
         return _Path(self.cpu + edge.cpu, self.bytes + edge.cost.bytes, edge, self)
 
     def edges(self) -> list[PricedSlice]:
@@ -210,7 +204,7 @@ class _Path:
 
 
 def _cheapest_within(graph: Graph, room: float) -> list[PricedSlice]:
-    """Find the path with the least work among those of at most so many bytes."""
+    """Find the path with the least work among the paths of at most `room` bytes."""
     price, best = _lagrange(graph, room)
     bytes_to_go = _to_go(graph, lambda edge: edge.cost.bytes)
     cpu_to_go = _to_go(graph, lambda edge: edge.cpu)
@@ -218,7 +212,7 @@ def _cheapest_within(graph: Graph, room: float) -> list[PricedSlice]:
     most = sum(edge.cpu for edge in best)
 
     def hopeful(path: _Path, node: int) -> bool:
-        """Say whether a path can still be finished within the room, for less than the best one so far."""
+        """Check whether a path can still be finished within the room, for less than the best one so far."""
         left = room - path.bytes
         least = path.cpu + max(cpu_to_go[node], both_to_go[node] - price * left)
         return bytes_to_go[node] <= left and least < most
@@ -235,16 +229,16 @@ def _cheapest_within(graph: Graph, room: float) -> list[PricedSlice]:
 
 
 def _unbeaten(paths: list[_Path]) -> list[_Path]:
-    """Keep the paths that no other beats in both lengths, cheapest first."""
+    """Keep the paths that no other path beats in both lengths, cheapest first."""
     kept: list[_Path] = []
-    for path in sorted(paths, key=lambda each: (each.cpu, each.bytes)):
+    for path in sorted(paths, key=lambda path: (path.cpu, path.bytes)):
         if not kept or path.bytes < kept[-1].bytes:
             kept.append(path)
     return kept
 
 
 def _lagrange(graph: Graph, room: float) -> tuple[float, list[PricedSlice]]:
-    """Put a price on a byte, so that the shortest path just fits: a good chain, and a bound on all others.
+    """Choose a price of a byte with which the shortest path just fits: a good chain, and a bound on all others.
 
     For any price ``p >= 0``, a path that fits costs at least the shortest length ``cpu + p * bytes`` less ``p * room``.
     """
@@ -259,7 +253,7 @@ def _lagrange(graph: Graph, room: float) -> tuple[float, list[PricedSlice]]:
     free = at(low)
     if fits(free):
         return low, free
-    # With a high enough price the path is the one of least bytes, which fits; rounding may hide that, hence the end.
+    # At a high enough price the shortest path is the one of least bytes, which fits but for rounding: hence a limit.
     while not fits(at(high)) and high < DEAREST_BYTE_PRICE:
         low, high = high, high * 4
     for _ in range(40):

@@ -1,17 +1,18 @@
-"""What the engine's work costs, in seconds: the paper's coefficients, measured instead of guessed (5.2).
+"""The cost of the engine's work in seconds: the paper's coefficients, measured instead of guessed (5.2).
 
-The paper weighs every comparison alike and guesses one number, C_sys.  An engine pays for other things: a unit is a
-Spark job and has a price before it joins anything; a row that comes in is looked up once per unit; a pair that is found
-is laid out; each bound inside a slice and each condition behind it looks at the pair again; rows that end early have to
-be written again without them.  `Prices` are those numbers.  They come from `penstock calibrate`, follow what units
-really take (`updated`), and before either are what a small machine was measured at.
+The paper weighs all comparisons alike and guesses one number, C_sys.  An engine has other costs.  A unit is a Spark
+job, which takes time before it joins anything.  A new row is looked up once per unit.  A pair that is found is written,
+and tested at each bound inside a slice and by each condition.  A segment is rewritten when many of its rows have ended.
+
+`Prices` hold these numbers.  They are measured by `penstock calibrate`, and follow the times of real units (`updated`).
+The defaults were measured on a small machine.
 
 In:  prices, and statistics of the streams.  Out: `Coefficients` for `penstock.plan.cost`, and `seconds` of a plan.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,37 +29,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Seconds for each kind of work."""
+    """The seconds that each kind of work takes."""
 
     unit: float = 0.12
     """A unit: a Spark job, before it joins anything."""
     row: float = 3e-7
-    """A new row of either stream: mapped, looked up, and its answer looked at."""
+    """A new row of either stream: mapped and looked up."""
     pair: float = 4e-8
-    """A pair: laid out, its columns gathered, its level determined."""
+    """A pair: its columns gathered, its level determined."""
     route: float = 1e-9
     """A pair compared with one more bound."""
     filter: float = 6e-9
     """A pair tested by the conditions of queries."""
     slice: float = 0.0
-    """A new row that has one more slice to go through."""
+    """A new row in one more slice."""
     store: float = 2e-7
-    """A row sorted and written into a log; shared logs are written once, a query's own once more."""
+    """A row sorted and written into a log."""
     rewrite: float = 2e-7
-    """A row written again when a segment is merged or thinned."""
+    """A row written again when a segment is merged or rewritten without rows that are not needed."""
     byte: float = 0.0
-    """A byte held for a second; nothing, unless the user says that memory has a price."""
+    """A byte held for a second; 0, unless the user gives memory a price."""
 
     def __post_init__(self) -> None:
         """Refuse a negative price."""
-        for each in fields(self):
-            if getattr(self, each.name) < 0:
-                raise InputError(
-                    f"the price of a {each.name} is {getattr(self, each.name)}: it must be 0 or more"
-                )
+        for name, price in asdict(self).items():
+            if price < 0:
+                raise InputError(f"the price of a {name} is {price}: it must be 0 or more")
 
     def weigh(self, statistics: Statistics) -> Coefficients:
-        """Turn prices into the paper's coefficients; a comparison costs what the pairs cost that it finds."""
+        """Turn prices into the paper's coefficients; a comparison costs as much as the pairs that it finds."""
         return Coefficients(
             probe=self.pair * statistics.join,
             purge=0.0,
@@ -77,20 +76,20 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPace:
-    """How work arrives: rows a second of both streams together, and how many of them a unit takes."""
+    """How work arrives: rows a second of both streams together, and the rows that one unit takes."""
 
     rows: float
     rows_per_unit: float
 
     @property
     def units(self) -> float:
-        """Give the units a second that one join runs."""
+        """Return the units a second that one join runs."""
         return self.rows / max(1.0, self.rows_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What goes where in a second: into how many joins, how many rows altogether, and how many into logs."""
+    """Rows per second: the number of joins, the rows that go into all of them, and the rows that go into logs."""
 
     joins: int
     joined: float
@@ -98,7 +97,7 @@ class Flow:
 
 
 def seconds(cost: Cost, statistics: Statistics, prices: Prices, pace: ArrivalPace, flow: Flow) -> float:
-    """Give the seconds of work in a second of the streams: above the number of cores a plan cannot keep up."""
+    """Return the seconds of work per second of the streams: above the number of cores a plan cannot keep up."""
     return (
         cost.cpu(prices.weigh(statistics))
         + flow.joins * pace.units * prices.unit
@@ -108,25 +107,25 @@ def seconds(cost: Cost, statistics: Statistics, prices: Prices, pace: ArrivalPac
 
 
 PRIOR_WEIGHT = 0.5
-"""The weight of the earlier price, in observations; about ten of those have not faded at any time."""
+"""The weight of the earlier price, in observations; the sums of a fit hold about ten."""
 
 LEAST_PRICE_SHARE = 0.01
 """A fit lowers no price below this share of the earlier one."""
 
 
 def updated(prices: Prices, unit_fit: _Sums, rewrite_fit: _Sums) -> Prices:
-    """Follow what units and rewrites really took: a least-squares fit drawn towards the earlier prices."""
+    """Fit prices to the measured times of units and rewrites, by least squares drawn towards the earlier prices."""
     unit, row, pair = _solve(unit_fit, (prices.unit, prices.row, prices.pair))
     _, rewrite = _solve(rewrite_fit, (prices.unit, prices.rewrite))
     return replace(prices, unit=unit, row=row, pair=pair, rewrite=rewrite)
 
 
 def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
-    """Fit prices to sums of observations; each is drawn to the earlier price, the less the more was observed.
+    """Fit prices to sums of observations; the more observations, the less each is drawn to the earlier price.
 
-    Minimised is Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is a share of the average square
-    of that count.  No price falls below a hundredth of what it was: one that would is held there, and the others are
-    fitted again.
+    This minimises Σ (seconds - price · counts)² + Σ λ_i (price_i - before_i)², where λ_i is a share of the average
+    square of that count.  A price that would fall below `LEAST_PRICE_SHARE` is held there, and the others are fitted
+    again.
     """
     if not sums.seen:
         return tuple(before)
@@ -144,7 +143,7 @@ def _solve(sums: _Sums, before: Sequence[float]) -> tuple[float, ...]:
             break
         fitted[low] = least[low]
         free &= ~low
-    return tuple(float(each) for each in fitted)
+    return tuple(map(float, fitted))
 
 
 if TYPE_CHECKING:

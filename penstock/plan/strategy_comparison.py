@@ -1,36 +1,31 @@
-"""Every strategy priced for the same queries: what EXPLAIN shows beside the plan that runs (paper 1, Eq. 1 to 4).
+"""Every strategy priced for the same queries: EXPLAIN shows them beside the plan that runs (paper 1, Eq. 1 to 4).
 
 In:  the queries of one signature, statistics of their streams, and prices.
-Out: an `Offer` per strategy: joins, slices, rows and bytes held, comparisons (the paper's unit), and seconds of work in
-a second of the streams (the engine's).
+Out: an `Offer` per strategy: joins, slices, rows and bytes held, comparisons (the paper's unit), and seconds of work
+per second of the streams (the engine's unit).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
 from penstock.plan.cost import isolated_cost, pull_up_cost, push_down_cost
-from penstock.plan.facts import SIDES
 from penstock.plan.optimize import auto, cpu_opt, mem_opt, priced
 from penstock.plan.prices import Flow, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from penstock.plan.cost import Cost
     from penstock.plan.facts import PricedQuery, Statistics
-    from penstock.plan.optimize import Cuts, PricedChain
+    from penstock.plan.optimize import PricedChain
     from penstock.plan.prices import ArrivalPace, Prices
-
-    _Price = Callable[[Sequence[PricedQuery], Statistics], Cost]
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one strategy would cost; `refused` says why it cannot be had, and then there is no cost."""
+    """The cost of one strategy; `refused` is the reason if it cannot be used, and then there is no cost."""
 
     strategy: str
     joins: int = 0
@@ -49,18 +44,18 @@ def chosen_cuts(
     prices: Prices,
     budget: float | None = None,
 ) -> PricedChain:
-    """Cut a chain as a strategy does: everywhere, or where it is cheapest, within a budget of bytes if there is one."""
+    """Cut a chain as a strategy does: at every window, or where it is cheapest within a budget of bytes."""
     weigh = prices.weigh(statistics)
-    if strategy == "cpu-opt" or (strategy == "auto" and budget is None):
-        return cpu_opt(readers, statistics, weigh)
     if strategy == "auto" and budget is not None:
         return auto(readers, statistics, budget, weigh)
+    if strategy in {"cpu-opt", "auto"}:
+        return cpu_opt(readers, statistics, weigh)
     return priced(mem_opt(readers), readers, statistics, weigh)
 
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """All that a price depends on but the strategy: the queries, their streams, the prices, and how work arrives."""
+    """The facts that all prices share: the queries, their streams, the prices, and how work arrives."""
 
     readers: Sequence[PricedQuery]
     statistics: Statistics
@@ -68,43 +63,29 @@ class Pricing:
     pace: ArrivalPace
 
     def offers(self, budget: float | None = None, joins: int = 1) -> list[Offer]:
-        """Price every strategy; `joins` is how many push-down would make."""
+        """Price every strategy; `joins` is the number of joins that push-down would make."""
         chains = ("mem-opt", "cpu-opt", *(["auto"] if budget is not None else []))
-        rivals: dict[str, tuple[_Price, int]] = {
-            "pull-up": (pull_up_cost, 1),
-            "push-down": (push_down_cost, joins),
-            "isolated": (isolated_cost, len(self.readers)),
-        }
+        rivals = {"pull-up": 1, "push-down": joins, "isolated": len(self.readers)}
         return [
-            *(_tried(each, partial(self._chain, each, budget)) for each in chains),
-            *(_tried(each, partial(self._rival, each, *rivals[each])) for each in rivals),
+            *(self._offer(strategy, 1, budget) for strategy in chains),
+            *(self._offer(strategy, count, None) for strategy, count in rivals.items()),
         ]
 
-    def _chain(self, strategy: str, budget: float | None) -> Offer:
-        """Price a chain: all rows go once into one join, and once into the logs."""
-        choice = chosen_cuts(strategy, self.readers, self.statistics, self.prices, budget)
-        flow = Flow(1, self.pace.rows, self.pace.rows)
-        return self._offer(strategy, choice.cost, flow, slice_count(choice.cuts))
-
-    def _rival(self, strategy: str, price: _Price, joins: int) -> Offer:
-        """Price regular joins; their overhead counts the rows that go into each."""
-        cost = price(self.readers, self.statistics)
-        stored = cost.overhead if strategy == "isolated" else self.pace.rows
-        return self._offer(strategy, cost, Flow(joins, cost.overhead, stored))
-
-    def _offer(self, strategy: str, cost: Cost, flow: Flow, slices: int = 0) -> Offer:
+    def _offer(self, strategy: str, joins: int, budget: float | None) -> Offer:
+        slices, rows = 0, self.pace.rows
+        try:
+            if strategy in _RIVAL_COSTS:
+                cost = _RIVAL_COSTS[strategy](self.readers, self.statistics)
+                rows = cost.overhead  # it counts the rows that go into each join
+            else:
+                chain = chosen_cuts(strategy, self.readers, self.statistics, self.prices, budget)
+                cost, slices = chain.cost, chain.cuts.slice_count
+        except InputError as refusal:
+            return Offer(strategy, refused=str(refusal))
+        # Shared logs store each row once, a query's own logs store it once more.
+        flow = Flow(joins, joined=rows, stored=rows if strategy == "isolated" else self.pace.rows)
         work = seconds(cost, self.statistics, self.prices, self.pace, flow)
-        return Offer(strategy, flow.joins, slices, cost.rows, cost.bytes, cost.cpu(), work)
+        return Offer(strategy, joins, slices, cost.rows, cost.bytes, cost.cpu(), work)
 
 
-def _tried(strategy: str, price: Callable[[], Offer]) -> Offer:
-    """Price a strategy, or say why it cannot be had."""
-    try:
-        return price()
-    except InputError as refusal:
-        return Offer(strategy, refused=str(refusal))
-
-
-def slice_count(cuts: Cuts) -> int:
-    """Count the slices of both sides."""
-    return sum(max(0, len(cuts.side(side)) - 1) for side in SIDES)
+_RIVAL_COSTS = {"pull-up": pull_up_cost, "push-down": push_down_cost, "isolated": isolated_cost}

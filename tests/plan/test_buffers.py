@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
 from hypothesis import assume, given
@@ -15,14 +15,13 @@ from penstock.plan.buffers import (
     MSF,
     PLAIN,
     STRATEGIES,
-    JoinTree,
+    Characteristics,
     buffer_rows,
-    choose,
+    joined,
     lags_by_delay,
     need,
     rows_needed,
 )
-from penstock.plan.characteristics import Characteristics, joined
 from tests.plan.arrivals import (
     arrivals,
     fifo_join,
@@ -202,46 +201,6 @@ def test_what_sorting_saves_a_stream_is_its_scrambling_less_multiplicities(input
             assert saved >= own.scrambling - own.multiplicity - others - 2
 
 
-def test_in_a_tree_streams_are_sorted_once_and_results_come_in_order():
-    """Fig. 10: in Query 2 sorting takes less than the disk, as long as scrambling costs more than lag; then no more."""
-    late = Characteristics(300, 2, rate=50.0, delay=4.0)
-    tree = JoinTree((JoinTree(tuple(SYNCED)), JoinTree((SYNCED[0], SYNCED[0], late))))
-    rows = {each: sum(part.rows for part in tree.needs(each)) for each in STRATEGIES}
-    assert rows[HYBRID] < rows[MSF] < rows[DBF] < rows[PLAIN]
-    far = JoinTree((JoinTree(tuple(SYNCED)), JoinTree(tuple(BEHIND))))
-    assert sum(part.rows for part in far.needs(DBF)) < sum(part.rows for part in far.needs(MSF))
-    assert tree.needs(MSF)[-1].sorter == (0, 0)
-    mixed = JoinTree((JoinTree(tuple(SYNCED)), SYNCED[0]))
-    assert mixed.needs(MSF)[-1].sorter == (0, 300)
-
-
-def test_the_strategy_that_delays_least_is_chosen_among_those_that_fit():
-    sizes = {each: need(each, BEHIND).bytes((24, 24, 24)) for each in STRATEGIES}
-    for strategy in (PLAIN, DBF, HYBRID):
-        choice = choose(BEHIND, (24, 24, 24), sizes[strategy])
-        assert (choice.need.strategy, choice.fits) == (strategy, True)
-        assert choice.shares() == choice.need.buffer
-    small = choose(BEHIND, (24, 24, 24), sizes[HYBRID] - 24)
-    assert (small.need.strategy, small.fits) == (HYBRID, False)
-    assert sum(small.shares()) < sum(small.need.buffer)
-    assert min(choose(BEHIND, (24, 24, 24), 1).shares()) == 1
-
-
-@given(
-    st.lists(
-        st.builds(Characteristics, st.integers(3, 50), st.integers(1, 4), rates, phases),
-        min_size=2,
-        max_size=4,
-    )
-)
-def test_more_budget_never_delays_results_more(inputs):
-    widths = [24] * len(inputs)
-    chosen = [choose(inputs, widths, budget) for budget in (400, 4_000, 40_000, 400_000)]
-    kept = [STRATEGIES.index(each.need.strategy) for each in chosen if each.fits]
-    assert all(later <= sooner for sooner, later in pairwise(kept))
-    assert chosen[-1].need.strategy == PLAIN
-
-
 def test_leading_streams_are_held_back_also_from_the_view_of_the_one_behind():
     """The stream behind needs none while its partners are ahead, and as many rows as ever once they wait for it."""
     assert need(PLAIN, BEHIND).buffer[1] == 1
@@ -260,9 +219,7 @@ def test_leading_streams_are_held_back_also_from_the_view_of_the_one_behind():
         (lambda: Characteristics(1, rate=0), "must be positive"),
         (lambda: Characteristics(1, rate=float("inf")), "must be positive"),
         (lambda: buffer_rows([Characteristics(1)]), "at least two"),
-        (lambda: JoinTree((Characteristics(1),)), "at least two"),
         (lambda: need("msv", SYNCED), "did you mean msf"),
-        (lambda: choose(SYNCED, (1, 1, 1), 0), "must be positive"),
         (lambda: joined([]), "no streams"),
     ],
 )

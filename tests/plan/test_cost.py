@@ -18,8 +18,9 @@ from penstock.plan.cost import (
     pull_up_cost,
     push_down_cost,
 )
-from penstock.plan.facts import Independent, Nested, PatternShares, PricedQuery, Statistics, age_bounds
+from penstock.plan.facts import Independent, PatternShares, PricedQuery, Statistics, age_bounds
 from penstock.sql.query import SECOND, Range
+from tests.plan.nested import Nested
 
 rates = st.floats(1, 1000)
 shares = st.floats(0.01, 0.99)

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
+from penstock.plan.chain import Chain
 from penstock.plan.cost import Coefficients, SideCosts, chain_cost, total
-from penstock.plan.facts import Independent, Nested, PricedQuery, Statistics, age_bounds
+from penstock.plan.facts import Independent, PricedQuery, Statistics, age_bounds
 from penstock.plan.optimize import auto, cpu_opt, mem_opt, priced
 from penstock.sql.query import SECOND, Range
+from tests.plan.nested import Nested
 
 SIDES = "lr"
 
@@ -148,8 +150,8 @@ def test_slices_merge_when_a_router_costs_less_than_they_do(join, overhead, cuts
 def test_a_merged_chain_delivers_to_queries_that_end_inside_a_slice():
     windows = {"q1": Range.window(5, 5), "q2": Range.window(10, 10), "q3": Range(20, 30)}
     cuts = mem_opt([PricedQuery(each) for each in windows.values()])
-    assert cuts.chain(windows).cuts == (-9, -4, 0, 5, 10, 20, 30)
+    assert Chain.from_windows(windows, cuts.axis).cuts == (-9, -4, 0, 5, 10, 20, 30)
     later = {"q3": Range(20, 30)}
-    assert mem_opt([PricedQuery(Range(20, 30))]).chain(later).cuts == (20, 30), (
+    assert Chain.from_windows(later, mem_opt([PricedQuery(Range(20, 30))]).axis).cuts == (20, 30), (
         "no slice joins ages that nobody reads"
     )

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.report.status import held_rows
 from penstock.engine.views.buffers import characteristics, lags_at_most, watch_at
 from penstock.engine.views.memory import strategy_in_force
-from penstock.plan.buffers import STRATEGIES, need
-from penstock.plan.characteristics import Characteristics, joined
+from penstock.plan.buffers import STRATEGIES, Characteristics, joined, need
 from penstock.sql.bind.arrival import known_multiplicity, known_scrambling
 
 if TYPE_CHECKING:

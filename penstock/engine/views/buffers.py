@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 from penstock.kernels.accuracy_sketch import AccuracySketch
 from penstock.kernels.order_watch import HEADROOM, PRECISION, Order, lag_at_most, rows_below
 from penstock.kernels.ordered_values import MOST_DIGITS
-from penstock.plan.buffers import buffer_rows
-from penstock.plan.characteristics import Characteristics, joined
+from penstock.plan.buffers import Characteristics, buffer_rows, joined
 from penstock.sql.bind.arrival import known_multiplicity, known_scrambling
 from penstock.state.watch import GroupWatch, LogWatch
 

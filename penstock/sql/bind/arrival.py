@@ -2,7 +2,7 @@
 
 ``ordered`` names the column whose order the rows roughly follow.  ``scrambling`` is the maximum number of positions by
 which a row may be out of order, ``multiplicity`` the maximum number of rows with one value
-(`penstock.plan.characteristics` has the definitions).  Both are measured where they are not declared.  A stream with a
+(`penstock.plan.buffers` has the definitions).  Both are measured where they are not declared.  A stream with a
 ``scrambling`` and no ``ordered`` follows the column that it is joined on, whichever that is.
 
 In:  a `Stream` with its options.  Out: numbers and a column name, or an error that names the option.
