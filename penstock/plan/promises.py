@@ -20,8 +20,9 @@ from zlib import crc32
 
 from penstock.plan.group import reach
 from penstock.plan.stored import KeyPart, LogPlan
-from penstock.sql.bind.promises import Promise, PromisePattern, promise_budget, promises_of, widens
+from penstock.sql.bind.promises import Promise, PromisePattern, promise_budget, promises_of
 from penstock.sql.query import FOREVER, SIDES
+from penstock.sql.spark_types import parse_type, widens
 from penstock.sql.text.tree import quoted
 
 if TYPE_CHECKING:
@@ -237,4 +238,4 @@ def _grouped_by(plan: Plan, query: Query, group: Group, part: int) -> int | None
 def _is_kept(part: KeyPart, stream: Stream) -> bool:
     """Say whether two values of a plain column are two values of the key, in the same order."""
     column = stream.column(part.column) if part.column else None
-    return column is not None and (not part.cast or widens(column.type, part.type))
+    return column is not None and (not part.cast or widens(parse_type(column.type), parse_type(part.type)))

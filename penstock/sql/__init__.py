@@ -1,15 +1,14 @@
-"""Text to `Query`: the room where SQL is read, and the only one that knows its syntax.
+"""Text to `Query`: the only package that knows SQL syntax.
 
     text ──tokens──▶ statements ──script──▶ streams, settings
                          │
                          └──bind──▶ names ──canonical──▶ conditions, outputs ─────────────┬─▶ Query
                                                      └─▶ groups, aggregates, when to emit ─┘
 
-No Spark here: binding a query takes a millisecond and can be tested without a JVM.
+Binding a query takes a millisecond and no Spark, so tests need no JVM.
 
 In:  a script (`parse_script`) or one SELECT (`bind_query`).
-Out: the frozen values of `penstock.sql.query`.  Whatever is wrong with the text is a
-     `penstock.errors.SqlError` that says where.
+Out: the frozen values of `penstock.sql.query`, or a `penstock.errors.SqlError` with the position of the error.
 """
 
 from penstock.sql.bind.binder import bind_query

@@ -1,9 +1,8 @@
-"""What may stand in ``WITH (…)`` and after ``SET``: the known names and their values.
+"""Options of ``WITH (…)`` and ``SET``: the known names and their values.
 
-An option of a stream that is not ours belongs to the Spark source and passes untouched.  A query has no such
-neighbour, so an unknown option there is a mistake, and is refused with the nearest known name.
+Unknown options of a stream go to its Spark source.  Unknown options of a query are refused with the nearest known name.
 
-In:  `Option`s and where they stand (`read_options`), or plain mappings from Python.
+In:  `Option`s with their positions (`read_options`), or plain mappings from Python.
 Out: checked pairs.
 """
 
@@ -23,13 +22,13 @@ ORDERS = ("none", "sync-filter", "filter-order", "adaptive")
 EMITS = ("sliding", "final", "changes")
 STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
 BUFFERS = ("plain", "dbf", "msf", "hybrid")
-"""What joins without a window do to take less memory, from what delays results least to what delays them most."""
+"""How joins without a window save memory, in the order of the delay of results."""
 
 SINKS = {"parquet": ("path", "compression", "punctuations"), "table": (), "console": (), "noop": ()}
 """The sinks a script can name, and the options of each."""
 
 COMPRESSIONS = ("snappy", "none", "gzip", "zstd", "lz4", "brotli")
-"""How files of results may be compressed."""
+"""Compressions of Parquet files."""
 
 _CHOICES = {
     "order": ORDERS,
@@ -44,11 +43,12 @@ _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
 _QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after", "emit", "buffers")
 _SETTINGS = ("strategy", "scheduler", "memory", "buffers")
 _PASSED_ON = ("spark.", "penstock.")
+_MAX_COUNT_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One ``key = 'value'`` and where it stands."""
+    """One ``key = 'value'`` and its position."""
 
     key: str
     value: str = field(repr=False)  # may be secret
@@ -56,8 +56,16 @@ class Option:
     value_span: Span
 
 
+class OptionError(InputError):
+    """A wrong option of a stream; `option` is its name, so that an error can point at it."""
+
+    def __init__(self, message: str, option: str) -> None:
+        super().__init__(message)
+        self.option = option
+
+
 def read_options(reader: TokenReader) -> list[Option]:
-    """Read ``(k = 'v', …)``; the same key twice, in whatever case, is refused."""
+    """Read ``(k = 'v', …)``; a repeated key is refused, ignoring case."""
     options: dict[str, Option] = {}
     reader.expect("(", "options are written WITH (name = 'value', ...)")
     while not reader.accept(")"):
@@ -88,15 +96,15 @@ def _read_option(reader: TokenReader) -> Option:
 
 
 def plain(source: Source, tokens: list[Token]) -> str:
-    """Give what a quoted text says, or a bare one as it is written."""
+    """Return the value of a quoted text, or a bare text as written."""
     if len(tokens) == 1 and tokens[0].kind in {"string", "quoted"}:
         return string_value(tokens[0]) if tokens[0].kind == "string" else tokens[0].name
     return source.slice(tokens)
 
 
 def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tuple[tuple[str, str], ...]]:
-    """Split the options of CREATE QUERY into its sink and its own, each checked."""
-    given = {each.key.lower(): each for each in options}
+    """Check the options of CREATE QUERY, and separate those of the sink from those of the query."""
+    given = {option.key.lower(): option for option in options}
     kind = given["sink"].value.lower() if "sink" in given else Sink().kind
     if kind not in SINKS:
         hint = "a callback is given from Python" if kind == "callback" else did_you_mean(kind, SINKS)
@@ -114,12 +122,12 @@ def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tupl
 
 
 def _sink_value(option: Option) -> str:
-    """Give an option of a sink as it is kept: a path as written, a choice in lower case."""
+    """Return the value of a sink option: a path as written, a choice in lower case."""
     return option.value.lower() if option.key.lower() in _CHOICES else option.value
 
 
 def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Check the options of a query given from Python, where there is no text to point into."""
+    """Check the options of a query given from Python."""
     for name, value in options.items():
         if name.lower() not in _QUERY_OPTIONS:
             raise InputError(f"unknown query option {name}: {did_you_mean(name, _QUERY_OPTIONS)}")
@@ -128,7 +136,6 @@ def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ..
 
 
 def _check_query_option(name: str, value: str, kind: str) -> None:
-    """Check one option of CREATE QUERY, in lower case."""
     if name == "sink" or name in SINKS[kind]:
         check_value(name, value)
         return
@@ -142,7 +149,7 @@ def _check_query_option(name: str, value: str, kind: str) -> None:
 
 
 def setting_name(name: str) -> str:
-    """Give a setting's normal name; ``spark.`` and ``penstock.`` settings keep their case."""
+    """Return a setting's name in lower case; ``spark.`` and ``penstock.`` settings keep their case."""
     if name.lower().startswith(_PASSED_ON):
         return name
     if name.lower() not in _SETTINGS:
@@ -161,11 +168,13 @@ def check_value(name: str, value: str) -> None:
     if name == "memory":
         check_size(name, value)
     if name in _DURATIONS and check_duration(name, value) == 0 and name == "idle_after":
-        raise InputError(f"idle_after {value!r} would leave every stream out: give it a length of time")
+        raise InputError(
+            f"idle_after {value!r} would leave every stream out: write a positive length of time"
+        )
 
 
 def check_alpha(value: str | float) -> float:
-    """Read the share of the time from which on adaptive queries join at once; at 1 the join no longer keeps up.
+    """Read the share of the time above which adaptive queries join at once; at 1 the join no longer keeps up.
 
     >>> check_alpha("0.3")
     0.3
@@ -177,33 +186,43 @@ def check_alpha(value: str | float) -> float:
     if not 0 <= alpha < 1:
         raise InputError(
             f"alpha cannot be {value}: it is the share of the time that joining may take before order = 'adaptive' "
-            "joins at once, a number from 0 up to, but not including, 1"
+            "joins at once. Write a number from 0 up to, but not including, 1"
         )
     return alpha
 
 
 def scheduler_of(settings: Mapping[str, str]) -> str:
-    """Give the scheduler that settings ask for."""
+    """Return the scheduler of the plan."""
     return settings.get("scheduler", DEFAULT_SCHEDULER).lower()
 
 
 def buffers_of(settings: Mapping[str, str]) -> str:
-    """Give the way in which joins without a window are to save memory; empty: as the memory there is asks for."""
+    """Return how joins without a window save memory; empty: chosen by the available memory."""
     return settings.get("buffers", "").lower()
 
 
 def strategy_of(settings: Mapping[str, str]) -> str:
-    """Give the way in which queries share."""
+    """Return the sharing strategy of the plan."""
     return settings.get("strategy", "mem-opt").lower()
 
 
 def budget_of(settings: Mapping[str, str]) -> float | None:
-    """Give the bytes that `auto` may plan for, and that joins without a window may take; None: as many as they like."""
+    """Return the memory limit, in bytes, of `auto` and of joins without a window; None: no limit."""
     return check_size("memory", settings["memory"]) if "memory" in settings else None
 
 
+def read_count(text: str, least: int) -> int | None:
+    """Read a whole number from `least` on; None if a text is anything else.
+
+    >>> read_count("12", 0), read_count("0", 1), read_count("1.5", 0)
+    (12, None, None)
+    """
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_COUNT_DIGITS
+    return int(text) if is_number and int(text) >= least else None
+
+
 def check_size(name: str, value: str) -> int:
-    """Read a setting that is an amount of memory, in bytes."""
+    """Read an amount of memory in bytes."""
     try:
         return parse_size(value)
     except SizeError as error:
@@ -211,7 +230,7 @@ def check_size(name: str, value: str) -> int:
 
 
 def check_duration(name: str, value: str) -> int:
-    """Read an option that is a length of time, 0 or more, in microseconds."""
+    """Read a length of time, 0 or more, in microseconds."""
     try:
         micros = parse_duration(value)
     except DurationError as error:

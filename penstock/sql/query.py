@@ -1,29 +1,27 @@
-"""What a script means, once its text is forgotten: streams, queries and settings.
+"""The meaning of a script: streams and queries as frozen values, without SQL text.
 
-Every later room works on these values and never on SQL text.  They are frozen, and two
-queries that mean the same are equal but for their name, sink and output columns.
+Two queries with the same meaning are equal except for their names, sinks and output columns.
 
-The one idea of time here: a pair of rows has a *difference* ``d = T_right - T_left``, in
-microseconds, and a window is a half-open range of it::
+A pair of rows has a *difference* ``d = T_right - T_left``, in microseconds, and a window is a half-open range of it::
 
                    right row is older          right row is younger
     d   ---------------|------------------0------------------|------------->
                   -W_right + 1                             W_left
                        [=====================================)     Range(lo, hi)
 
-``WINDOW w`` is ``Range(-w + 1, w)``: strict at the far end on both sides.  An interval predicate
-of Spark or Flink is whatever range it states, also one that does not contain 0.
+``WINDOW w`` is ``Range(-w + 1, w)``: both far ends are excluded.  An interval predicate of Spark or Flink states any
+range, also one without 0.
 
-A *count window* measures the difference in rows of the older row's stream instead (`Query.rows`).  With ``N(t)`` the
-number of that stream's rows up to time t::
+A *count window* measures the difference in rows of the older row's stream (`Query.rows`).  With ``N(t)`` the number of
+that stream's rows up to time t::
 
     left row older, or of equal times    d = N_left(T_right) - N_left(T_left)           0, 1, 2 ...
     right row older                      d = N_right(T_right) - N_right(T_left) - 1     -1, -2 ...
 
-so ``WINDOW n ROWS`` is ``Range(-n, n)``: the older row is among the last n rows of its stream when the younger comes.
+so ``WINDOW n ROWS`` is ``Range(-n, n)``: the older row is among the last n rows of its stream when the younger arrives.
 
 In:  the text, through `penstock.sql.script` and `penstock.sql.bind.binder`.
-Out: `penstock.plan` groups queries by `Query.signature` and shares what they share.
+Out: values for `penstock.plan`, which groups queries by `Query.signature`.
 """
 
 from __future__ import annotations
@@ -36,29 +34,29 @@ from penstock.errors import InputError
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
-"""One second and one day in microseconds, the unit of time used everywhere inside."""
+"""One second and one day in microseconds, the unit of all times."""
 
 FOREVER = 1 << 60
-"""A window of ``[UNBOUNDED]``: longer than any difference of two timestamps Spark can hold."""
+"""The length of ``[UNBOUNDED]``: longer than any difference of two timestamps in Spark."""
 
 NEVER = "FALSE"
-"""The residual condition of a query whose conditions on time exclude each other."""
+"""The residual condition of a query whose conditions on time contradict each other."""
 
 Side = str
-"""Which stream of a result: expressions write ``l.Value`` and ``r.Value``; of more than two ``i0.Value`` and so on."""
+"""An input of a query as expressions name it: ``l`` and ``r`` of ``l.Value``, ``i0`` and so on for more than two."""
 
 SIDES: tuple[Side, Side] = ("l", "r")
-"""Both streams of a pair, in the order in which cursors and watermarks are written."""
+"""Both sides of a pair, in the order of cursors and watermarks."""
 
 RESERVED = "penstock."
-"""How the names of the engine's own columns begin; no column of the user may begin so."""
+"""The prefix of the engine's own columns; no column of the user may have it."""
 
 
 RESERVED_NAMES = f"names that begin with {RESERVED} are reserved, choose another"
 
 
 def is_reserved(name: str) -> bool:
-    """Say whether a name is one that only the engine may give."""
+    """Check whether a name has the prefix of the engine's own columns."""
     return name.lower().startswith(RESERVED)
 
 
@@ -72,23 +70,22 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What is said of a stream whose rows are the results of the query of its name."""
+    """Properties of a stream whose rows are the results of the query with its name."""
 
     attribute: tuple[str, ...] = ()
-    """Its columns that hold what the query itself is joined on."""
+    """Its columns that hold the join attribute of the query."""
     untyped: tuple[str, ...] = ()
-    """Columns of the results that are left out, because only Spark could tell their types."""
+    """Columns of the results that are left out because their types are unknown without Spark."""
     refusal: str = ""
-    """Why it cannot be read; empty if it can."""
+    """Why the results cannot be read; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A source of rows with an event time.
 
-    `time` is empty where only joins without a window read it: then rows are known by their position in the order of
-    arrival.  `format` is empty for a stream given as a DataFrame from Python; `options` go to the Spark
-    source untouched.  `lateness` is in microseconds.
+    `time` is empty where only joins without a window read it.  `format` is empty for a DataFrame from Python.
+    `options` go to the Spark source unchanged.  `lateness` is in microseconds.
     """
 
     name: str
@@ -98,34 +95,33 @@ class Stream:
     format: str = ""
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     results: Results | None = None
-    """Set where its rows are the results of a query (`penstock.sql.bind.result_streams`), and no source is read."""
+    """Set if its rows are the results of a query (`penstock.sql.bind.result_streams`) and not of a source."""
 
     def __post_init__(self) -> None:
-        """Refuse a stream whose time column or lateness cannot be right."""
         if self.time and self.column(self.time) is None:
             raise InputError(f"time column {self.time} of stream {self.name} is not one of its columns")
         if self.lateness < 0:
             raise InputError(f"lateness of stream {self.name} is negative: it must be 0 or more")
 
     def column(self, name: str) -> Column | None:
-        """Find a column by name, whatever its case."""
+        """Find a column by name, ignoring case."""
         wanted = name.lower()
-        return next((each for each in self.columns if each.name.lower() == wanted), None)
+        return next((column for column in self.columns if column.name.lower() == wanted), None)
 
     @property
     def punctuation_of(self) -> str:
-        """Return the name of the stream whose promises this one carries; empty for nearly all streams."""
+        """The name of the stream whose promises this one carries; empty for most streams."""
         options = {name.lower(): value for name, value in self.options}
         return options.get("punctuation_of", "").strip()
 
     @property
     def timeless(self) -> bool:
-        """Say whether it has no event time: the time of a row is then its position in the order of arrival."""
+        """Whether it has no event time: then rows are ordered by their position of arrival."""
         return not self.time
 
     @property
     def time_type(self) -> str:
-        """Give the type of its event times; empty if it has none."""
+        """The type of its event times; empty if it has none."""
         column = self.column(self.time)
         return column.type if column else ""
 
@@ -138,16 +134,14 @@ class Range:
     hi: int
 
     def __post_init__(self) -> None:
-        """Refuse a range that no pair can be in."""
         if self.lo >= self.hi:
             raise InputError(f"window [{self.lo}, {self.hi}) µs is empty: no pair of rows can be in it")
 
     def __contains__(self, difference: int) -> bool:
-        """Say whether a pair with this difference is in the window."""
         return self.lo <= difference < self.hi
 
     def turned(self) -> Range:
-        """Give the same window seen with the two streams exchanged.
+        """Return the same window with the two streams exchanged.
 
         >>> Range(0, 10).turned()
         Range(lo=-9, hi=1)
@@ -156,7 +150,7 @@ class Range:
 
     @classmethod
     def window(cls, left: int, right: int) -> Range:
-        """Build the papers' window: ``0 <= d < left`` or ``0 <= -d < right``.
+        """Build the window of two lengths: ``0 <= d < left`` or ``0 <= -d < right``.
 
         >>> Range.window(10, 10)
         Range(lo=-9, hi=10)
@@ -166,10 +160,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """What is left of a column of whole numbers when it is divided by a positive constant.
+    """The remainder of a column of whole numbers and a positive constant.
 
-    The divisor is a BIGINT if it is `wide`, else an INT.  A remainder has the sign of the number, as ``%`` gives it, or
-    none if it is `floored`, as ``pmod`` does.
+    The divisor is a BIGINT if it is `wide`, else an INT.  The remainder has the sign of the number, as with ``%``, or
+    no sign if it is `floored`, as with ``pmod``.
     """
 
     side: Side
@@ -183,9 +177,8 @@ class Remainder:
 class Output:
     """One column of the result.
 
-    `expression` is Spark SQL over ``l.column`` and ``r.column``.  `column` is set when it is a plain
-    column, so that no expression needs to be evaluated for it; `remainder` where it is what an aggregate takes and as
-    simple as that.
+    `expression` is Spark SQL over ``l.column`` and ``r.column``.  `column` is set if it is a plain column, and
+    `remainder` if it is the argument of an aggregate and a plain remainder; Spark need not evaluate such an expression.
     """
 
     name: str
@@ -195,7 +188,7 @@ class Output:
 
 
 CHOSEN_BY = frozenset({"min_by", "max_by"})
-"""Functions that return one value of a group, chosen by another."""
+"""Functions that return one value of a group, chosen by a key."""
 
 ENDS = CHOSEN_BY | {"min", "max"}
 """Functions that compare their last argument."""
@@ -206,8 +199,8 @@ class Measure:
     """One aggregate of a query, over the pair outputs with the numbers `arguments`; ``COUNT(*)`` has none.
 
     `function` is ``count``, ``sum``, ``avg``, ``min``, ``max``, ``min_by``, ``max_by``, ``stddev_samp``,
-    ``stddev_pop``, ``var_samp`` or ``var_pop``; every other way to write one of them is gone by now, and so is FILTER
-    (it is part of the argument).  The arguments of ``min_by`` and ``max_by`` are the value and what it is chosen by.
+    ``stddev_pop``, ``var_samp`` or ``var_pop``.  FILTER is part of the arguments.  The arguments of ``min_by`` and
+    ``max_by`` are the value and the key that chooses it.
     """
 
     function: str
@@ -219,7 +212,7 @@ class Measure:
 class Answer:
     """One column of an aggregate query's result: Spark SQL over ``g0 g1 …`` (group keys) and ``a0 a1 …`` (measures).
 
-    `plain` is set when it is just one of those, so that no expression needs to be evaluated for it.
+    `plain` is set if it is one of those columns; Spark need not evaluate such an expression.
     """
 
     name: str
@@ -229,9 +222,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A group key that is a bucket of one side's event time: the pair output that says when it ends.
+    """A group key that is a bucket of one side's event time; `end` is the number of the pair output with its end.
 
-    That output is a BIGINT: the first microsecond since 1970 that is no longer in the bucket.
+    That output is a BIGINT: the first microsecond since 1970 after the bucket.
     """
 
     side: Side
@@ -239,29 +232,29 @@ class Bucket:
 
 
 Emit = Literal["sliding", "final", "changes"]
-"""When an aggregate answers: at instants, once per group, or whenever a group has changed."""
+"""When an aggregate answers: at instants, once per group, or at each change of a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What a query makes of its pairs: one row for each group, not one for each pair.
+    """The groups and aggregates of a query.
 
-    The query's own `outputs` are then what is needed of each pair: the group keys first, then what the measures take,
-    then the end of the bucket.
+    The query's `outputs` are then computed for each pair: the group keys, the arguments of the measures, and the end of
+    the bucket.
     """
 
     emit: Emit
     groups: int
-    """How many of the pair outputs are the group's key."""
+    """The number of group keys among the pair outputs."""
     measures: tuple[Measure, ...]
     answers: tuple[Answer, ...]
-    """The SELECT list; `window_end`, which comes first where answers are sliding, is not in it."""
+    """The SELECT list, without the `window_end` that sliding answers begin with."""
     having: str = ""
-    """Spark SQL over the same columns as the answers; empty: every group."""
+    """Spark SQL over the same columns as the answers; empty: all groups."""
     every: int = 0
-    """Sliding: microseconds from one instant to the next."""
+    """Sliding: microseconds between two instants."""
     reach: tuple[int, ...] = (0, 0)
-    """Sliding: at instant E, rows of each input count that are younger than E minus so much."""
+    """Sliding: at instant E, the rows of each input younger than E minus this length count."""
     bucket: Bucket | None = None
 
 
@@ -269,9 +262,9 @@ class Aggregation:
 class Comparison:
     """``least <= l.left - r.right <= most``; None where there is no bound.
 
-    A value beyond `limit` (of its side) may overflow in Spark's own arithmetic, so such a pair passes.  `slack` is
-    None for whole numbers, which are compared exactly; else it is the share of the values' size by which two ways of
-    rounding may differ, and `size` is the size of the constants.
+    A value beyond the limit of its side may overflow in Spark's arithmetic, so its pairs pass.  `slack` is None for
+    whole numbers, which are compared exactly.  For others it is the share of the values' size by which roundings may
+    differ, and `size` is the size of the constants.
     """
 
     left: str
@@ -285,38 +278,33 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where a query's result goes: ``parquet``, ``table``, ``console``, ``callback`` or ``noop``."""
+    """The sink of a query: ``parquet``, ``table``, ``console``, ``callback`` or ``noop``."""
 
     kind: str = "table"
     options: tuple[tuple[str, str], ...] = ()
 
     def option(self, name: str, default: str = "") -> str:
-        """Read one option by name."""
         return dict(self.options).get(name, default)
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What two queries must have in common to share state: the two streams, the equalities, and what windows count.
-
-    Without equalities that is the two streams alone, whatever other conditions the queries have.
-    """
+    """The properties that two queries must have in common to share state: streams, equalities, and units of windows."""
 
     left: str
     right: str
     keys: tuple[Key, ...]
     rows: tuple[bool, ...] = (False, False)
-    """For each stream: whether its window counts rows rather than time."""
+    """For each stream: whether its window counts rows."""
     streams: tuple[str, ...] = ()
     """All streams, where there are more than two."""
     edges: tuple[Edge, ...] = ()
     """The equalities, where there are more than two streams."""
     oblivious: bool = False
-    """Whether there is no window: how long rows are kept follows from the order of the attribute they are joined on."""
+    """Whether there is no window: the order of the join attribute limits how long rows are kept."""
 
     @property
     def counted(self) -> bool:
-        """Say whether some window counts rows."""
         return any(self.rows)
 
 
@@ -324,9 +312,9 @@ class Signature:
 class Query:
     """A window join in normal form.
 
-    `left` and `right` are stream names in alphabetical order (ignoring case), whatever the order in
-    the text.  Predicates are conjuncts in canonical Spark SQL, sorted, without repeats: `left_predicates`
-    and `right_predicates` over the bare columns of one stream, `residual` over ``l.`` and ``r.`` columns.
+    `left` and `right` are stream names in alphabetical order, ignoring case.  Predicates are conjuncts in canonical
+    Spark SQL, sorted and without repeats: `left_predicates` and `right_predicates` over the bare columns of one stream,
+    `residual` over ``l.`` and ``r.`` columns.
     """
 
     name: str
@@ -339,26 +327,24 @@ class Query:
     right_predicates: tuple[str, ...] = ()
     residual: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    """What the residual says of differences of columns, to be tested before the residual itself is evaluated."""
+    """Bounds that follow from the residual, tested before Spark evaluates it."""
     left_columns: frozenset[str] = frozenset()
-    """Columns of the left stream that outputs and residual read (predicates and keys not counted)."""
+    """Columns of the left stream that outputs and residual read, without those of predicates and keys."""
     right_columns: frozenset[str] = frozenset()
     rows: tuple[bool, ...] = (False, False)
-    """For each stream: whether `window` counts rows on that side, not microseconds."""
+    """For each stream: whether `window` counts rows on that side."""
     sink: Sink = field(default_factory=Sink)
     options: tuple[tuple[str, str], ...] = ()
     """Options of the query itself, such as ``order``."""
     text: str = ""
-    """The SELECT as the user wrote it, for showing only."""
+    """The SELECT as written, for display."""
     aggregation: Aggregation | None = None
-    """Set where the query answers with aggregates: `outputs` are then what these need of each pair."""
+    """Set if the query aggregates; `outputs` are then computed for each pair."""
     graph: JoinGraph | None = None
-    """Set where the query joins more than two streams.  `left` and `right` are then its first two inputs, keys,
-    predicates and columns are the graph's, and `window` is about the spread of a result: its newest time less its
-    oldest."""
+    """Set if the query joins more than two streams.  `left` and `right` are then its first two inputs; keys, predicates
+    and columns are in the graph; `window` bounds the spread of a result, its newest time less its oldest."""
     oblivious: bool = False
-    """Whether it has no window: all its streams are joined on one ordered attribute, which decides how long to
-    remember."""
+    """Whether it has no window: the order of its join attribute limits how long rows are kept."""
 
     @property
     def is_empty(self) -> bool:
@@ -367,38 +353,36 @@ class Query:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """List the equalities, each between two inputs."""
+        """The equalities, each between two inputs."""
         return tuple(Edge(0, 1, key) for key in self.keys) if self.graph is None else self.graph.edges
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Name the inputs as expressions do."""
         return sides_for(len(self.streams))
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Name the streams of the inputs; one that is joined with itself twice."""
+        """The streams of the inputs; a self-join has its stream twice."""
         if self.graph is None:
             return self.left, self.right
-        return tuple(each.stream for each in self.graph.inputs)
+        return tuple(input_.stream for input_ in self.graph.inputs)
 
     def predicates(self, side: Side) -> tuple[str, ...]:
-        """List the predicates on one side."""
         if self.graph is not None:
             return self.graph.inputs[self.sides.index(side)].predicates
         return self.left_predicates if side == "l" else self.right_predicates
 
     def columns(self, side: Side) -> frozenset[str]:
-        """List the columns of one side that outputs and residual read."""
+        """Return the columns of one side that outputs and residual read."""
         if self.graph is not None:
             return self.graph.inputs[self.sides.index(side)].columns
         return self.left_columns if side == "l" else self.right_columns
 
     def reach(self, side: Side) -> int:
-        """Say how far beyond a row's own time its partners may lie: how long the row has to be kept.
+        """Return how far beyond a row's own time its partners may lie, that is how long the row is kept.
 
-        A left row at T is of use until the right watermark passes ``T + hi``; a right row until the left watermark
-        passes ``T - lo + 1``.
+        A left row at T is kept until the right watermark passes ``T + hi``, a right row until the left watermark passes
+        ``T - lo + 1``.
         """
         if self.graph is not None:
             return self.graph.reach(self.sides.index(side))
@@ -406,7 +390,6 @@ class Query:
 
     @property
     def signature(self) -> Signature:
-        """Say what this query can share with others."""
         if self.graph is None:
             return Signature(self.left, self.right, self.keys, self.rows, oblivious=self.oblivious)
         return Signature(
@@ -414,38 +397,36 @@ class Query:
         )
 
     def with_keys(self, change: Callable[[Key, int, int], Key]) -> Query:
-        """Give the same query with other keys; each is given with the numbers of the inputs it is between."""
+        """Return the same query with changed keys; `change` gets a key and the numbers of its two inputs."""
         if self.graph is None:
-            return replace(self, keys=tuple(sorted({change(each, 0, 1) for each in self.keys})))
-        edges = {replace(each, key=change(each.key, each.first, each.second)) for each in self.graph.edges}
+            return replace(self, keys=tuple(sorted({change(key, 0, 1) for key in self.keys})))
+        edges = {replace(edge, key=change(edge.key, edge.first, edge.second)) for edge in self.graph.edges}
         return replace(self, graph=replace(self.graph, edges=tuple(sorted(edges))))
 
     @property
     def in_table(self) -> bool:
-        """Say whether its results are read from its group's table; those in order have files of their own."""
+        """Whether its results are read from its group's table; ordered results have their own files."""
         return self.sink.kind == "table" and not self.ordered and self.aggregation is None
 
     @property
     def ordered(self) -> bool:
-        """Say whether this query wants its results in the order of their times; answers come instant by instant."""
+        """Whether its results are delivered in the order of their times."""
         return self.order != "none" and self.aggregation is None
 
     @property
     def order(self) -> str:
-        """Name its order policy."""
         return dict(self.options).get("order", "none")
 
 
 LEAST_INPUTS, MOST_INPUTS = 3, 16
-"""Streams that such a query joins at the least, and at the most."""
+"""The minimum and the maximum of streams in a `JoinGraph`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """One equality of the join: an expression per side, and the type both are compared as.
+    """One equality of the join: an expression for each side, in canonical Spark SQL over its bare columns.
 
-    Expressions are Spark SQL over the bare columns of their stream, in canonical form.
-    `type` is the common type to cast both sides to, or empty where they have the same type already.
+    `type` is the common type to cast both sides to; empty if they have the same type.
     """
 
     left: str
@@ -455,14 +436,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edge:
-    """An equality between two inputs, by their numbers: `key.left` is of the first, which has the smaller number."""
+    """An equality between two inputs; `key.left` is of the first, which has the smaller number."""
 
     first: int
     second: int
     key: Key
 
     def __post_init__(self) -> None:
-        """Refuse an equality of an input with itself, or the wrong way round."""
         if self.first >= self.second:
             raise InputError(
                 f"an equality between inputs {self.first} and {self.second} is the wrong way round"
@@ -471,10 +451,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One stream of a join of many: what expressions call it, the predicates on its rows, and the columns read of it.
-
-    Predicates and columns are as those of one side of a join of two.
-    """
+    """One input of a join: its name in expressions, the predicates on its rows, and the columns that are read."""
 
     side: str
     stream: str
@@ -486,8 +463,8 @@ class JoinInput:
 class JoinGraph:
     """The inputs, equalities and limits of a join of more than two streams.
 
-    `edges` are sorted and without repeats.  ``limits[i][j]`` is in microseconds, `FOREVER` where nothing is said; where
-    the window of input i counts rows it is in rows of its stream: fewer than so many came after row i until row j.
+    `edges` are sorted and without repeats.  A row of input j comes less than ``limits[i][j]`` microseconds after the
+    row of input i (`FOREVER`: no limit); if the window of input i counts rows, less than so many rows of its stream.
     """
 
     inputs: tuple[JoinInput, ...]
@@ -495,31 +472,30 @@ class JoinGraph:
     limits: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        """Refuse a graph whose limits are not those of its inputs."""
         size = len(self.inputs)
         if not LEAST_INPUTS <= size <= MOST_INPUTS:
             raise InputError(f"a join of {size} streams is not one of {LEAST_INPUTS} to {MOST_INPUTS}")
-        if len(self.limits) != size or any(len(each) != size for each in self.limits):
+        if len(self.limits) != size or any(len(one) != size for one in self.limits):
             raise InputError(f"the limits of a join of {size} streams must be {size} by {size}")
 
     @property
     def spread(self) -> int:
-        """Give the limit on the time from the oldest row of a result to its newest."""
+        """The maximum time from the oldest row of a result to its newest."""
         return max(self.reach(number) for number in range(len(self.inputs)))
 
     def reach(self, number: int) -> int:
-        """Say how far beyond a row of one input its partners may lie: how long the row has to be kept."""
+        """Return how far beyond a row of one input its partners may lie, that is how long the row is kept."""
         return max(limit for other, limit in enumerate(self.limits[number]) if other != number)
 
     @property
     def even(self) -> bool:
-        """Say whether all limits are one: then the spread of a result says whether it is in the window."""
+        """Whether all limits are equal: then the spread alone tells if a result is in the window."""
         pairs = {limit for i, row in enumerate(self.limits) for j, limit in enumerate(row) if i != j}
         return len(pairs) == 1
 
 
 def sides_for(count: int) -> tuple[str, ...]:
-    """Name the inputs of a join of so many streams, as expressions do.
+    """Return the names of the inputs in expressions.
 
     >>> sides_for(2), sides_for(3)
     (('l', 'r'), ('i0', 'i1', 'i2'))
@@ -531,12 +507,12 @@ _SIDES = frozenset((*sides_for(2), *sides_for(MOST_INPUTS)))
 
 
 def is_side(name: str) -> bool:
-    """Say whether a name is what expressions call an input."""
+    """Check whether a name is that of an input in expressions."""
     return name in _SIDES
 
 
 def side_number(side: str) -> int:
-    """Give the number of an input by what expressions call it.
+    """Return the number of an input by its name in expressions.
 
     >>> side_number("r"), side_number("i12")
     (1, 12)
@@ -545,7 +521,7 @@ def side_number(side: str) -> int:
 
 
 def closed(limits: Sequence[Sequence[int]], forever: int) -> tuple[tuple[int, ...], ...]:
-    """Shorten limits to what the way round over other inputs leaves.
+    """Shorten limits by the paths over other inputs.
 
     Differences are whole microseconds: from ``T_j - T_i < a`` and ``T_k - T_j < b`` follows ``T_k - T_i < a + b - 1``.
 
@@ -557,7 +533,7 @@ def closed(limits: Sequence[Sequence[int]], forever: int) -> tuple[tuple[int, ..
     for middle in size:
         for i in size:
             for j in size:
-                way_round = table[i][middle] + table[middle][j] - 1
+                path = table[i][middle] + table[middle][j] - 1
                 if max(table[i][middle], table[middle][j]) < forever:
-                    table[i][j] = min(table[i][j], way_round)
+                    table[i][j] = min(table[i][j], path)
     return tuple(tuple(row) for row in table)

@@ -1,7 +1,7 @@
-"""A script to statements, and to what stands once all of them are done.
+"""A script to statements, and to the streams and queries after the last of them.
 
-Statements are read in order, and each sees the streams and queries declared before it.  What a script says about
-queries it did not create (``DROP QUERY q1`` sent to a running engine) is kept as a statement for the engine to judge.
+Statements are read in order, and each sees the streams and queries declared before it.  A statement about a query that
+the script did not create (``DROP QUERY q1`` sent to a running engine) is kept for the engine.
 
 In:  the text, and the streams and queries declared outside it.
 Out: a `Script`.
@@ -88,7 +88,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The statements in order, and the streams, queries and settings that stand after the last."""
+    """The statements in order, and the streams, queries and settings after the last."""
 
     statements: tuple[Statement, ...] = ()
     streams: dict[str, Stream] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Script:
 
     @property
     def inputs(self) -> dict[str, Stream]:
-        """Give all that its queries may read: the streams, and the results of queries."""
+        """All inputs that its queries may read: the streams, and the results of queries."""
         return with_results(self.streams, self.queries)
 
 
@@ -111,7 +111,7 @@ def parse_script(
 ) -> Script:
     """Read a whole script; `declared` and `queries` are the streams and queries declared outside it.
 
-    `zone` is the time zone of the session; if there is none yet, it will be what the script sets, or the default.
+    `zone` is the time zone of the session; without one, it is the zone that the script sets, or the default.
 
     >>> script = parse_script("SET scheduler = 'mqt'; SHOW QUERIES")
     >>> script.statements
@@ -121,13 +121,13 @@ def parse_script(
     """
     source = Source(text)
     reading = _ScriptReader(source, dict(declared or {}), zone or _zone_set_by(source, default_zone))
-    reading.others = {each.name.lower(): each for each in queries}
+    reading.others = {query.name.lower(): query for query in queries}
     statements = tuple(reading.read(TokenReader(source, tokens)) for tokens in source.statements)
     return Script(statements, reading.streams, tuple(reading.queries.values()), reading.settings)
 
 
 def _zone_set_by(source: Source, default: str) -> str:
-    """Give the time zone that the last SET of it in the script asks for."""
+    """Return the time zone that a script sets last."""
     for tokens in source.statements:
         reading = _ScriptReader(source, {}, default)
         if tokens[0].upper == "SET":
@@ -144,7 +144,7 @@ def altered(query: Query, change: AlterQuery, streams: Mapping[str, Stream], zon
 
 
 class _ScriptReader:
-    """A script half read: what stands so far.  Names are looked up in lower case."""
+    """The streams, queries and settings while a script is read; names are looked up in lower case."""
 
     def __init__(self, source: Source, declared: dict[str, Stream], zone: str) -> None:
         self.source = source
@@ -154,24 +154,21 @@ class _ScriptReader:
         self.settings: dict[str, str] = {}
         self.queries: dict[str, Query] = {}
         self.others: dict[str, Query] = {}
-        """Queries that were created elsewhere."""
+        """Queries created outside the script."""
 
     @property
     def visible(self) -> dict[str, Stream]:
-        """Every stream that is declared at this point."""
         return {**self.declared, **self.streams}
 
     @property
     def everyone(self) -> list[Query]:
-        """Every query that there is at this point."""
         return list({**self.others, **self.queries}.values())
 
     def readable(self, reader: str) -> dict[str, Stream]:
-        """Give all that a query may read at this point."""
+        """Return the inputs that a query may read at this point."""
         return with_results(self.visible, self.everyone, reader)
 
     def read(self, reader: TokenReader) -> Statement:
-        """Read one statement and let it take effect."""
         for words, read in _STATEMENTS.items():
             if reader.accept(*words.split()):
                 return read(self, reader)
@@ -184,7 +181,7 @@ class _ScriptReader:
             raise self.source.error(f"stream {stream.name} is declared twice", span)
         if readers := readers_of(stream.name, self.everyone):
             raise self.source.error(
-                f"{', '.join(readers)} reads the results of query {stream.name}: call the stream otherwise",
+                f"{', '.join(readers)} reads the results of query {stream.name}: give the stream another name",
                 span,
             )
         self.streams[stream.name] = stream
@@ -195,7 +192,7 @@ class _ScriptReader:
         name = reader.name("a query")
         if name.lower() in self.queries:
             raise self.source.error(
-                f"query {name} is declared twice: drop the first, or name this one otherwise", span
+                f"query {name} is declared twice: drop the first, or give this one another name", span
             )
         options = read_options(reader) if reader.accept("WITH") else []
         sink, own = query_options(options, self.source)
@@ -218,7 +215,7 @@ class _ScriptReader:
         return DropQuery(dropped.name if dropped else name)
 
     def _refuse_change(self, name: str, after: Query | None, span: Span) -> None:
-        """Refuse to drop or alter a query if another reads its results, and could not any more."""
+        """Refuse a change of a query if another query could no longer read its results."""
         before = self.queries.get(name.lower()) or self.others.get(name.lower())
         if before and (why := why_not_changed(before, after, self.visible, self.everyone)):
             raise self.source.error(why, span)
@@ -227,8 +224,8 @@ class _ScriptReader:
         span = reader.span
         name = reader.name("DROP STREAM")
         reader.end()
-        stream = next((each for each in self.visible if each.lower() == name.lower()), name)
-        readers = [each.name for each in self.queries.values() if stream in each.streams]
+        stream = next((one for one in self.visible if one.lower() == name.lower()), name)
+        readers = [query.name for query in self.queries.values() if stream in query.streams]
         if readers:
             raise self.source.error(f"stream {stream} is read by {', '.join(readers)}: drop that first", span)
         if carriers := carriers_of(stream, self.visible):
@@ -257,7 +254,7 @@ class _ScriptReader:
         return AlterQuery(query.name if query else name, window)
 
     def _alter_select(self, reader: TokenReader, name: str, query: Query | None, span: Span) -> AlterQuery:
-        """Define a query anew; one that was created elsewhere is only checked."""
+        """Define a query anew; a query that was created elsewhere is only checked."""
         if reader.done:
             raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
         sink, options = (query.sink, query.options) if query else (Sink(), ())
@@ -270,7 +267,7 @@ class _ScriptReader:
         return AlterQuery(name, select=changed.text)
 
     def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
-        """Apply an ALTER; what is wrong then is wrong with the ALTER, so point there."""
+        """Apply an ALTER; errors point at the ALTER."""
         try:
             return with_window(query, window, self.readable(query.name), zone=self.zone)
         except SqlError as error:
@@ -307,7 +304,6 @@ class _ScriptReader:
         return Explain(query.name if query else name)
 
     def _unknown(self, reader: TokenReader) -> SqlError:
-        """Say what a statement may be."""
         words = joined(reader.rest[:2])
         if reader.word() in {"SELECT", "WITH"}:
             return reader.error("a SELECT in a script needs a name: CREATE QUERY name AS SELECT ...")
@@ -324,4 +320,4 @@ _STATEMENTS: dict[str, Callable[[_ScriptReader, TokenReader], Statement]] = {
     "EXPLAIN": _ScriptReader.explain,
     "SET": _ScriptReader.set_option,
 }
-"""Every statement by its first words."""
+"""The method for each statement, by its first words."""

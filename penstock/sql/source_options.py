@@ -1,14 +1,13 @@
-"""Options of a stream's source: which are secret, and which may change while the stream stays the same.
+"""Options of a stream's source: secrets, and options that may change while the stream stays the same.
 
-Most options say what a row is (``path``, ``subscribe``, ``header``): a stream with another one is another stream.  Two
-kinds do not:
+Most options decide which rows a stream has (``path``, ``subscribe``, ``header``): with another value it is another
+stream.  There are two exceptions:
 
-* *secrets* (passwords, tokens, keys, and whatever a url holds between ``//`` and ``@``).  They go from the script to
-  Spark and nowhere else: not into the journal, nor an error, nor a plan.  What is kept instead is `REDACTED`.
-* *free* options: when and how much is read at a time, how often something is tried again, and all that a Kafka client
-  is told.
+* *secrets*: passwords, tokens, keys, and logins in a url.  They go from the script to Spark only.  The journal, errors
+  and plans have `REDACTED` in their place.
+* *free* options: when and how much is read at a time, retries, and all options of a Kafka client.
 
-In:  options as a script gives them, or its text.  Out: the same without secrets; what two declarations are compared by.
+In:  options as a script has them, or its text.  Out: the same without secrets; options that identify a stream.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from penstock.sql.query import Stream
 Options = tuple[tuple[str, str], ...]
 
 REDACTED = "*********(redacted)"
-"""What stands in the journal instead of a secret: the words that Spark itself uses."""
+"""The replacement for secrets in the journal, with the words of Spark."""
 
 _SENSITIVE_NAMES = (
     r"secret|passw(?:or)?d|passphrase|\bpwd\b|token|credential|jaas|shared[._-]?access|signature"
@@ -33,10 +32,10 @@ _SENSITIVE_NAMES = (
 _SECRET = re.compile(_SENSITIVE_NAMES, re.IGNORECASE)
 
 _SHORTEST_SECRET_CHARACTERS = 4
-"""A shorter secret is not looked for in messages: it would match by chance."""
+"""Shorter secrets are not replaced in messages, as they would match by chance."""
 
 FREE_PREFIXES = ("kafka.", "kafkaconsumer.")
-"""Beginnings of names (in lower case) of what a client is told: brokers, security, sizes, times."""
+"""Prefixes, in lower case, of the options of a Kafka client: brokers, security, sizes, times."""
 
 FREE_OPTIONS = frozenset(
     {
@@ -52,7 +51,7 @@ FREE_OPTIONS = frozenset(
         "maxrecordsperpartition",
         "minpartitions",
         "numpartitions",
-        # where a stream begins that was never read: of no effect from the first batch on
+        # the start of a stream, without effect after the first batch
         "startingoffsets",
         "startingtimestamp",
         "startingoffsetsbytimestamp",
@@ -61,7 +60,7 @@ FREE_OPTIONS = frozenset(
         "ordered",
         "scrambling",
         "multiplicity",
-        # what is done about trouble, and with files that were read
+        # errors, and files that were read
         "failondataloss",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
@@ -70,20 +69,20 @@ FREE_OPTIONS = frozenset(
         "sourcearchivedir",
     }
 )
-"""Options (in lower case) that may change from one run to the next; the new value takes effect."""
+"""Options, in lower case, whose new value takes effect at the next run."""
 
 
 def is_secret(name: str) -> bool:
-    """Say whether the value of an option is secret, by the name of the option.
+    """Check by its name whether the value of an option is secret.
 
-    >>> [is_secret(each) for each in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.location", "path")]
+    >>> [is_secret(name) for name in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.location", "path")]
     [True, False, False]
     """
     return bool(_SECRET.search(name))
 
 
 def is_free(name: str) -> bool:
-    """Say whether an option may change while the stream stays the same.
+    """Check whether an option may change while the stream stays the same.
 
     >>> is_free("maxFilesPerTrigger"), is_free("kafka.bootstrap.servers"), is_free("subscribe")
     (True, True, False)
@@ -93,31 +92,32 @@ def is_free(name: str) -> bool:
 
 
 def without_secrets(options: Iterable[Iterable[str]]) -> Options:
-    """Give options with `REDACTED` for every secret.
+    """Replace every secret in options by `REDACTED`.
 
     >>> without_secrets([("kafka.ssl.key.password", "hush"), ("url", "db://me:hush@host/x?token=hush")])
-    (('kafka.ssl.key.password', '*********(redacted)'), ('url', 'db://*********(redacted)@host/x?token=*********(redacted)'))
+    (('kafka.ssl.key.password', '*********(redacted)'), ('url',
+    'db://*********(redacted)@host/x?token=*********(redacted)'))
     """
     return tuple((name, REDACTED if is_secret(name) else _cleaned(value)) for name, value in options)
 
 
 def without_stream_secrets(stream: Stream) -> Stream:
-    """Give a stream as a state may store it."""
+    """Return a stream without secrets, as a state stores it."""
     return replace(stream, options=without_secrets(stream.options))
 
 
 def redacted(options: Iterable[tuple[str, str]]) -> list[str]:
-    """Name the options whose values were not kept."""
+    """Return the names of the options whose values were not kept."""
     return [name for name, value in options if REDACTED in value]
 
 
 def row_meaning(options: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Give what options say about rows: names as Spark takes them, in any case and order."""
+    """Return the options that decide which rows a stream has, by their names in lower case."""
     return {name.lower(): value for name, value in without_secrets(options) if not is_free(name)}
 
 
 def scrubbed(message: str, options: Iterable[tuple[str, str]]) -> str:
-    """Replace the secrets of a source in a message that somebody else wrote about it.
+    """Replace the secrets of a source in a message of Spark or a driver.
 
     >>> scrubbed("Invalid value hush-hush for x", [("x.password", "hush-hush")])
     'Invalid value *********(redacted) for x'
@@ -133,7 +133,6 @@ _PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_SENSITIVE_NAMES})[\w.-]*=)[^?&;\s]+
 
 
 def _cleaned(value: str) -> str:
-    """Take logins and passwords out of a url."""
     return _PARAMETER.sub(rf"\1{REDACTED}", _LOGIN.sub(REDACTED, value))
 
 
@@ -146,11 +145,11 @@ _NAME = re.compile(r"""[\w.`"'-]+""")
 _VALUE = re.compile(
     rf"\s*=\s*(?P<value>{_WELL_FORMED_VALUE}|{_BROKEN_VALUE})|\s+(?P<bare>{_STRING})", re.DOTALL
 )
-"""What follows the name of an option; of one that is not written rightly, all up to the next."""
+"""The value behind the name of an option; behind a malformed one, all text up to the next option."""
 
 
 def secrets_in(text: str) -> list[tuple[int, int]]:
-    """Find where secrets stand in a script, also in one that is written wrongly.
+    """Return the spans of secrets in a script, also in a malformed one.
 
     >>> text = "password = 'hush'"
     >>> [text[start:end] for start, end in secrets_in(text)]
@@ -158,15 +157,15 @@ def secrets_in(text: str) -> list[tuple[int, int]]:
     """
     names = (name.end() for name in _NAME.finditer(text) if _SECRET.search(name[0]))
     given = (_VALUE.match(text, end) for end in names)
-    values = [each.span("value" if each["value"] is not None else "bare") for each in given if each]
-    return values + [each.span() for each in _LOGIN.finditer(text)]
+    values = [option.span("value" if option["value"] is not None else "bare") for option in given if option]
+    return values + [one.span() for one in _LOGIN.finditer(text)]
 
 
 _STARRED = re.compile("[^\n\r'\"]")
 
 
 def hidden(text: str, message: str = "") -> tuple[str, str]:
-    """Replace the secrets of a script by stars, all else left where it is, and those in a message about it."""
+    """Replace the secrets of a script by stars of the same length, and those in a message about it."""
     pieces, at = [], 0
     for start, end in sorted(secrets_in(text)):
         secret = text[start:end].strip("'\"")
@@ -233,12 +232,12 @@ _CLASS = re.compile(
     r"(?:org\.apache\.spark\.sql|com\.databricks\.spark)\.(?:\w+\.)*?(\w+?)"
     r"(?:fileformat|datasourcev2|sourceprovider|streamprovider|provider)?(?:\.defaultsource)?"
 )
-"""The name of a class of Spark's that is a source, in lower case; what it is called begins with the group."""
+"""The class name of a source of Spark, in lower case; the group is the begin of its short name."""
 _OF_CLASSES = {"binary": "binaryfile", "textsocket": "socket", "ratepermicrobatch": "rate-micro-batch"}
 
 
 def _short(source: str) -> str:
-    """Give the short name of a source that may be written as a class of Spark's.
+    """Return the short name of a source that may be written as a class name of Spark.
 
     >>> _short("CSV"), _short("org.apache.spark.sql.execution.datasources.v2.csv.CSVDataSourceV2")
     ('csv', 'csv')
@@ -249,7 +248,7 @@ def _short(source: str) -> str:
 
 
 def why_unknown(source: str, name: str, others: tuple[str, ...]) -> str:
-    """Say why an option is unknown to a source; empty if it may be known. `others` are those that are ours.
+    """Return why an option is unknown to a source; empty if it may be known.  `others` are options of Penstock.
 
     >>> why_unknown("parquet", "maxFilePerTrigger", ())
     'option maxFilePerTrigger is unknown to a parquet source, which would ignore it: did you mean maxFilesPerTrigger?'
@@ -257,7 +256,7 @@ def why_unknown(source: str, name: str, others: tuple[str, ...]) -> str:
     ('', '')
     """
     short = _short(source)
-    known = {each.lower(): each for each in (*_OPTIONS.get(short, "").split(), *others)}
+    known = {one.lower(): one for one in (*_OPTIONS.get(short, "").split(), *others)}
     if short not in _OPTIONS or "." in name or name.lower() in known:
         return ""
     near = get_close_matches(name.lower(), known, n=1)

@@ -5,7 +5,7 @@ Spark's source with their case kept.
 
 In:  a `TokenReader` standing after CREATE STREAM.
 Out: a `Stream`.
-True: its time column, if it has one, exists and has a time type; a file source has a path; what it promises fits its
+True: its time column, if it has one, exists and has a time type; a file source has a path; its promises fit its
 columns.
 """
 
@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from penstock.errors import InputError, did_you_mean
-from penstock.sql.bind.arrival import ARRIVAL_OPTIONS, ArrivalError, settled_arrival
-from penstock.sql.bind.promises import PROMISE_OPTIONS, PromiseError, settled_promises
-from penstock.sql.options import Option, check_duration, read_options
+from penstock.sql.bind.arrival import ARRIVAL_OPTIONS, settled_arrival
+from penstock.sql.bind.promises import PROMISE_OPTIONS, settled_promises
+from penstock.sql.options import Option, OptionError, check_duration, read_options
 from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
 from penstock.sql.source_options import why_unknown
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
@@ -29,17 +29,17 @@ from penstock.sql.text.tokens import Span, TokenReader, joined, span_of_tokens
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _OWN_OPTIONS = ("format", "time", "lateness")
 KEPT_OPTIONS = frozenset({"retain", "trigger", *PROMISE_OPTIONS, *ARRIVAL_OPTIONS})
-"""Options that are ours and kept among those of the source, which does not see them."""
+"""Options of Penstock that are kept among those of the source, which does not see them."""
 TIMED_OPTIONS = frozenset({"lateness", "retain", *PROMISE_OPTIONS})
-"""Options that go by event time."""
+"""Options that need event time."""
 _EASILY_MISSPELT = ("lateness", *sorted(KEPT_OPTIONS))
 DEFAULT_TRIGGER = "100 ms"
 _SLIP_RATIO = 0.85
-"""How alike a key must be to one of ours to be taken for a slip of it (difflib's ratio)."""
+"""The similarity (difflib's ratio) from which an unknown option counts as a misspelt one."""
 
 
 def trigger_micros(stream: Stream) -> int:
-    """Return how often Spark asks a stream's source for new rows, in microseconds; 0: as soon as it has read the last.
+    """Return the time between two polls of a stream's source in microseconds; 0: no pause.
 
     >>> trigger_micros(Stream("s", (), "", options=(("trigger", "2 seconds"),))), trigger_micros(Stream("s", (), ""))
     (2000000, 100000)
@@ -55,16 +55,16 @@ def read_stream(reader: TokenReader, streams: Mapping[str, Stream]) -> Stream:
     reader.expect("WITH", f"stream {name} needs WITH (format = '...', time = '...')")
     options = read_options(reader)
     reader.end()
-    ours = {each.key.lower(): each for each in options if each.key.lower() in _OWN_OPTIONS}
-    for each in options:
-        _refuse_near_miss(reader, each)
+    ours = {one.key.lower(): one for one in options if one.key.lower() in _OWN_OPTIONS}
+    for option in options:
+        _refuse_near_miss(reader, option)
     stream = Stream(
         name=name,
         columns=columns,
         time=_time(reader, name, columns, ours["time"]) if "time" in ours else "",
         lateness=_duration(reader, ours["lateness"]) if "lateness" in ours else 0,
         format=_format(reader, name, options, name_span),
-        options=tuple((_key(each), each.value) for each in options if each.key.lower() not in _OWN_OPTIONS),
+        options=tuple((_key(one), one.value) for one in options if one.key.lower() not in _OWN_OPTIONS),
     )
     _refuse_unknown(reader, stream, options)
     if stream.timeless:
@@ -73,28 +73,24 @@ def read_stream(reader: TokenReader, streams: Mapping[str, Stream]) -> Stream:
 
 
 def _refuse_timed_options(reader: TokenReader, name: str, options: list[Option]) -> None:
-    """Refuse options that go by event time where there is none."""
-    for each in options:
-        if each.key.lower() in TIMED_OPTIONS:
-            message = (
-                f"option {each.key} goes by event time, and stream {name} has none: WITH (time = '<column>')"
-            )
-            raise reader.error(message, each.key_span)
+    for option in options:
+        if option.key.lower() in TIMED_OPTIONS:
+            message = f"option {option.key} needs event time, and stream {name} has none: add WITH (time = '<column>')"
+            raise reader.error(message, option.key_span)
 
 
 def _settled(
     reader: TokenReader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]
 ) -> Stream:
-    """Check what a stream promises and says of its order, and point at the option that is wrong."""
+    """Check promises and order of a stream, and point at the wrong option."""
     try:
         return settled_promises(settled_arrival(stream), streams)
-    except (PromiseError, ArrivalError) as error:
-        wrong = next(each for each in options if each.key.lower() == error.option)
+    except OptionError as error:
+        wrong = next(option for option in options if option.key.lower() == error.option)
         raise reader.error(str(error), wrong.value_span) from None
 
 
 def _read_columns(reader: TokenReader, stream: str) -> tuple[Column, ...]:
-    """Read ``(name TYPE, …)``."""
     columns: dict[str, Column] = {}
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
     while not reader.accept(")"):
@@ -109,21 +105,21 @@ def _read_columns(reader: TokenReader, stream: str) -> tuple[Column, ...]:
             raise reader.error(f"{reader.next_text()}: columns are separated by commas and end with )")
     if not columns:
         raise reader.error(
-            f"stream {stream} has no columns",
+            f"stream {stream} has no columns: write (name TYPE, ...)",
             (reader.tokens[reader.at - 1].start, reader.tokens[reader.at - 1].end),
         )
     return tuple(columns.values())
 
 
 def _read_column(reader: TokenReader) -> Column:
-    """Read one ``name TYPE``; NOT NULL and COMMENT may follow and mean nothing here."""
+    """Read one ``name TYPE``; NOT NULL and COMMENT may follow and have no effect."""
     name_span = reader.span
     name = reader.name("a column")
     written = reader.until(",", ")")
     _refuse_constraints(reader, written)
     tokens = _without_notes(written)
     if not tokens:
-        raise reader.error(f"column {name} has no type", name_span)
+        raise reader.error(f"column {name} has no type: write {name} and a type of Spark", name_span)
     if is_reserved(name):
         raise reader.error(f"column {name}: {RESERVED_NAMES}", name_span)
     try:
@@ -156,12 +152,12 @@ def _without_notes(tokens: list[Token]) -> list[Token]:
 
 
 def _key(option: Option) -> str:
-    """Keep a key as written, but our own in lower case."""
+    """Return a key as written, or in lower case if it is one of Penstock's."""
     return option.key.lower() if option.key.lower() in KEPT_OPTIONS else option.key
 
 
 def _refuse_near_miss(reader: TokenReader, option: Option) -> None:
-    """Refuse ``latness``: passed on to Spark it would be ignored without a word."""
+    """Refuse ``latness``, which Spark would silently ignore."""
     key = option.key.lower()
     if key in {"retain", "trigger"}:
         _duration(reader, option)
@@ -171,15 +167,13 @@ def _refuse_near_miss(reader: TokenReader, option: Option) -> None:
 
 
 def _refuse_unknown(reader: TokenReader, stream: Stream, options: list[Option]) -> None:
-    """Refuse options that neither Penstock nor the source knows."""
     ours = (*_OWN_OPTIONS, *sorted(KEPT_OPTIONS))
-    for each in options:
-        if why := why_unknown(stream.format, each.key, ours):
-            raise reader.error(why, each.key_span)
+    for option in options:
+        if why := why_unknown(stream.format, option.key, ours):
+            raise reader.error(why, option.key_span)
 
 
 def _duration(reader: TokenReader, option: Option) -> int:
-    """Read an option that is a length of time, in microseconds."""
     try:
         return check_duration(option.key.lower(), option.value)
     except InputError as error:
@@ -187,8 +181,7 @@ def _duration(reader: TokenReader, option: Option) -> int:
 
 
 def _format(reader: TokenReader, name: str, options: list[Option], span: Span) -> str:
-    """Give the source's format; files need a path."""
-    given = {each.key.lower(): each for each in options}
+    given = {option.key.lower(): option for option in options}
     if "format" not in given:
         raise reader.error(f"stream {name} needs a format: WITH (format = 'parquet', ...)", span)
     source = given["format"].value
@@ -199,10 +192,10 @@ def _format(reader: TokenReader, name: str, options: list[Option], span: Span) -
 
 
 def _time(reader: TokenReader, name: str, columns: tuple[Column, ...], option: Option) -> str:
-    """Find the event-time column, and give its name as declared."""
-    column = next((each for each in columns if each.name.lower() == option.value.lower()), None)
+    """Return the declared name of the event-time column."""
+    column = next((col for col in columns if col.name.lower() == option.value.lower()), None)
     if column is None:
-        hint = did_you_mean(option.value, [each.name for each in columns])
+        hint = did_you_mean(option.value, [col.name for col in columns])
         raise reader.error(f"time column {option.value} is not a column of {name}: {hint}", option.value_span)
     if column.type not in TIME_TYPES:
         message = f"time column {column.name} of {name} is {column.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"

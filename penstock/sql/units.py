@@ -1,9 +1,9 @@
 """Lengths of time: text to whole microseconds and back.
 
-Everything a user writes as a length of time passes here: ``WINDOW 2.5 seconds``, ``lateness = '5 seconds'``,
-``INTERVAL '01:30' MINUTE TO SECOND``.  Inside, a length is an integer of microseconds and nothing else.
+All lengths of time in SQL and options are read here: ``WINDOW 2.5 seconds``, ``lateness = '5 seconds'``,
+``INTERVAL '01:30' MINUTE TO SECOND``.  A length is an integer of microseconds.
 
-A month or a year has no fixed length and is refused; a day is 24 hours and a week 7 days.
+Months and years have no fixed length and are refused; a day is 24 hours and a week 7 days.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPELLINGS = {
     604_800 * SECOND: "week weeks w",
 }
 UNITS = {name: micros for micros, names in _SPELLINGS.items() for name in names.split()}
-"""Microseconds in one of each unit, by every spelling."""
+"""The microseconds of each unit, by every spelling."""
 
 _CALENDAR_UNITS = {"month", "months", "year", "years", "quarter", "quarters"}
 _SHOWN_UNITS = (
@@ -50,7 +50,7 @@ def parse_duration(text: str) -> int:
     (2500000, 90000000, -1000)
     >>> parse_duration("10")
     Traceback (most recent call last):
-    penstock.sql.units.DurationError: has no unit: write 10 seconds, say
+    penstock.sql.units.DurationError: has no unit: write one, such as 10 seconds
     """
     rest, total = text.strip(), Fraction(0)
     if not rest:
@@ -75,16 +75,18 @@ def parse_span(text: str, first: str, last: str) -> int:
     fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
     sign, body = (-1, text.strip()[1:]) if text.strip().startswith("-") else (1, text.strip())
     numbers = re.split(r"[ :]", body.lstrip("+"))
-    if len(numbers) != len(fields) or not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?", each) for each in numbers):
-        raise DurationError(f"does not have the fields {first} TO {last}")
+    if len(numbers) != len(fields) or not all(
+        re.fullmatch(r"[0-9]+(\.[0-9]+)?", number) for number in numbers
+    ):
+        raise DurationError(f"does not have the fields {first} TO {last}: write a number for each")
     pairs = zip(numbers, fields, strict=True)
     return sign * _whole(sum((_number(n) * UNITS[f.lower()] for n, f in pairs), Fraction(0)))
 
 
 def show_duration(micros: int) -> str:
-    """Write a length of time the way a person would.
+    """Write a length of time for display.
 
-    >>> [show_duration(each) for each in (0, 1, 2_500_000, 60_000_000, 61_000_000, -1_000, 5_400_000_000)]
+    >>> [show_duration(micros) for micros in (0, 1, 2_500_000, 60_000_000, 61_000_000, -1_000, 5_400_000_000)]
     ['0 s', '1 µs', '2.5 s', '1 min', '61 s', '-1 ms', '1.5 h']
     >>> show_duration(12_345_678), show_duration(FOREVER)
     ('12.345678 s', 'unbounded')
@@ -103,7 +105,7 @@ def show_duration(micros: int) -> str:
 
 
 def _decimal(micros: int, size: int) -> str:
-    """Divide exactly, and write it without trailing zeros."""
+    """Divide exactly, without trailing zeros."""
     whole, part = divmod(micros, size)
     digits = len(str(size)) - 1 if str(size).strip("0") == "1" else 1
     tail = str(part * 10**digits // size).zfill(digits).rstrip("0") if part else ""
@@ -111,16 +113,14 @@ def _decimal(micros: int, size: int) -> str:
 
 
 def _number(text: str) -> Fraction:
-    """Read a number, unless it has more digits than anybody needs."""
     if len(text) > _LONGEST_NUMBER_CHARACTERS:
-        raise DurationError(f"has a number of {len(text)} characters: write one that is shorter")
+        raise DurationError(f"has a number of {len(text)} characters: write a shorter one")
     return Fraction("".join(text.split()))
 
 
 def _unit(name: str, number: str) -> int:
-    """Find how long a unit is."""
     if not name:
-        raise DurationError(f"has no unit: write {number.strip()} seconds, say")
+        raise DurationError(f"has no unit: write one, such as {number.strip()} seconds")
     if name.lower() in _CALENDAR_UNITS:
         raise DurationError(f"has no fixed length ({name} vary): state it in days")
     if name.lower() not in UNITS:
@@ -129,16 +129,15 @@ def _unit(name: str, number: str) -> int:
 
 
 def _unit_names() -> list[str]:
-    """List one spelling of each unit, for messages."""
     return [names.split()[1] for names in _SPELLINGS.values()]
 
 
 def _whole(total: Fraction) -> int:
-    """Check that a length is a whole number of microseconds that a timestamp can differ by."""
+    """Check that a length is a whole number of microseconds within the range of timestamps."""
     if total.denominator != 1:
-        raise DurationError("is not a whole number of microseconds, the finest time there is")
+        raise DurationError("is not a whole number of microseconds, the smallest unit: round it")
     if abs(total) >= FOREVER:
-        raise DurationError("is longer than time in Spark: write [UNBOUNDED] after each stream")
+        raise DurationError("is longer than any time in Spark: write [UNBOUNDED] after each stream")
     return int(total)
 
 
@@ -165,7 +164,7 @@ def parse_size(text: str) -> int:
 
 
 def show_size(size: float) -> str:
-    """Write an amount of memory the way a person would.
+    """Write an amount of memory for display.
 
     >>> show_size(10), show_size(1536), show_size(2 << 30)
     ('10 B', '1.5 KiB', '2 GiB')

@@ -1,13 +1,13 @@
-"""Time zones, as far as the times of two rows depend on them.
+"""Time zones, as far as differences of event times depend on them.
 
-A TIMESTAMP is a point in time, a TIMESTAMP_NTZ or a DATE what a clock on a wall shows.  Spark goes by the wall clock of
+A TIMESTAMP is a point in time; a TIMESTAMP_NTZ or a DATE is a reading of a wall clock.  Spark uses the wall clock of
 the session's zone where it compares one with the other, where it adds a day or more to a TIMESTAMP, and where it
-subtracts one from another.  Where that clock is put forward and back, an hour of it may last none, or two::
+subtracts one from another.  With daylight saving, an hour of that clock may last no time, or two hours::
 
     Europe/Oslo, 31 March 2024       01:30 + 1 day = 01:30 of the next day: 23 hours later
                                      03:30 - 01:30 = 2 hours of the clock:   1 hour later
 
-In:  the name of a zone.  Out: whether its clock is UTC's, whether it ever moves, and how far it has moved.
+In:  the name of a zone.  Out: whether it is UTC, whether its offset changes, and by how much.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UTC_NAMES = """
     etc/greenwich utc+0 utc-0 +00:00 -00:00 +00 +0 gmt+00:00 utc+00:00
 """
 _UTC = frozenset(_UTC_NAMES.split())
-"""Ways to write the time zone whose wall clock is the time itself."""
+"""Spellings of the zone UTC."""
 
 _FIRST_DAY, _LAST_DAY, _SAMPLE_STEP = (
     datetime(1800, 1, 1, tzinfo=UTC),
@@ -32,17 +32,17 @@ _FIRST_DAY, _LAST_DAY, _SAMPLE_STEP = (
 )
 _SHIFT_MARGIN = timedelta(hours=2)
 _WIDEST_SHIFT = timedelta(hours=36)
-"""The most that the clock of a zone unknown here can shift: Java has zones from -18:00 to +18:00."""
+"""The largest shift of a zone that Python does not know: Java has zones from -18:00 to +18:00."""
 
 
 def is_utc(zone: str) -> bool:
-    """Say whether the wall clock of a zone is UTC."""
+    """Check whether a zone is UTC."""
     return zone.lower() in _UTC
 
 
 @cache
 def has_fixed_offset(zone: str) -> bool:
-    """Say whether a zone's clock is never put forward or back, as far as that can be told.
+    """Check whether the offset of a zone is known to be fixed.
 
     >>> has_fixed_offset("UTC"), has_fixed_offset("+05:30"), has_fixed_offset("Europe/Oslo")
     (True, True, False)
@@ -55,7 +55,7 @@ def has_fixed_offset(zone: str) -> bool:
 
 @cache
 def clock_shift(zone: str) -> int:
-    """Give the most that changes of a zone's clock can add to a span of time, or take from it, in microseconds.
+    """Return the largest error, in microseconds, that changes of a zone's offset cause in a difference of times.
 
     >>> clock_shift("UTC"), clock_shift("Europe/Oslo") // 3_600_000_000, clock_shift("Nowhere/Else") // 3_600_000_000
     (0, 3, 36)

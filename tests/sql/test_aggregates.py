@@ -480,7 +480,7 @@ WRONG = [
     (f"SELECT COUNT(*) {JOIN} GROUP BY >>sum(A.v) WINDOW 1 s", "an aggregate cannot stand in GROUP BY"),
     (f"SELECT COUNT(*) AS c {JOIN} GROUP BY >>c WINDOW 1 s", "an aggregate cannot stand in GROUP BY"),
     (f"SELECT COUNT(*) AS c {JOIN} GROUP BY >>1 WINDOW 1 s", "GROUP BY 1 is an aggregate, c"),
-    (f"SELECT A.k, COUNT(*) {JOIN} GROUP BY >>3 WINDOW 1 s", "GROUP BY 3 is no item of the SELECT list: it has 1 to 2"),
+    (f"SELECT A.k, COUNT(*) {JOIN} GROUP BY >>3 WINDOW 1 s", "GROUP BY 3 is no item of the SELECT list: it has items 1 to 2"),
     (f"SELECT A.k, COUNT(*) {JOIN} GROUP BY ->>1 WINDOW 1 s", "GROUP BY -1 is no item"),
     (f"SELECT COUNT(*) {JOIN} GROUP BY >>ROLLUP (A.k) WINDOW 1 s", "ROLLUP is not supported: write a query for each set of columns"),
     (f"SELECT COUNT(*) {JOIN} GROUP BY >>cube(A.k) WINDOW 1 s", "CUBE is not supported"),
@@ -490,7 +490,7 @@ WRONG = [
     (f"SELECT COUNT(*) {JOIN} GROUP BY >>A.attrs WINDOW 1 s", "GROUP BY compares values of map<string,int>"),
     (f"SELECT COUNT(DISTINCT >>A.attrs) {JOIN} WINDOW 1 s", "DISTINCT compares values of map<string,int>"),
     (f"SELECT MAX(>>A.attrs) {JOIN} WINDOW 1 s", "MAX compares values of map<string,int>"),
-    (f"SELECT >>sum(A.v, A.n) {JOIN} WINDOW 1 s", "SUM takes one argument, and here are 2"),
+    (f"SELECT >>sum(A.v, A.n) {JOIN} WINDOW 1 s", "SUM takes one argument, and this call has 2"),
     (f"SELECT >>COUNT() {JOIN} WINDOW 1 s", "COUNT counts nothing: write COUNT(*)"),
     (f"SELECT every(>>A.v) {JOIN} WINDOW 1 s", "EVERY is for conditions, and this is double"),
     (f"SELECT >>max_by(A.v) {JOIN} WINDOW 1 s", "MAX_BY takes two arguments, and this call has 1: write MAX_BY(x, y) for the x of the pair with the greatest y"),
@@ -510,7 +510,7 @@ WRONG = [
     (f">>SELECT COUNT(*) {JOIN} AND A.ts < B.ts AND B.ts < A.ts + INTERVAL 1 HOUR EVERY 1 s", "has no WINDOW that slides: add WINDOW 1 min EVERY 10 s"),
     (f"SELECT COUNT(*) {JOIN} >>WINDOW 5 ROWS", "a window that counts rows (5 ROWS)"),
     ("SELECT COUNT(*) FROM A [RANGE 1 s], B >>[UNBOUNDED] WHERE A.k = B.k", "a window that is unbounded"),
-    (f"SELECT >>COUNT(*) AS Window_End {JOIN} WINDOW 1 min", "called Window_End, as one that comes with emit = 'sliding'"),
+    (f"SELECT >>COUNT(*) AS Window_End {JOIN} WINDOW 1 min", "called Window_End, like one that emit = 'sliding' adds"),
     (f"SELECT COUNT(*) {JOIN} GROUP BY >>window(A.ts, '10 minutes', '5 minutes') WINDOW 1 s", "write WINDOW 10 min EVERY 5 min at the end"),
     (f"SELECT COUNT(*) {JOIN} GROUP BY window(A.ts, >>A.k) WINDOW 1 s", "this is not a length of time: write window(A.ts, '10 minutes')"),
     (f"SELECT COUNT(*) {JOIN} GROUP BY window(A.ts, >>'1 month') WINDOW 1 s", "no fixed length"),
@@ -519,11 +519,11 @@ WRONG = [
 ]  # fmt: skip
 WRONG_OPTIONS = [
     ("final", f">>SELECT A.v {JOIN} WINDOW 1 s", "emit = 'final' is for aggregates, and q3 has none"),
-    ("final", f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 1 s", "EVERY is for answers that slide, and emit of q3 is final"),
+    ("final", f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 1 s", "EVERY is for sliding answers, and emit of q3 is final"),
     ("changes", f"SELECT COUNT(*) {JOIN} WINDOW 1 min >>EVERY 1 s", "emit of q3 is changes"),
     ("changes", f"SELECT COUNT(*) {JOIN} GROUP BY >>A.k WINDOW 1 s", "this group key is not in its SELECT list"),
     ("changes", f"SELECT A.k + 1 {JOIN} GROUP BY >>A.k WINDOW 1 s", "this group key is not in its SELECT list"),
-    ("changes", f"SELECT >>COUNT(*) AS _op {JOIN} WINDOW 1 s", "called _op, as one that comes with emit = 'changes'"),
+    ("changes", f"SELECT >>COUNT(*) AS _op {JOIN} WINDOW 1 s", "called _op, like one that emit = 'changes' adds"),
     ("changes", f"SELECT >>COUNT(*) AS _SEQ {JOIN} WINDOW 1 s", "called _SEQ"),
 ]  # fmt: skip
 

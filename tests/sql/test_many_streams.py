@@ -336,7 +336,7 @@ SEVENTEEN = ", ".join(f"Orders o{number}" for number in range(16))
 WRONG = [
     (
         f"SELECT o1.id FROM {SEVENTEEN}, >>Orders o16 WINDOW 1 s",
-        "q3 joins 17 streams: 16 are the most. Join some of them in a query of its own",
+        "q3 joins 17 streams: 16 are the maximum. Join some of them in a query of their own",
     ),
     (
         "SELECT O.id FROM Orders O, Payments P, >>Shipments S WHERE O.k = P.k AND S.id > 5 WINDOW 1 s",

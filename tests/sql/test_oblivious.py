@@ -168,8 +168,8 @@ def test_many_streams_need_one_attribute(conditions, why):
             {},
             "aggregates answer when time has passed",
         ),
-        (FOUR, {"order": "filter-order"}, "order = 'filter-order' goes by event time"),
-        (FOUR, {"idle_after": "1 min"}, "idle_after = '1 min' goes by event time"),
+        (FOUR, {"order": "filter-order"}, "order = 'filter-order' needs event time"),
+        (FOUR, {"idle_after": "1 min"}, "idle_after = '1 min' needs event time"),
     ],
 )
 def test_what_goes_by_time_is_refused(text, options, message):
@@ -201,10 +201,10 @@ def test_streams_without_a_time_are_asked_for_one_or_for_an_order_and_for_nothin
     for text, ways_out in (
         (
             pair,
-            f"joined on. {way}; or, if rows arrive roughly in that order, declare ordered = 'epoch' on S1 and S2",
+            f"join column. {way}; or, if rows arrive roughly in that order, declare ordered = 'epoch' on S1 and S2",
         ),
         (f"{pair} AND a.i = b.i", f"several: epoch, i. {way}"),
-        (f"{pair} WINDOW 1 s", f"declare it WITH (time = '<column>'); or {other}"),
+        (f"{pair} WINDOW 1 s", f"declare it WITH (time = '<column>'). Or {other}"),
     ):
         with pytest.raises(SqlError) as caught:
             bind_query("q", text, sensors)
@@ -240,9 +240,9 @@ def test_streams_without_a_time_are_asked_for_one_or_for_an_order_and_for_nothin
             "ordered column name of S is string, which has no order that streams follow. Name a column of numbers",
         ),
         (f"{DECLARED}, >>orderd = 'epoch')", "unknown option orderd: did you mean ordered?"),
-        (f"{DECLARED}, >>lateness = '1 s')", "option lateness goes by event time, and stream S has none"),
-        (f"{DECLARED}, >>retain = '1 s')", "option retain goes by event time"),
-        (f"{DECLARED}, >>unique = 'epoch')", "option unique goes by event time"),
+        (f"{DECLARED}, >>lateness = '1 s')", "option lateness needs event time, and stream S has none"),
+        (f"{DECLARED}, >>retain = '1 s')", "option retain needs event time"),
+        (f"{DECLARED}, >>unique = 'epoch')", "option unique needs event time"),
         (f"{DECLARED}, >>scramblng = '5')", "unknown option scramblng: did you mean scrambling?"),
     ],
 )

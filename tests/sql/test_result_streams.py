@@ -61,7 +61,7 @@ def test_a_script_reads_queries_that_were_created_elsewhere():
 REFUSED = {
     "a column that is computed": (
         "SELECT q1.>>`to tal`<< FROM q1, S3 WHERE q1.epoch = S3.epoch",
-        "column to tal of query q1 is computed, and its type is not said: write CAST(... AS <type>) AS `to tal` there",
+        "column to tal of query q1 is computed, and its type is unknown: write CAST(... AS <type>) AS `to tal` there",
     ),
     "all columns": (
         "SELECT >>*<< FROM q1, S3 WHERE q1.epoch = S3.epoch",
@@ -85,11 +85,11 @@ REFUSED = {
     ),
     "what has no order": (
         ">>SELECT S3.v FROM q1, S3 WHERE q1.v1 = S3.v<<",
-        "so that nobody knows in which order it comes: join on q1.epoch or q1.same, or let it write to a parquet sink",
+        "so its order is unknown: join on q1.epoch or q1.same, or let it write to a parquet sink",
     ),
     "something computed of it": (
         ">>SELECT S3.v FROM q1, S3 WHERE q1.epoch + 1 = S3.epoch<<",
-        "q is joined with q1 on epoch + 1, which is not what q1 itself is joined on",
+        "q is joined with q1 on epoch + 1, which is not the join column of q1 itself",
     ),
     "a window": (
         ">>SELECT q1.v1 FROM q1, T WHERE q1.epoch = T.epoch<< WINDOW 1 min",
@@ -97,11 +97,11 @@ REFUSED = {
     ),
     "a query with a window": (
         "SELECT S3.v FROM >>windowed<< w, S3 WHERE w.epoch = S3.epoch",
-        "windowed has a window, and only joins without one are read by others as they come: let it write to a parquet",
+        "windowed has a window, and queries read only joins without one directly: let it write to a parquet",
     ),
     "aggregates": (
         "SELECT S3.v FROM >>counted<< c, S3 WHERE c.epoch = S3.epoch",
-        "counted answers with aggregates, which a join cannot read as they come: let it write to a parquet sink",
+        "counted answers with aggregates, which a join cannot read directly: let it write to a parquet sink",
     ),
 }
 
@@ -134,11 +134,11 @@ CHANGES = {
     ),
     "a circle": (
         "ALTER QUERY q1 AS SELECT q2.epoch FROM q2, S1 WHERE q2.epoch = S1.epoch",
-        "q2 is made of the results of q1, which cannot read them again",
+        "q2 reads the results of q1, which cannot read them again",
     ),
     "a stream of its name": (
         "CREATE STREAM Q1 (epoch BIGINT) WITH (format = 'parquet', path = 'x')",
-        "q2 reads the results of query Q1: call the stream otherwise",
+        "q2 reads the results of query Q1: give the stream another name",
     ),
 }
 

@@ -364,7 +364,7 @@ def test_the_query_that_is_altered_may_come_before_those_that_it_reads():
         session.script("ALTER QUERY q0 AS SELECT q1.k, S3.n AS c FROM q1, S3 WHERE q1.k = S3.k;")
         send(session, ["S1", "S2", "S3"], 0, 10)
         assert sorted(each["c"] for each in session.results("q0")) == list(range(10))
-        with pytest.raises(InputError, match="q0 is made of the results of q1, which cannot read them again"):
+        with pytest.raises(InputError, match="q0 reads the results of q1, which cannot read them again"):
             session.script("ALTER QUERY q1 AS SELECT q0.k, S1.n AS a FROM q0, S1 WHERE q0.k = S1.k;")
 
 

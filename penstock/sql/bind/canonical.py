@@ -1,6 +1,6 @@
-"""One way to write each condition, so that equal conditions are equal texts.
+"""The canonical spelling of conditions: equal conditions become equal texts.
 
-Two queries share a predicate bit, or a whole join, when their texts are equal here.  The rules change the writing and
+Two queries share a predicate bit, or a whole join, when their texts are equal here.  The rules change the spelling and
 never the meaning, also where values are NULL::
 
     v != 30                   v <> 30             one spelling of each operator
@@ -9,7 +9,7 @@ never the meaning, also where values are NULL::
 
     30 < v                    v > 30              the constant stands on the right
 
-and these, only where what is moved cannot fail (`penstock.sql.bind.safety`), as Spark evaluates from the left::
+Spark evaluates from the left, so these rules move only expressions that cannot fail (`penstock.sql.bind.safety`)::
 
     b = a                     a = b               the lesser text stands on the left
     v BETWEEN 1 AND 2         v >= 1 AND v <= 2   shares a bit with v >= 1
@@ -29,7 +29,6 @@ from penstock.sql.bind.safety import cannot_fail, is_steady
 from penstock.sql.text.tokens import Span
 from penstock.sql.text.tree import (
     COMPARISON,
-    NOT,
     ColumnRef,
     Constant,
     Form,
@@ -37,6 +36,7 @@ from penstock.sql.text.tree import (
     binary,
     chain,
     columns_of,
+    negation,
     rebuilt,
     run,
     show,
@@ -47,62 +47,59 @@ Types = Callable[[ColumnRef], str]
 """How to look up the type of a column."""
 
 MIRROR = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-"""Each comparison and what it becomes when its sides are exchanged."""
+"""Comparisons, and what each becomes when its sides are exchanged."""
 
 _QUANTIFIERS = (" ALL", " ANY", " SOME")
-"""What NOT stands before in ``s NOT LIKE ALL (...)``: each of the tests, and not all of them together."""
+"""Tests whose NOT stays in place: ``s NOT LIKE ALL (...)`` negates every pattern by itself."""
 SPELLINGS = {"==": "=", "!=": "<>", "!>": "<=", "!<": ">="}
-"""Comparisons that are another's second spelling."""
+"""Second spellings of comparisons."""
 
 
 def canonical(tree: Tree, type_of: Types) -> Tree:
-    """Give the one way to write this."""
+    """Return the canonical spelling of a tree."""
     return unwrapped(rebuilt(tree, lambda node: tidied(node, type_of)))
 
 
 def conjuncts(tree: Tree) -> Iterator[Tree]:
-    """Give the parts that AND holds together, from left to right, brackets taken off."""
+    """Walk the operands of AND from left to right, without brackets."""
     waiting = [tree]
     while waiting:
-        each = unwrapped(waiting.pop())
-        if isinstance(each, Form) and each.head == "AND":
-            waiting.extend(reversed(each.trees))
+        part = unwrapped(waiting.pop())
+        if isinstance(part, Form) and part.head == "AND":
+            waiting.extend(reversed(part.trees))
         else:
-            yield each
+            yield part
 
 
 def affirmed(tree: Tree) -> Iterator[Tree]:
-    """Give the conjuncts of a tree, also those that it is by NOT: ``NOT (x OR y)`` is NOT x and NOT y."""
+    """Walk the conjuncts of a tree, also those behind NOT: ``NOT (x OR y)`` is NOT x and NOT y."""
     waiting = [tree]
     while waiting:
-        each = unwrapped(waiting.pop())
-        inner = unwrapped(each.trees[0]) if isinstance(each, Form) and each.head == "NOT" else None
+        part = unwrapped(waiting.pop())
+        inner = unwrapped(part.trees[0]) if isinstance(part, Form) and part.head == "NOT" else None
         if isinstance(inner, Form) and inner.head == "NOT":
             waiting.append(inner.trees[0])
         elif isinstance(inner, Form) and inner.head == "OR":
-            waiting.extend(
-                Form("NOT", ("NOT ", part), NOT, (NOT,), part.span) for part in reversed(inner.trees)
-            )
-        elif isinstance(each, Form) and each.head == "AND":
-            waiting.extend(reversed(each.trees))
+            waiting.extend(negation(operand, operand.span) for operand in reversed(inner.trees))
+        elif isinstance(part, Form) and part.head == "AND":
+            waiting.extend(reversed(part.trees))
         else:
-            yield each
+            yield part
 
 
 def tidied(node: Tree, type_of: Types) -> Tree:
-    """Rewrite a node whose parts are rewritten already."""
+    """Rewrite a node whose trees are rewritten already."""
     if not isinstance(node, Form):
         return node
     if node.head in SPELLINGS:
         node = replace(binary(SPELLINGS[node.head], COMPARISON, *node.trees), span=node.span)
     if node.head.startswith(("NOT ", "IS NOT ")) and not node.head.endswith(_QUANTIFIERS):
-        return Form("NOT", ("NOT ", tidied(_affirmed(node), type_of)), NOT, (NOT,), node.span)
+        return negation(tidied(_affirmed(node), type_of), node.span)
     rule = _RULES.get(node.head)
     return rule(node, type_of) if rule else node
 
 
 def _bare(node: Form, _: Types) -> Tree:
-    """Take off brackets: they are put back where they are needed."""
     return node.trees[0]
 
 
@@ -114,7 +111,7 @@ def _affirmed(node: Form) -> Form:
 
 
 def _oriented(node: Form, type_of: Types) -> Form:
-    """Put the constant on the right, or else the lesser text on the left."""
+    """Put the constant on the right; without one, put the lesser text on the left."""
     left, right = node.trees
     if _side_order(left) <= _side_order(right):
         return node
@@ -125,7 +122,7 @@ def _oriented(node: Form, type_of: Types) -> Form:
 
 
 def is_value(tree: Tree) -> bool:
-    """Say whether a tree is a literal other than NULL."""
+    """Check whether a tree is a literal other than NULL."""
     return isinstance(tree, Constant) and tree.kind in {"number", "string", "typed", "interval"}
 
 
@@ -138,24 +135,24 @@ def _flattened(node: Form, type_of: Types) -> Tree:
 
 
 def _in_order(connector: str, operands: list[Tree], span: Span, type_of: Types) -> Tree:
-    """Sort what a connector holds together and drop repeats, if nothing of it can fail."""
-    if all(cannot_fail(each, type_of) for each in operands):
-        texts = {show(each): each for each in operands}
+    """Sort operands and drop repeats, if none of them can fail."""
+    if all(cannot_fail(operand, type_of) for operand in operands):
+        texts = {show(operand): operand for operand in operands}
         operands = [texts[text] for text in sorted(texts)]
     return replace(chain(connector, operands), span=span)
 
 
 def _operands(node: Form) -> Iterator[Tree]:
     """Walk the operands of nested ANDs, or nested ORs."""
-    for each in node.trees:
-        if isinstance(each, Form) and each.head == node.head:
-            yield from each.trees  # flattened already
+    for part in node.trees:
+        if isinstance(part, Form) and part.head == node.head:
+            yield from part.trees  # flattened already
         else:
-            yield each
+            yield part
 
 
 def _halved(node: Form, type_of: Types) -> Tree:
-    """Turn ``x BETWEEN a AND b`` into the two comparisons it stands for, if x is the same when evaluated twice."""
+    """Split ``x BETWEEN a AND b`` into two comparisons, if x may be evaluated twice."""
     value, low, high = node.trees
     if not is_steady(value):
         return node
@@ -180,7 +177,7 @@ def _listed(node: Form, _: Types) -> Form:
 
 
 def _kind(item: Tree) -> str:
-    """Tell whole numbers and strings apart from all else, whose order in a list may matter to Spark."""
+    """Return whole or string for literals that may be sorted; Spark may depend on the order of others."""
     if not isinstance(item, Constant):
         return ""
     return "whole" if item.kind == "number" and item.text.lstrip("-").isdecimal() else item.kind
@@ -193,40 +190,36 @@ _RULES: dict[str, Callable[[Form, Types], Tree]] = {
     "BETWEEN": _halved,
     "IN": _listed,
 }
-"""What is done about each kind of form."""
+"""The rule for each kind of form."""
 
 
 class Identities:
     """Numbers expressions over columns of known types."""
 
     def __init__(self, type_of: Types) -> None:
-        """Begin without any."""
         self._type_of = type_of
-        self._canonical: dict[
-            int, tuple[Tree, Tree]
-        ] = {}  # by id; the tree is held so that its id stays its own
+        self._canonical: dict[int, tuple[Tree, Tree]] = {}  # by id; keeping the tree keeps its id unique
         self._numbers: dict[int, tuple[Tree, int]] = {}
         self._known: dict[object, int] = {}
 
     def number(self, tree: Tree) -> int:
-        """Give the number of an expression: equal ones have the same."""
+        """Return the number of an expression; equal expressions have the same number."""
         return run(self._number(run(self._rewrite(tree))))
 
     def _rewrite(self, tree: Tree) -> Generator[Any, Any, Tree]:
-        """Give the one way to write a tree."""
         if id(tree) in self._canonical:
             return self._canonical[id(tree)][1]
         node = tree
         if isinstance(tree, Form):
             trees = []
-            for each in tree.trees:
-                trees.append((yield self._rewrite(each)))  # noqa: PERF401 - a comprehension cannot yield
+            for part in tree.trees:
+                trees.append((yield self._rewrite(part)))  # noqa: PERF401 - a comprehension cannot yield
             node = tidied(tree.with_trees(tuple(trees)), self._type_of)
         self._canonical[id(tree)] = tree, node
         return node
 
     def _number(self, tree: Tree) -> Generator[Any, Any, int]:
-        """Give the number of a canonical tree, which is that of its words and of its parts' numbers."""
+        """Return the number of a canonical tree, which depends on its words and the numbers of its parts."""
         if id(tree) in self._numbers:
             return self._numbers[id(tree)][1]
         key: object = tree

@@ -1,14 +1,14 @@
-"""Conditions on pairs that are comparisons of two columns: cheap to test before Spark is asked.
+"""Conditions on pairs that compare two columns: a cheap test before Spark evaluates them.
 
-Spark SQL decides every condition on a pair; but a pair has to be written out and handed to Spark first, which is dear
-for a condition that few pairs satisfy.  Many such conditions bound the difference of two columns::
+Spark SQL evaluates every condition on a pair, but the pair has to be written for Spark first.  That is expensive where
+few pairs satisfy the condition.  Many such conditions bound the difference of two columns::
 
     l.v < r.v                           d = l.v - r.v       d <= -1  (whole numbers)
     ABS(l.v - r.v) <= 5                                     -5 <= d <= 5
     l.x >= r.x - 0.5                                        d >= -0.5, give or take a rounding
 
-A `Comparison` is that bound, made *wide enough*: a pair it refuses is one for which Spark would not say true, whatever
-Spark makes of NaN, of rounding, or of an overflow; a pair it lets pass is still for Spark to decide.
+A `Comparison` is that bound, *wide enough* for NaN, rounding and overflow in Spark.  For a pair outside the bound Spark
+would never return true.  Pairs inside it are still evaluated by Spark.
 
 In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested by `penstock.kernels.column_checks`.
 """
@@ -16,19 +16,17 @@ In:  the residual conditions of a query, canonical.  Out: `Comparison`s, tested 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any
 
 from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.bind.scope import Scope
 from penstock.sql.query import Comparison
-from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, run
+from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, folded, inside_call
 
 _WHOLE_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
-"""Types of whole numbers, and the bits of their values."""
+"""Whole numbers, and the bits of their values."""
 _FLOATING = {"float", "double"}
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
 _LARGEST_LONG = (1 << 63) - 1
@@ -36,12 +34,12 @@ _LARGEST_LONG = (1 << 63) - 1
 _PLAIN_NUMBER = re.compile(r"-?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})")
 
 _ROUNDING_SHARE = {True: 2.0**-19, False: 2.0**-48}
-"""The share of the values' size that a few roundings cannot exceed, where a FLOAT is among them and where not."""
+"""The share of the values' size that a few roundings cannot exceed, with a FLOAT among them and without."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """``left * l.column + right * r.column + constant``; `size` adds up the constants without their signs."""
+    """``left * l.column + right * r.column + constant``; `size` is the sum of the absolute constants."""
 
     left: int = 0
     right: int = 0
@@ -49,14 +47,13 @@ class _Sum:
     constant: Fraction = Fraction(0)
     size: Fraction = Fraction(0)
     computed: bool = False
-    """Whether some arithmetic is done on a column, which may overflow or round."""
+    """Whether there is arithmetic on a column, which may overflow or round."""
 
     def negated(self) -> _Sum:
-        """Give the same with all signs turned."""
         return replace(self, left=-self.left, right=-self.right, constant=-self.constant)
 
     def plus(self, other: _Sum) -> _Sum | None:
-        """Add two sums; None if they read the same side."""
+        """Add two sums; None if both read the same side."""
         if (self.left and other.left) or (self.right and other.right):
             return None
         names = (self.names[0] or other.names[0], self.names[1] or other.names[1])
@@ -72,7 +69,7 @@ class _Sum:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What a comparison says of ``d``: bounds, and whether each is left out itself."""
+    """Bounds of ``d``; `strict`: they are excluded."""
 
     least: Fraction | None = None
     most: Fraction | None = None
@@ -80,12 +77,12 @@ class _Bounds:
 
 
 def read_comparison(scope: Scope, condition: Tree) -> Comparison | None:
-    """Read a residual condition that bounds the difference of two columns; None when it is something else."""
+    """Read a residual condition that bounds the difference of two columns; None if it is anything else."""
     if not isinstance(condition, Form) or condition.head not in {"<", "<=", ">", ">="}:
         return None
     first, second = condition.trees
-    inner = _absolute(first)
-    left, right = run(_read(inner or first)), run(_read(second))
+    inner = inside_call(first, "ABS(")
+    left, right = folded(inner or first, _read), folded(second, _read)
     zero = left and right and left.plus(right.negated())
     if left is None or right is None or not zero or zero.left * zero.right != -1:
         return None
@@ -96,46 +93,33 @@ def read_comparison(scope: Scope, condition: Tree) -> Comparison | None:
     return _typed(scope, zero, _within(left, right.constant, strict=condition.head == "<"))
 
 
-def _absolute(tree: Tree) -> Tree | None:
-    """Give what stands inside ``ABS(...)``."""
-    return tree.trees[0] if isinstance(tree, Form) and tree.head == "ABS(" and len(tree.trees) == 1 else None
-
-
-def _read(tree: Tree) -> Generator[Any, Any, _Sum | None]:
-    """Read a sum of columns and constants."""
-    if isinstance(tree, ColumnRef):
-        is_left = tree.side == "l"
-        return _Sum(left=1, names=(tree.name, "")) if is_left else _Sum(right=1, names=("", tree.name))
-    if isinstance(tree, Constant):
-        return _constant(tree)
-    if not isinstance(tree, Form) or tree.head not in {"(", "NEG", "+", "-"}:
+def _read(node: Tree, parts: list[_Sum | None]) -> _Sum | None:
+    """Read a sum of columns and constants; `parts` are the sums of its trees."""
+    if isinstance(node, ColumnRef):
+        is_left = node.side == "l"
+        return _Sum(left=1, names=(node.name, "")) if is_left else _Sum(right=1, names=("", node.name))
+    if isinstance(node, Constant):
+        return _constant(node)
+    first, last = (parts[0], parts[-1]) if parts else (None, None)
+    if not isinstance(node, Form) or node.head not in {"(", "NEG", "+", "-"} or first is None or last is None:
         return None
-    parts = []
-    for each in tree.trees:
-        parts.append((yield _read(each)))
-        if parts[-1] is None:
-            return None
-    if tree.head in {"(", "NEG"}:
-        return parts[0] if tree.head == "(" else _arithmetic(parts[0].negated())
-    both = parts[0].plus(parts[1] if tree.head == "+" else parts[1].negated())
-    return both and _arithmetic(both)
+    if node.head == "(":
+        return first
+    total = (
+        first.negated() if node.head == "NEG" else first.plus(last if node.head == "+" else last.negated())
+    )
+    return total and replace(total, computed=bool(total.left or total.right))
 
 
 def _constant(literal: Constant) -> _Sum | None:
-    """Read a plain number; one with an exponent is a DOUBLE in Spark, and rounds what is added to it."""
+    """Read a plain number; one with an exponent is a DOUBLE in Spark and causes rounding."""
     if literal.kind != "number" or not _PLAIN_NUMBER.fullmatch(literal.text):
         return None
     value = Fraction(literal.text)
     return _Sum(constant=value, size=abs(value))
 
 
-def _arithmetic(total: _Sum) -> _Sum:
-    """Note that something was computed, unless of constants only."""
-    return replace(total, computed=bool(total.left or total.right))
-
-
 def _solve(zero: _Sum, operator: str) -> _Bounds:
-    """Solve ``zero <operator> 0`` for d."""
     if zero.left < 0:
         zero, operator = zero.negated(), MIRROR[operator]
     strict = operator in {"<", ">"}
@@ -145,16 +129,15 @@ def _solve(zero: _Sum, operator: str) -> _Bounds:
 
 
 def _within(inner: _Sum, far: Fraction, *, strict: bool) -> _Bounds:
-    """Solve ``ABS(inner) <= far`` for d."""
     middle = -inner.constant * inner.left
     return _Bounds(middle - far, middle + far, strict)
 
 
 def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
-    """Make the bounds as wide as the types of the columns ask for; None for types that are not compared here."""
+    """Fit the bounds to the types of the columns; None for types that are not compared here."""
     sides = zip(("l", "r"), zero.names, strict=True)
     columns = [scope.side(side).stream.column(name) for side, name in sides]
-    kinds = [each.type if each else "" for each in columns]
+    kinds = [column.type if column else "" for column in columns]
     if set(kinds) <= set(_WHOLE_BITS):
         return _whole(zero, bounds, min(_overflow_limit(kind, zero) for kind in kinds))
     if kinds[0] == kinds[1] and kinds[0] in _TIMES and not zero.computed and not zero.size:
@@ -165,13 +148,12 @@ def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
 
 
 def _overflow_limit(kind: str, zero: _Sum) -> int:
-    """Give the largest column value for which no step of the computation can overflow in this type."""
+    """Return the largest column value for which no step of the computation overflows."""
     bits = _WHOLE_BITS[kind] if zero.computed else _WHOLE_BITS["bigint"]
     return ((1 << bits) - 1 - ceil(zero.size)) // 2
 
 
 def _whole(zero: _Sum, bounds: _Bounds, limit: int) -> Comparison | None:
-    """Bound whole numbers: exactly."""
     least, most = bounds.least, bounds.most
     if limit < 0:
         return None
@@ -184,7 +166,7 @@ def _whole(zero: _Sum, bounds: _Bounds, limit: int) -> Comparison | None:
 
 
 def _rounded(zero: _Sum, bounds: _Bounds, kinds: list[str]) -> Comparison:
-    """Bound numbers at least one of which is floating, with more slack than any order of rounding needs."""
+    """Bound floating numbers with more slack than any order of rounding needs."""
     first, second = (_overflow_limit(kind, zero) if kind in _WHOLE_BITS else None for kind in kinds)
     return Comparison(
         *zero.names,

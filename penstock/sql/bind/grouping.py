@@ -1,7 +1,7 @@
-"""GROUP BY, HAVING and the SELECT list of an aggregate query: what is needed of each pair, and what is made of it.
+"""GROUP BY, HAVING and the SELECT list of an aggregate query.
 
-A group's key and what its aggregates take are computed for each pair; everything else is computed once per group, from
-the keys ``g0 g1 …`` and the aggregates ``a0 a1 …``::
+Group keys and the arguments of aggregates are computed for each pair.  All other expressions are computed once per
+group, from the keys ``g0 g1 …`` and the aggregates ``a0 a1 …``::
 
     SELECT A.k, MAX(A.v - B.v) + 1 AS m, COUNT(*) FROM ... GROUP BY A.k HAVING MAX(A.v - B.v) > 5
 
@@ -10,12 +10,12 @@ the keys ``g0 g1 …`` and the aggregates ``a0 a1 …``::
         answers           k = g0        m = a0 + 1        `COUNT(*)` = a1
         having            a0 > 5
 
-What is equal (`penstock.sql.bind.canonical`) is computed once.  A name in GROUP BY or HAVING is a column, if there is
-one of that name, or else an item of the SELECT list.
+Equal expressions (`penstock.sql.bind.canonical`) are computed once.  A name in GROUP BY or HAVING is a column, if there
+is one of that name, or else an item of the SELECT list.
 
 In:  a SELECT as it was read, and the scope of its streams.
-Out: `Groups`.
-True: an answer and the condition of HAVING read group keys and measures, and no column.
+Out: the outputs of each pair, and an `Aggregation`.
+True: answers and HAVING read group keys and measures, and no column.
 """
 
 from __future__ import annotations
@@ -51,35 +51,34 @@ from penstock.sql.text.windows import Every, WindowClause
 from penstock.sql.units import show_duration
 
 Stated = tuple[WindowClause, ...] | None
-"""The clauses that state the windows of the streams, in the order of their sides."""
+"""The window clauses of the streams, in the order of their sides."""
 
 
 @dataclass(slots=True)
 class Groups:
-    """An aggregate query's keys, measures and answers; `arguments` are what the measures take besides keys."""
+    """An aggregate query's keys, measures and answers; `arguments` are those of measures that are no keys."""
 
     keys: list[Tree]
     arguments: list[Tree] = field(default_factory=list)
     measures: list[Measure] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
-    """Where each answer stands in the text."""
+    """The position of each answer in the text."""
     having: str = ""
 
     @property
     def trees(self) -> list[Tree]:
-        """Give all that is computed for each pair."""
+        """The expressions that are computed for each pair."""
         return [*self.keys, *self.arguments]
 
     @property
     def names(self) -> list[str]:
-        """Name each of them."""
         keys = [f"g{number}" for number in range(len(self.keys))]
         return [*keys, *(f"x{number}" for number in range(len(self.arguments)))]
 
 
 def make_groups(scope: Scope, select: Select) -> Groups:
-    """Read what an aggregate query groups by, and what it answers."""
+    """Read the keys, measures and answers of an aggregate query."""
     window = _time_window(scope, select)
     entries = list_entries(replace(scope, aliases=window), select.items)
     names = unique_names(scope, entries)
@@ -97,28 +96,28 @@ def make_groups(scope: Scope, select: Select) -> Groups:
 
 
 def _refuse_no_pairs(scope: Scope, having: Tree) -> None:
-    """Refuse ``COUNT(*) = 0``, which holds for no group: each has a pair."""
-    for each in conjuncts(having):
-        if _is_never(scope, each):
+    """Refuse ``COUNT(*) = 0``: every group has a pair."""
+    for condition in conjuncts(having):
+        if _is_never(scope, condition):
             raise scope.error(
                 "no group has COUNT(*) = 0, as rows without a partner are not in the result. Leave this condition "
                 "out, and find such rows in Spark by joining the data of the stream with the results",
-                each,
+                condition,
             )
 
 
 def _is_never(scope: Scope, condition: Tree) -> bool:
-    """Check whether a condition asks for a group whose number of pairs is less than 1."""
+    """Check whether a condition asks for a group without pairs."""
     is_negated = False
     while isinstance(condition, Form) and condition.head in {"NOT", "("}:
         is_negated ^= condition.head == "NOT"
         condition = condition.trees[0]
     if not isinstance(condition, Form):
         return False
-    head, trees = SPELLINGS.get(condition.head, condition.head), [unwrapped(each) for each in condition.trees]
+    head, trees = SPELLINGS.get(condition.head, condition.head), [unwrapped(part) for part in condition.trees]
     if head in {"BETWEEN", "IN"}:
-        numbers = [_number(each) for each in (trees[2:] if head == "BETWEEN" else trees[1:])]
-        return not is_negated and _is_count(scope, trees[0]) and all(each < 1 for each in numbers)
+        numbers = [_number(part) for part in (trees[2:] if head == "BETWEEN" else trees[1:])]
+        return not is_negated and _is_count(scope, trees[0]) and all(one < 1 for one in numbers)
     if head not in MIRROR:
         return False
     if isinstance(trees[0], Constant):
@@ -129,22 +128,21 @@ def _is_never(scope: Scope, condition: Tree) -> bool:
 
 
 _OPPOSITES = {"<>": "=", ">=": "<", ">": "<="}
-"""Comparisons that say, under NOT, that a number is equal or less."""
+"""Comparisons that become ``=``, ``<`` or ``<=`` under NOT."""
 
 
 def _is_count(scope: Scope, tree: Tree) -> bool:
-    """Check whether a tree is the number of pairs."""
     return isinstance(tree, Form) and is_aggregate(tree) and read_aggregate(scope, tree) == Aggregate("count")
 
 
 def _number(tree: Tree) -> Fraction | float:
-    """Read a literal number; infinity when it is something else."""
+    """Read a literal number; infinity if it is anything else."""
     number = plain_number(tree) if isinstance(tree, Constant) else None
     return inf if number is None else number
 
 
 def _time_window(scope: Scope, select: Select) -> dict[str, Tree]:
-    """Let the query call ``window(...)`` by its name, as in ``SELECT window.start``, where it is grouped by."""
+    """Make ``window(...)`` of GROUP BY known by the name `window`, as in ``SELECT window.start``."""
     trees = map(unwrapped, select.grouping.trees if select.grouping else ())
     window = next(filter(is_time_window, trees), None)
     return {} if window is None else {"window": scope.resolve(window)}
@@ -156,8 +154,8 @@ def _answer(name: str, tree: Tree) -> Answer:
 
 
 def _having(scope: Scope, groups: Groups, items: Mapping[str, Tree]) -> Scope:
-    """Let HAVING see the SELECT list: an item goes before a column that is not grouped, as in Spark."""
-    grouped = {each.name.lower() for each in map(unwrapped, groups.keys) if isinstance(each, ColumnRef)}
+    """Let HAVING see the SELECT list: as in Spark, an item hides a column that is not grouped."""
+    grouped = {key.name.lower() for key in map(unwrapped, groups.keys) if isinstance(key, ColumnRef)}
     preferred = {
         name: tree
         for name, tree in items.items()
@@ -167,22 +165,22 @@ def _having(scope: Scope, groups: Groups, items: Mapping[str, Tree]) -> Scope:
 
 
 def _keys(scope: Scope, select: Select, entries: list[Entry]) -> list[Tree]:
-    """Resolve the expressions of GROUP BY; each only once."""
+    """Resolve the expressions of GROUP BY without repeats."""
     if select.grouping is None:
         return []
     if select.grouping.all:
         trees = [entry.tree for entry in entries if not has_aggregate(entry.tree)]
     else:
-        trees = [_key(scope, each, entries) for each in select.grouping.trees]
+        trees = [_key(scope, part, entries) for part in select.grouping.trees]
     keys, identities = dict[int, "Tree"](), Identities(scope.type_of)
-    for each in trees:
-        refuse_incomparable(scope, each, "GROUP BY compares")
-        keys.setdefault(identities.number(each), each)
+    for part in trees:
+        refuse_incomparable(scope, part, "GROUP BY compares")
+        keys.setdefault(identities.number(part), part)
     return list(keys.values())
 
 
 def _key(scope: Scope, tree: Tree, entries: list[Entry]) -> Tree:
-    """Resolve one expression of GROUP BY; a whole number is the place of an item."""
+    """Resolve one expression of GROUP BY; a whole number is the position of an item."""
     bare = unwrapped(tree)
     if isinstance(bare, Constant) and bare.kind == "number" and bare.text.lstrip("-").isdecimal():
         return _item(scope, bare, entries)
@@ -201,7 +199,8 @@ def _item(scope: Scope, ordinal: Constant, entries: list[Entry]) -> Tree:
     place = int(ordinal.text) if len(ordinal.text) < len("1000000") else 0
     if not 0 < place <= len(entries):
         raise scope.error(
-            f"GROUP BY {ordinal.text} is no item of the SELECT list: it has 1 to {len(entries)}", ordinal
+            f"GROUP BY {ordinal.text} is no item of the SELECT list: it has items 1 to {len(entries)}",
+            ordinal,
         )
     tree = entries[place - 1].tree
     if has_aggregate(tree):
@@ -213,15 +212,15 @@ def _item(scope: Scope, ordinal: Constant, entries: list[Entry]) -> Tree:
 
 
 class _GroupRewriter:
-    """Rewrites resolved trees over keys and measures, and notes what these need of each pair."""
+    """Rewrites resolved trees over keys and measures, and registers the measures and their arguments."""
 
     def __init__(self, scope: Scope, groups: Groups) -> None:
         self.scope = scope
         self.groups = groups
         self.identities = Identities(scope.type_of)
-        self.keys = {self.identities.number(each): place for place, each in enumerate(groups.keys)}
+        self.keys = {self.identities.number(key): place for place, key in enumerate(groups.keys)}
         self.places = dict(self.keys)
-        """Where each key and argument is among the pair outputs, by its identity."""
+        """The position of each key and argument among the pair outputs, by its identity."""
 
     def over_groups(self, tree: Tree) -> Tree:
         """Write a tree over ``g0 g1 …`` and ``a0 a1 …``."""
@@ -244,17 +243,17 @@ class _GroupRewriter:
             return Constant(f"a{self._measure(tree)}", "answer", tree.span)
         inside = in_lambda or tree.head == "->"
         trees = []
-        for each in tree.trees:
-            trees.append((yield self._over_groups(each, in_lambda=inside)))  # noqa: PERF401 - cannot yield
+        for part in tree.trees:
+            trees.append((yield self._over_groups(part, in_lambda=inside)))  # noqa: PERF401 - cannot yield
         return tree.with_trees(tuple(trees))
 
     def _grouped(self, tree: Tree) -> Constant | None:
-        """Find the group key that a tree is equal to."""
+        """Find the group key that is equal to a tree."""
         place = self.keys.get(self.identities.number(tree)) if self.keys else None
         return None if place is None else Constant(f"g{place}", "answer", tree.span)
 
     def _measure(self, call: Form) -> int:
-        """Give the number of an aggregate; one that is new, and what it takes, are noted."""
+        """Return the number of an aggregate, and register it if it is new."""
         aggregate = read_aggregate(self.scope, call)
         arguments = tuple(map(self._argument, aggregate.arguments))
         if aggregate.distinct:
@@ -265,7 +264,7 @@ class _GroupRewriter:
         return self.groups.measures.index(measure)
 
     def _argument(self, tree: Tree) -> int:
-        """Give the number of what an aggregate takes of each pair."""
+        """Return the number of an aggregate's argument, and register it if it is new."""
         number = self.identities.number(tree)
         if number not in self.places:
             self.places[number] = len(self.groups.trees)
@@ -273,7 +272,6 @@ class _GroupRewriter:
         return self.places[number]
 
     def _ungrouped(self, tree: Tree) -> SqlError:
-        """Say which column a group has many values of, and the way out."""
         name = show(tree)
         if isinstance(tree, ColumnRef):
             name = f"{self.scope.side(tree.side).alias}.{tree.name}"
@@ -286,10 +284,10 @@ class _GroupRewriter:
 
 
 _INSTANTS, _MOST_INSTANTS = 60, 3600
-"""How many instants a window has where EVERY is not written, and the most that are tried to divide it evenly."""
+"""The default number of instants in a window, and the largest tried to divide it evenly."""
 
 _ADDED_NAMES = {"sliding": ("window_end",), "final": (), "changes": ("_op", "_seq")}
-"""The columns of a result that come with each way to answer."""
+"""The columns that each `emit` adds to a result."""
 
 _WAYS_OUT = (
     "add WINDOW 1 min EVERY 10 s (other conditions stay), or WITH (emit = 'final') or (emit = 'changes')"
@@ -305,16 +303,16 @@ def make_aggregation(
     options: Mapping[str, str],
     query: str,
 ) -> tuple[tuple[Output, ...], list[Tree], Aggregation]:
-    """Bind what an aggregate query answers, and when."""
+    """Bind the groups of an aggregate query, and when it answers."""
     emit = cast("Emit", options.get("emit", "sliding"))
     groups = make_groups(scope, select)
-    names, trees = groups.names, [without_time_windows(scope, each) for each in groups.trees]
+    names, trees = groups.names, [without_time_windows(scope, part) for part in groups.trees]
     _refuse_names(scope, groups, emit)
     if emit == "changes":
         _refuse_missing_keys(scope, groups, query)
     if emit != "sliding" and every:
         raise scope.error(
-            f"EVERY is for answers that slide, and emit of {query} is {emit}: leave one of them out",
+            f"EVERY is for sliding answers, and emit of {query} is {emit}: leave one of them out",
             every.span,
         )
     step, reach = (
@@ -352,13 +350,13 @@ def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str
 
 
 def _refuse_missing_keys(scope: Scope, groups: Groups, query: str) -> None:
-    """Refuse changes of groups that the result could not tell apart."""
-    selected = {each.plain for each in groups.answers}
+    """Refuse changes whose group the result does not show."""
+    selected = {answer.plain for answer in groups.answers}
     for number, key in enumerate(groups.keys):
         if f"g{number}" not in selected:
             raise scope.error(
-                f"{query} emits changes, and this group key is not in its SELECT list, so that nobody could tell which "
-                "group has changed: add it there",
+                f"{query} emits changes, and this group key is not in its SELECT list, so its rows do not identify "
+                "their group: add the key there",
                 key,
             )
 
@@ -368,14 +366,14 @@ def _refuse_names(scope: Scope, groups: Groups, emit: Emit) -> None:
     for answer, span in zip(groups.answers, groups.spans, strict=True):
         if answer.name.lower() in _ADDED_NAMES[emit]:
             raise scope.error(
-                f"a column of the result is called {answer.name}, as one that comes with emit = '{emit}': "
-                "give it another name with AS",
+                f"a column of the result is called {answer.name}, like one that emit = '{emit}' adds: give it another "
+                "name with AS",
                 span,
             )
 
 
 def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> tuple[int, tuple[int, ...]]:
-    """Give the time from one instant to the next, and how far back each stream is looked at."""
+    """Return the time between instants, and how far back each stream is read."""
     if stated is None:
         raise scope.error(f"{query} aggregates, and has no WINDOW that slides: {_WAYS_OUT}", scope.span)
     for clause in stated:
@@ -393,23 +391,24 @@ def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> t
 
 
 def _no_end(scope: Scope, clause: WindowClause, query: str) -> SqlError:
-    """Say that a window of rows, or without end, does not slide in time."""
     what = f"counts rows ({clause.spec.text})" if clause.spec.kind == "rows" else "is unbounded"
     return scope.error(
-        f"{query} aggregates over a window that {what}, and answers slide in time: give every stream a length "
-        "of time, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or (emit = 'changes')",
+        f"{query} aggregates over a window that {what}, and sliding answers need a length of time: give every stream "
+        "one, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or (emit = 'changes')",
         clause.span,
     )
 
 
 def default_every(window: int) -> int:
-    """Give the time from one instant to the next where none is written, in microseconds.
+    """Return the default time between two instants in microseconds.
 
-    It is a sixtieth of the window; if that is not whole, the next smaller part of it that is (up to one in 3600), so
-    that a window always ends where another begins; and at least a microsecond.
+    It is the largest whole part of the window from 1/60 down to 1/3600, so that a window always ends where another
+    begins.  Without such a part it is 1/60 of the window, and at least a microsecond.
 
     >>> default_every(3_600_000_000), default_every(60_000_000), default_every(10_000_000), default_every(7)
     (60000000, 1000000, 156250, 1)
     """
-    parts = next((each for each in range(_INSTANTS, _MOST_INSTANTS + 1) if window % each == 0), _INSTANTS)
+    parts = next(
+        (number for number in range(_INSTANTS, _MOST_INSTANTS + 1) if window % number == 0), _INSTANTS
+    )
     return max(1, window // parts)

@@ -3,7 +3,7 @@
     r.ts - l.ts - INTERVAL 10 SECONDS                  T_right - T_left - 10 s
     2 * (unix_seconds(r.ts) - unix_seconds(l.ts))      2 T_right - 2 T_left, give or take less than 2 s
 
-In:  one side of a comparison, resolved and canonical.  Out: a `Linear`; None when it is something else.
+In:  one side of a comparison, resolved and canonical.  Out: a `Linear`; None if it is anything else.
 True: where Spark computes the expression without an error, its value is within `below` and `above` of the sum.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.sql.bind.safety import is_unqualified
 from penstock.sql.query import DAY, FOREVER, SECOND, Side
-from penstock.sql.spark_types import TypeTextError, parse_type
+from penstock.sql.spark_types import known_type
 from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, cast_type, nodes, unwrapped
 from penstock.sql.units import DurationError, parse_duration, parse_span
@@ -25,12 +25,12 @@ from penstock.sql.units import DurationError, parse_duration, parse_span
 _SUMS = frozenset({"NEG", "+", "-"})
 _ARITHMETIC = _SUMS | {"*", "/", "DIV"}
 _MOST_INT = (1 << 31) - 1
-"""Arithmetic of literals is done in INT: beyond that Spark may overflow."""
+"""The limit of literal arithmetic, which Spark does in INT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """``left * T_left + right * T_right + micros``, less `below` at the least and plus `above` at the most."""
+    """``left * T_left + right * T_right + micros``, with an error from ``-below`` to ``+above``."""
 
     left: Fraction = Fraction(0)
     right: Fraction = Fraction(0)
@@ -38,20 +38,18 @@ class Linear:
     below: Fraction = Fraction(0)
     above: Fraction = Fraction(0)
     spans: tuple[int, ...] = ()
-    """The lengths of all intervals in it."""
+    """The lengths of its intervals."""
 
     @property
     def is_constant(self) -> bool:
-        """Return whether no time is in it."""
         return not (self.left or self.right)
 
     @property
     def is_known(self) -> bool:
-        """Return whether it is one number, without a time and without a rounding."""
+        """Whether it is an exact constant."""
         return self.is_constant and not (self.below or self.above)
 
     def plus(self, other: Linear) -> Linear:
-        """Add two."""
         return Linear(
             self.left + other.left,
             self.right + other.right,
@@ -62,7 +60,7 @@ class Linear:
         )
 
     def times(self, factor: Fraction | int) -> Linear:
-        """Multiply by a constant; a negative one exchanges the directions."""
+        """Multiply by a constant; a negative one exchanges `below` and `above`."""
         below, above = (self.below, self.above) if factor > 0 else (-self.above, -self.below)
         return Linear(
             self.left * factor,
@@ -74,16 +72,15 @@ class Linear:
         )
 
     def rounded(self, micros: int) -> Linear:
-        """Allow for a rounding of so many microseconds."""
         return replace(self, below=self.below + micros, above=self.above + micros)
 
 
 class CalendarError(Exception):
-    """An interval of months or years: `args` holds the tree and why."""
+    """An interval of months or years, which has no fixed length."""
 
 
 def linear(tree: Tree, left: Side, unit: int) -> Generator[Any, Any, Linear | None]:
-    """Read a sum of two event times, one of which is of the left side, and constants."""
+    """Read a sum of two event times and constants; `left` is the side of one, `unit` that of whole numbers."""
     tree = unwrapped(tree)
     if isinstance(tree, ColumnRef):
         return None if unit else _time(tree, left)
@@ -97,8 +94,8 @@ def linear(tree: Tree, left: Side, unit: int) -> Generator[Any, Any, Linear | No
     if not isinstance(tree, Form) or tree.head not in (_ARITHMETIC if unit else _SUMS):
         return None
     parts: list[Linear] = []
-    for each in tree.trees:
-        part: Linear | None = yield linear(each, left, unit)
+    for tree_ in tree.trees:
+        part: Linear | None = yield linear(tree_, left, unit)
         if part is None:
             return None
         parts.append(part)
@@ -110,7 +107,6 @@ def _time(column: ColumnRef, left: Side) -> Linear:
 
 
 def _constant(constant: Constant, unit: int) -> Linear | None:
-    """Read a constant interval, or a number of units."""
     if unit:
         number = plain_number(constant)
         return None if number is None else Linear(micros=number * unit)
@@ -139,8 +135,8 @@ def _computed(operator: str, parts: Sequence[Linear], unit: int) -> Linear | Non
 def _overflows(total: Linear, unit: int) -> bool:
     """Check whether arithmetic of literals leaves the range of INT, or that with times the range of BIGINT.
 
-    Of numbers up to FOREVER / unit, products up to 2 * FOREVER are BIGINTs; and a DOUBLE is as fine as is allowed for
-    as long as no constant beside the times is greater than they are.
+    Times are at most FOREVER / unit, so products up to 2 * FOREVER fit into BIGINT.  A DOUBLE is exact enough while no
+    constant is greater than the times.
     """
     if total.is_constant:
         return abs(total.micros) > _MOST_INT * unit
@@ -149,7 +145,7 @@ def _overflows(total: Linear, unit: int) -> bool:
 
 
 def interval_micros(constant: Constant) -> int | None:
-    """Return the length of a constant interval; None when it is something else or not understood.
+    """Return the length of a constant interval; None if it is anything else.
 
     >>> interval_micros(Constant("INTERVAL 1 HOUR -30 MINUTES", "interval"))
     1800000000
@@ -179,10 +175,10 @@ _COUNTED = {
     "UNIX_TIMESTAMP(": (SECOND, SECOND - 1, SECOND - 1),
     "TO_UNIX_TIMESTAMP(": (SECOND, SECOND - 1, SECOND - 1),
 }
-"""Functions of a TIMESTAMP: the unit, and how far the number may be below and above the time, in microseconds."""
+"""Functions of a TIMESTAMP: the unit, and the error below and above the time, in microseconds."""
 
 _CASTS = {"bigint": (SECOND, SECOND - 1, 0), "double": (SECOND, MILLISECOND, MILLISECOND)}
-"""The same for types that a TIMESTAMP is cast to; a DOUBLE rounds far less than a millisecond."""
+"""The same for casts of a TIMESTAMP; a DOUBLE rounds far less than a millisecond."""
 
 _COUNTED |= {f"{name.upper()}(": form for name, form in _CASTS.items()}
 
@@ -201,9 +197,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}L?|-?[0-9]{1,9}\.[0-9]{1,9}", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class TimeNumber:
-    """A number that counts the time of `added`, less that of `taken`, in units of so many microseconds.
+    """A number that counts the time of `added` less that of `taken`, in units of `unit` microseconds.
 
-    It is that time less `below` microseconds at the least, and plus `above` at the most.
+    Its error is from ``-below`` to ``+above`` microseconds.
     """
 
     unit: int
@@ -214,34 +210,27 @@ class TimeNumber:
 
 
 def time_number(tree: Tree) -> TimeNumber | None:
-    """Read a number that counts time; None when it is something else."""
+    """Read a number that counts time; None if it is anything else."""
     if not isinstance(tree, Form) or not is_unqualified(tree):
         return None
-    columns = [each for each in map(unwrapped, tree.trees) if isinstance(each, ColumnRef)]
+    columns = [part for part in map(unwrapped, tree.trees) if isinstance(part, ColumnRef)]
     if len(columns) != len(tree.trees) or len(columns) not in {1, 2}:
         return None
     if len(columns) == 1:
-        form = _CASTS.get(_cast_type(tree)) if cast_type(tree) else _COUNTED.get(tree.head)
+        form = _CASTS.get(str(known_type(cast_type(tree)))) if cast_type(tree) else _COUNTED.get(tree.head)
         return TimeNumber(*form, columns[0]) if form else None
     unit = _UNITS.get(str(tree.parts[1]).removesuffix(", ")) if tree.head in _DIFFERENCES else None
     taken, added = columns
     return TimeNumber(unit, unit - 1, unit - 1, added, taken) if unit else None
 
 
-def _cast_type(tree: Form) -> str:
-    try:
-        return str(parse_type(cast_type(tree)))
-    except TypeTextError:
-        return ""
-
-
 def time_numbers(tree: Tree) -> list[TimeNumber]:
     """List the numbers in a tree that count time."""
-    return [each for each in map(time_number, nodes(tree)) if each]
+    return [node for node in map(time_number, nodes(tree)) if node]
 
 
 def plain_number(constant: Constant) -> Fraction | None:
-    """Read a number without an exponent; None when it is something else.
+    """Read a number without an exponent; None if it is anything else.
 
     >>> plain_number(Constant("3600", "number")), plain_number(Constant("1e3", "number"))
     (Fraction(3600, 1), None)

@@ -1,12 +1,11 @@
-"""The SELECT list: what the result's columns are called and what they hold.
+"""The SELECT list: the names and expressions of the result's columns.
 
-``*`` is every column of every stream in the order of FROM.  A name that is taken already is qualified by what
-the query calls its stream: ``SELECT A.Value, B.Value`` gives ``Value`` and ``B_Value``.  Names are compared
-as Spark compares them, ignoring case.
+``*`` is every column of every stream in the order of FROM.  A repeated name is qualified by the alias of its stream:
+``SELECT A.Value, B.Value`` gives ``Value`` and ``B_Value``.  An expression without a name is called by its own text.
 
-In:  the items of a SELECT list (an expression without a name is called by its own text).
-Out: `Output`s over the columns of sides; the `Entry`s of the list where its items are groups and aggregates.
-True: no two names are equal, ignoring case; expressions are the user's, word by word.
+In:  the items of a SELECT list.
+Out: `Output`s over the columns of sides, or `Entry`s where the items are groups and aggregates.
+True: no two names are equal, ignoring case as Spark does; expressions keep the user's words.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, show, unquot
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One column to be: its name, its tree, and the alias to qualify it by (empty: it cannot be)."""
+    """A column of the result: its name, its tree, and the alias that may qualify the name (empty: none)."""
 
     name: str
     tree: Tree
@@ -32,28 +31,28 @@ class Entry:
 
 
 def make_outputs(scope: Scope, items: Sequence[Item]) -> tuple[tuple[Output, ...], list[Tree]]:
-    """Give the outputs, and their trees to see which columns they read."""
+    """Return the outputs and their trees."""
     entries = list_entries(scope, items)
     names = unique_names(scope, entries)
     return (
-        tuple(make_output(name, each.tree) for name, each in zip(names, entries, strict=True)),
-        [each.tree for each in entries],
+        tuple(make_output(name, entry.tree) for name, entry in zip(names, entries, strict=True)),
+        [entry.tree for entry in entries],
     )
 
 
 def list_entries(scope: Scope, items: Sequence[Item]) -> list[Entry]:
-    """Resolve the items of a SELECT list, each star as the columns it stands for."""
+    """Resolve the items of a SELECT list, each star as its columns."""
     return [entry for item in items for entry in _entries(scope, item)]
 
 
 def make_output(name: str, tree: Tree) -> Output:
-    """Make an output of a resolved tree."""
+    """Build an output of a resolved tree."""
     bare = unwrapped(tree)
     return Output(name, show(tree), (bare.side, bare.name) if isinstance(bare, ColumnRef) else None)
 
 
 def _entries(scope: Scope, item: Item) -> Iterator[Entry]:
-    """Give the columns one entry of the list stands for."""
+    """Return the columns of one item."""
     if isinstance(item.tree, Form) and item.tree.head == "STAR":
         for where, column in scope.star(item.tree):
             yield Entry(column.name, where.column(column, item.span), where.alias, item.span)
@@ -74,7 +73,7 @@ def _unnamed(scope: Scope, item: Item) -> Entry:
 
 
 def unique_names(scope: Scope, entries: Sequence[Entry]) -> list[str]:
-    """Qualify names that are taken; what is still taken then is the user's to name."""
+    """Qualify repeated names, and refuse those that are still repeated."""
     taken: dict[str, str] = {}
     for entry in entries:
         name = entry.name

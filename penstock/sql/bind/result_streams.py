@@ -7,12 +7,12 @@ A query that has no window may read the results of others like it, so that joins
     Sensor2 ─┘      ├─ q2            q1.epoch = S3.epoch: the attribute that q1 itself is joined on
     Sensor3 ────────┘
 
-All rows of a result of q1 have one value of what they are joined on; a column that holds it is an *attribute* of q1's
-results.  What is still to come of q1's streams says what is still to come of q1, by that value and no other.
+All rows of a result of q1 have one value of the join attribute.  A column that holds it is an *attribute* of q1's
+results.  The progress of q1's streams in this attribute gives the progress of q1.
 
-In:  streams, and the queries that there are.
+In:  streams, and the known queries.
 Out: a `Stream` for each query, or why it cannot be read as one.
-True: a stream that was declared goes before a query of its name; no query reads what is made of its own results.
+True: a declared stream hides a query of its name; no query reads results that depend on its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.sql.query import Column, Edge, Output, Query, Results, Stream
-from penstock.sql.spark_types import TypeTextError, parse_type, refusal_to_store
+from penstock.sql.spark_types import known_type, refusal_to_store
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import cast_type, unquoted, unwrapped
 
@@ -33,20 +33,20 @@ ANOTHER_WAY = (
 def with_results(
     streams: Mapping[str, Stream], queries: Iterable[Query], reader: str = ""
 ) -> dict[str, Stream]:
-    """Give the streams that a query may read: those that are declared, and the results of the others.
+    """Return the streams that the query `reader` may read: declared streams, and the results of other queries.
 
-    `reader` names the query that reads: its own results, and what is made of them, cannot be among its input.
+    Its own results, and results that depend on them, are refused.
     """
     known = dict(streams)
-    by_name = {each.name.lower(): each for each in queries}
-    taken = {each.name.lower() for each in streams.values()}
+    by_name = {query.name.lower(): query for query in queries}
+    taken = {stream.name.lower() for stream in streams.values()}
     for name in by_name:
         if name not in taken:
             _add(known, by_name, name)
     if reader and reader.lower() not in taken:
-        for each in readers_of(reader, by_name.values(), deep=True, hidden=taken):
-            known[each] = _refused(
-                each, f"{each} is made of the results of {reader}, which cannot read them again"
+        for query in readers_of(reader, by_name.values(), deep=True, hidden=taken):
+            known[query] = _refused(
+                query, f"{query} reads the results of {reader}, which cannot read them again"
             )
         known[reader] = _refused(
             reader, f"{reader} cannot read its own results: name another query, or a stream"
@@ -55,19 +55,19 @@ def with_results(
 
 
 def _add(known: dict[str, Stream], queries: Mapping[str, Query], name: str) -> None:
-    """Add the results of a query, and first those that it reads itself."""
+    """Add the results of a query, after those that it reads itself."""
     query = queries[name]
-    for each in query.streams:
-        if each not in known and each.lower() in queries and each.lower() != name:
-            _add(known, queries, each.lower())
+    for stream in query.streams:
+        if stream not in known and stream.lower() in queries and stream.lower() != name:
+            _add(known, queries, stream.lower())
     known[query.name] = result_stream(query, known)
 
 
 def result_stream(query: Query, streams: Mapping[str, Stream]) -> Stream:
-    """Give the results of a query as a stream, whose rows are known by their order of arrival."""
+    """Return the results of a query as a stream without event time."""
     if why := _why_not(query):
         return _refused(query.name, why)
-    inputs = [streams[each] for each in query.streams]
+    inputs = [streams[stream] for stream in query.streams]
     columns, untyped = [], []
     for output in query.outputs:
         kind = _type(output, query, inputs)
@@ -77,11 +77,11 @@ def result_stream(query: Query, streams: Mapping[str, Stream]) -> Stream:
 
 
 def _why_not(query: Query) -> str:
-    """Say why a query cannot be read as a stream; empty if it can."""
+    """Return why a query cannot be read as a stream; empty if it can."""
     if query.aggregation is not None:
-        return f"{query.name} answers with aggregates, which a join cannot read as they come: {ANOTHER_WAY}"
+        return f"{query.name} answers with aggregates, which a join cannot read directly: {ANOTHER_WAY}"
     if not query.oblivious:
-        return f"{query.name} has a window, and only joins without one are read by others as they come: {ANOTHER_WAY}"
+        return f"{query.name} has a window, and queries read only joins without one directly: {ANOTHER_WAY}"
     return ""
 
 
@@ -90,49 +90,46 @@ def _refused(name: str, why: str) -> Stream:
 
 
 def _type(output: Output, query: Query, inputs: list[Stream]) -> str:
-    """Give the type of an output, if it is a column or a cast; empty if only Spark can tell it."""
+    """Return the type of an output that is a column or a cast; empty if only Spark can determine it."""
     if output.column is not None:
         side, name = output.column
         column = inputs[query.sides.index(side)].column(name)
         return column.type if column else ""
     tree = parse_text(output.expression)
-    try:
-        kind = parse_type(cast_type(unwrapped(tree))) if tree is not None else None
-    except TypeTextError:
-        return ""
-    is_told = kind is not None and not kind.holds("char", "varchar") and not refusal_to_store(str(kind))
-    return str(kind) if is_told else ""
+    kind = known_type(cast_type(unwrapped(tree))) if tree is not None else None
+    is_known = kind is not None and not kind.holds("char", "varchar") and not refusal_to_store(str(kind))
+    return str(kind) if is_known else ""
 
 
 def _attributes(query: Query) -> tuple[str, ...]:
-    """Name the outputs that hold what the query is joined on."""
+    """Return the names of the outputs that hold the join attribute."""
     terms = set(attribute_terms(query.edges))
     sides = {side: number for number, side in enumerate(query.sides)}
     return tuple(
-        each.name
-        for each in query.outputs
-        if each.column and (sides[each.column[0]], each.column[1]) in terms
+        output.name
+        for output in query.outputs
+        if output.column and (sides[output.column[0]], output.column[1]) in terms
     )
 
 
 def attribute_terms(edges: Iterable[Edge]) -> Iterator[tuple[int, str]]:
-    """List what is compared of each input, by its number; a plain column without its quotes."""
+    """List the terms that equalities compare, each with its input's number; a plain column without quotes."""
     for edge in edges:
         yield edge.first, unquoted(edge.key.left)
         yield edge.second, unquoted(edge.key.right)
 
 
 def why_not_joined(streams: list[Stream], edges: Iterable[Edge]) -> str:
-    """Say what is wrong where results of a query are joined on something else than they are ordered by."""
+    """Return why results of a query cannot be joined on another column than its attribute; empty if they can."""
     for number, term in attribute_terms(edges):
         stream = streams[number]
         if stream.results is None or term in stream.results.attribute:
             continue
-        known = " or ".join(f"{stream.name}.{each}" for each in stream.results.attribute)
+        known = " or ".join(f"{stream.name}.{name}" for name in stream.results.attribute)
         way_out = f"join on {known}" if known else f"select in {stream.name} the column that it is joined on"
         return (
-            f"is joined with {stream.name} on {term}, which is not what {stream.name} itself is joined on, so that "
-            f"nobody knows in which order it comes: {way_out}, or {ANOTHER_WAY}"
+            f"is joined with {stream.name} on {term}, which is not the join column of {stream.name} itself, so its "
+            f"order is unknown: {way_out}, or {ANOTHER_WAY}"
         )
     return ""
 
@@ -140,38 +137,38 @@ def why_not_joined(streams: list[Stream], edges: Iterable[Edge]) -> str:
 def readers_of(
     name: str, queries: Iterable[Query], *, deep: bool = False, hidden: Iterable[str] = ()
 ) -> list[str]:
-    """Name the queries that read the results of one; if `deep`, also those that read theirs, and so on.
+    """Return the names of the queries that read the results of one; if `deep`, also their readers, and so on.
 
-    Of the names in `hidden` (in lower case) it is a stream that is read, not the query.
+    `hidden` are names in lower case of streams that hide a query of the same name.
     """
     everyone = list(queries)
     found: list[str] = []
     waiting = [name]
     while waiting:
         read = waiting.pop().lower()
-        more = [each.name for each in everyone if read in map(str.lower, each.streams)]
-        fresh = [each for each in more if each not in found]
+        more = [query.name for query in everyone if read in map(str.lower, query.streams)]
+        fresh = [query for query in more if query not in found]
         found += fresh
-        waiting += [each for each in fresh if deep and each.lower() not in hidden]
+        waiting += [query for query in fresh if deep and query.lower() not in hidden]
     return found
 
 
 def why_not_changed(
     query: Query, after: Query | None, streams: Mapping[str, Stream], queries: Iterable[Query]
 ) -> str:
-    """Say why a query cannot be dropped, or defined as `after`, because others read its results; empty if it can."""
-    everyone = [each for each in queries if each.name != query.name]
-    declared = {each.name.lower() for each in streams.values()}
+    """Return why its readers prevent that a query is dropped, or defined as `after`; empty if they do not."""
+    everyone = [one for one in queries if one.name != query.name]
+    declared = {stream.name.lower() for stream in streams.values()}
     readers = readers_of(query.name, everyone) if query.name.lower() not in declared else []
     if not readers:
         return ""
     read = f"query {query.name} is read by {', '.join(readers)}"
     if after is None:
         return f"{read}: drop that first"
-    was, now = (with_results(streams, [*everyone, each])[query.name] for each in (query, after))
+    was, now = (with_results(streams, [*everyone, one])[query.name] for one in (query, after))
     if was == now:
         return ""
     if now.results and now.results.refusal:
         return f"{read}: {now.results.refusal}; or drop {readers[0]} first"
-    columns = ", ".join(f"{each.name} {each.type}" for each in was.columns)
+    columns = ", ".join(f"{column.name} {column.type}" for column in was.columns)
     return f"{read}, for which its columns must stay as they are ({columns}): drop that first, or create another query"

@@ -1,36 +1,29 @@
-"""Which expressions cannot fail, whatever the data.
+"""Expressions that cannot fail, whatever the data, and expressions that may be evaluated again.
 
-Spark (ANSI) raises where a sum overflows, a cast meets a text that is no number, a division a zero; and it evaluates
-``a AND b`` from the left, so that a may guard b.  An expression that cannot fail needs no guard: it may be evaluated
-for every row, in any order, and its answer be shared by all queries that ask for it.  Any other is evaluated where and
-when its query would evaluate it, and not otherwise.
+Spark (ANSI) raises an error where a sum overflows, where a cast meets a text that is no number, or where a division
+meets a zero.  It evaluates ``a AND b`` from the left, so that a may guard b.  An expression that cannot fail needs no
+guard.  It may be evaluated for every row, in any order, and shared by all queries.  Any other expression is evaluated
+only where its own query would evaluate it.
 
-What cannot fail is a short list: columns and literals, comparisons of types that Spark need not cast with a risk, tests
-for NULL, LIKE with a plain pattern, AND, OR and NOT of those, arithmetic of floating numbers, and a few functions.
+The expressions that cannot fail are a short list: columns and literals, comparisons that Spark need not cast with a
+risk, tests for NULL, LIKE with a plain pattern, AND, OR and NOT of those, arithmetic of floating numbers, and a few
+functions.
 
-In:  a tree, and the declared types of its columns.  Out: its type if it cannot fail, else nothing.
+In:  a tree, and the declared types of its columns.
+Out: whether it can fail (`cannot_fail`), and whether it has the same value again (`Constancy`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from enum import IntEnum
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
 
 from penstock.sql.query import Query, Stream, is_side, sides_for
-from penstock.sql.spark_types import (
-    TIME_TYPES,
-    SparkType,
-    TypeTextError,
-    always_widens,
-    common_type,
-    parse_type,
-    type_of_field,
-)
+from penstock.sql.spark_types import TIME_TYPES, SparkType, common_type, known_type, never_fails
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import (
     ColumnRef,
@@ -39,10 +32,10 @@ from penstock.sql.text.tree import (
     Name,
     Tree,
     cast_type,
+    folded,
     nodes,
     quoted,
     rebuilt,
-    run,
     unwrapped,
 )
 
@@ -52,35 +45,32 @@ Types = Callable[[ColumnRef], str]
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _FLOATING = ("float", "double")
 _INT_DIGITS, _LONG_DIGITS = 9, 18
-"""Digits that every INT, every BIGINT can have."""
+"""The digits that fit into every INT and every BIGINT."""
 _DAY = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}'")
 
 
 def cannot_fail(tree: Tree, type_of: Types) -> bool:
-    """Say whether a tree has a value for every row."""
-    return bool(run(_safe(tree, type_of)))
+    """Check whether a tree has a value for every row."""
+    return bool(folded(tree, lambda node, kinds: _safe_type(node, kinds, type_of)))
 
 
-def _safe(tree: Tree, type_of: Types) -> Generator[Any, Any, str]:
-    """Give the type of a tree that cannot fail; empty if it can, or may."""
-    if isinstance(tree, ColumnRef):
-        return type_of(tree)
-    if not isinstance(tree, Form):
-        return _literal(tree) if isinstance(tree, Constant) else ""
-    kinds = []
-    for each in tree.trees:
-        kinds.append((yield _safe(each, type_of)))
-        if not kinds[-1] and not _is_literal(each):
-            return ""
-    return _form(tree, kinds)
-
-
-def _is_literal(tree: Tree) -> bool:
-    return isinstance(unwrapped(tree), Constant)
+def _safe_type(node: Tree, kinds: list[str], type_of: Types) -> str:
+    """Return the type of a node that cannot fail; empty if it may fail.  `kinds` are the types of its trees."""
+    if isinstance(node, ColumnRef):
+        return type_of(node)
+    if isinstance(node, Constant):
+        return _literal(node)
+    rule = _RULES.get(node.head) if isinstance(node, Form) and is_unqualified(node) else None
+    if not rule or not isinstance(node, Form):
+        return ""
+    known = all(
+        kind or isinstance(unwrapped(part), Constant) for kind, part in zip(kinds, node.trees, strict=True)
+    )
+    return rule(node, kinds) if known else ""
 
 
 def _literal(constant: Constant) -> str:
-    """Give the type of a literal: empty where only Spark knows."""
+    """Return the type of a literal; empty if only Spark can determine it."""
     text = constant.text.lstrip("-")
     if constant.kind == "string":
         return "string"
@@ -93,29 +83,19 @@ def _literal(constant: Constant) -> str:
         return "double"
     if constant.kind == "typed" and text.startswith("DATE ") and _is_day(text.removeprefix("DATE ")):
         return "date"
-    return (
-        {"TRUE": "boolean", "FALSE": "boolean", "NULL": "void"}.get(text, "")
-        if constant.kind == "word"
-        else ""
-    )
+    words = {"TRUE": "boolean", "FALSE": "boolean", "NULL": "void"}
+    return words.get(text, "") if constant.kind == "word" else ""
 
 
 def _is_day(text: str) -> bool:
-    """Say whether a string is a date, whoever reads it."""
     try:
         return bool(_DAY.fullmatch(text) and date.fromisoformat(text[1:-1]))
     except ValueError:
         return False
 
 
-def _form(tree: Form, kinds: list[str]) -> str:
-    """Give the type of a form whose trees cannot fail."""
-    rule = _RULES.get(tree.head)
-    return rule(tree, kinds) if rule and is_unqualified(tree) else ""
-
-
 def is_unqualified(tree: Form) -> bool:
-    """Say whether a call names no database: ``x.length(s)`` may be anybody's function."""
+    """Check that a call names no database: ``x.length(s)`` may be any function."""
     return not tree.head.endswith("(") or tree.parts[0] in {tree.head, "("}
 
 
@@ -136,7 +116,7 @@ def _compared(tree: Form, kinds: list[str]) -> str:
 
 
 def _like(tree: Form, kinds: list[str]) -> str:
-    """Read LIKE with a pattern in which nothing is escaped."""
+    """Accept LIKE with a pattern without escapes."""
     pattern = tree.trees[1]
     plain = (
         isinstance(pattern, Constant) and "\\" not in pattern.text and isinstance(tree.parts[-1], Constant)
@@ -145,13 +125,13 @@ def _like(tree: Form, kinds: list[str]) -> str:
 
 
 def _sum(_: Form, kinds: list[str]) -> str:
-    """Add floating numbers, which do not overflow; with one of them, decimals become such numbers too."""
+    """Add floating numbers, which do not overflow; beside one of them, decimals become floating too."""
     numbers = _are_numbers([kind for kind in kinds if not kind.startswith("decimal")])
     return "double" if numbers and any(kind in _FLOATING for kind in kinds) else ""
 
 
 def _quotient(tree: Form, kinds: list[str]) -> str:
-    """Divide by a number that is not zero."""
+    """Accept a division by a literal other than zero."""
     divisor = unwrapped(tree.trees[1])
     divides = isinstance(divisor, Constant) and divisor.kind == "number" and _is_not_zero(divisor.text)
     if not divides or not _are_numbers(kinds):
@@ -160,7 +140,7 @@ def _quotient(tree: Form, kinds: list[str]) -> str:
 
 
 def _is_not_zero(number: str) -> bool:
-    """Say whether a literal is another number than zero, also after rounding: ``1e-400`` is not."""
+    """Check that a literal is not zero, also after rounding: ``1e-400`` is zero."""
     try:
         return float(number.rstrip("LlSsYyDdFfBb")) != 0
     except ValueError:
@@ -172,7 +152,7 @@ def _are_numbers(kinds: list[str]) -> bool:
 
 
 def _function(tree: Form, kinds: list[str]) -> str:
-    """Give the type of a function that has a result, if only NULL, for all arguments of these types."""
+    """Return the type of a function that has a value, or NULL, for all arguments of these types."""
     result, *signatures = _FUNCTIONS[tree.head[:-1]]
     return result if " ".join(kinds) in signatures else ""
 
@@ -190,7 +170,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("HOUR", "MINUTE", "SECOND"), ("int", "timestamp")),
     "ISNAN": ("boolean", "float", "double"),
 }
-"""Functions that cannot fail: the type of the result, then the types of arguments for which that holds."""
+"""Functions that cannot fail: the type of the result, then the types of the arguments."""
 
 
 def _same(_: Form, kinds: list[str]) -> str:
@@ -198,12 +178,12 @@ def _same(_: Form, kinds: list[str]) -> str:
 
 
 def _numbers(_: Form, kinds: list[str]) -> str:
-    """Give the type of ABS: of a double it cannot fail, of a whole number it may overflow."""
+    """Return the type of ABS: it cannot fail for a double, but may overflow for a whole number."""
     return kinds[0] if set(kinds) == {"double"} else ""
 
 
 def _greatest(_: Form, kinds: list[str]) -> str:
-    """Give the common type of numbers that may be compared."""
+    """Return the common type of numbers."""
     numbers = set(kinds)
     if numbers <= set(_WHOLE):
         return max(numbers, key=_WHOLE.index)
@@ -219,7 +199,7 @@ def _if(_: Form, kinds: list[str]) -> str:
 
 
 def _case(tree: Form, kinds: list[str]) -> str:
-    """Give the type of CASE: its conditions are boolean, or the value it compares has their type."""
+    """Return the type of CASE: its conditions are boolean, or the compared values have one type."""
     asked = tree.parts[1] == " "
     values = [index for index, part in enumerate(_words(tree)) if part in {" THEN ", " ELSE "}]
     tested = [kind for index, kind in enumerate(kinds) if index not in values]
@@ -238,18 +218,15 @@ def _words(tree: Form) -> list[str]:
 
 
 def _branches(tested: list[str], values: list[str]) -> str:
-    """Give the type that all values have, if the conditions are boolean."""
+    """Return the type that all values have, if the conditions are boolean."""
     types = set(values) - {"void"}
     return types.pop() if set(tested) <= {"boolean", "void"} and len(types) == 1 else ""
 
 
 def _cast(tree: Form, kinds: list[str]) -> str:
-    """Cast to a type that every value fits in."""
-    try:
-        source, target = parse_type(kinds[0]), parse_type(cast_type(tree))
-    except TypeTextError:
-        return ""
-    return str(target) if always_widens(source, target) else ""
+    """Accept a cast to a type that every value fits in."""
+    source, target = known_type(kinds[0]), known_type(cast_type(tree))
+    return str(target) if source and target and never_fails(source, target) else ""
 
 
 _RULES: dict[str, Callable[[Form, list[str]], str]] = {
@@ -274,91 +251,87 @@ _RULES: dict[str, Callable[[Form, list[str]], str]] = {
     **dict.fromkeys(("COALESCE(", "NVL(", "IFNULL("), _same),
     **dict.fromkeys(("CAST(", "::"), _cast),
 }
-"""How to find the type of each form that cannot fail."""
+"""How to find the type of each form that cannot fail; each rule gets the form and the types of its trees."""
 
 
 def _comparable(kinds: list[str], trees: tuple[Tree, ...]) -> bool:
-    """Say whether Spark compares these without a cast that may fail."""
+    """Check whether Spark compares values without a cast that may fail."""
     if _are_days(kinds, trees):
         return True
-    try:
-        types = [parse_type(kind) for kind in sorted(set(kinds) - {"void"})]
-    except TypeTextError:
-        return False
-    if any(each.holds("map", "variant") for each in types):
-        return False
-    pairs = combinations(types, 2)
-    return all(one.name == other.name == "string" or _both_widen(one, other) for one, other in pairs)
+    types = [known_type(kind) for kind in sorted(set(kinds) - {"void"})]
+    known = [kind for kind in types if kind and not kind.holds("map", "variant")]
+    return len(known) == len(types) and all(
+        one.name == other.name == "string" or _both_widen(one, other) for one, other in combinations(known, 2)
+    )
 
 
 def _both_widen(one: SparkType, other: SparkType) -> bool:
-    """Say whether two types have a type in common that every value of either fits in."""
-    numbers = {*_WHOLE, *_FLOATING, "decimal"}
-    if not {one.name, other.name} <= numbers:
+    """Check whether every value of two numbers fits in their common type."""
+    if not {one.name, other.name} <= {*_WHOLE, *_FLOATING, "decimal"}:
         return False
-    common = parse_type(common_type(str(one), str(other)) or "void")
-    return always_widens(one, common) and always_widens(other, common)
+    common = known_type(common_type(str(one), str(other)) or "void")
+    return bool(common and never_fails(one, common) and never_fails(other, common))
 
 
 def _are_days(kinds: list[str], trees: tuple[Tree, ...]) -> bool:
-    """Say whether a date or timestamp is compared with literals that are surely dates."""
+    """Check whether a date or timestamp is compared with literals that are valid dates."""
     value, *literals = (unwrapped(tree) for tree in trees)
-    days = (isinstance(each, Constant) and _is_day(each.text.removeprefix("DATE ")) for each in literals)
+    days = (
+        isinstance(literal, Constant) and _is_day(literal.text.removeprefix("DATE ")) for literal in literals
+    )
     return kinds[0] in TIME_TYPES and not isinstance(value, Constant) and all(days)
 
 
-_STRICT_FORMS = frozenset(
-    {"(", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "DIV", "NEG", "::", ".", "[", "NOT"}
-)
+_STRICT_WORDS = "( = <> < <= > >= + - * / % DIV NEG :: . [ NOT"
+_STRICT_FORMS = frozenset(_STRICT_WORDS.split())
+"""Forms that evaluate all their trees."""
 _LAZY_FUNCTIONS = frozenset({"IF(", "IFF(", "COALESCE(", "NVL(", "NVL2(", "IFNULL(", "NULLIF(", "DECODE("})
-"""Forms that evaluate all they are made of, and functions that do not."""
+"""Functions that do not evaluate all their arguments."""
 
 
 @lru_cache(maxsize=4096)
 def always_succeeds(text: str, stream: Stream) -> bool:
-    """Say whether a text has a value for every row."""
+    """Check whether an expression has a value for every row of a stream."""
     tree = _parsed(text, stream)
     return tree is not None and _succeeds(tree, stream)
 
 
 @lru_cache(maxsize=4096)
 def guards_nothing(text: str, stream: Stream) -> bool:
-    """Say whether Spark evaluates all of a text for every row, so that no part of it can be brought forward.
+    """Check whether Spark evaluates all parts of an expression for every row, so that no part guards another.
 
-    ``f(s) > 5`` is such a text, also if f may fail; ``x = 0 OR 10 / x > 1`` is not, nor is ``y > 10 / x``: where y is
-    NULL, Spark does not look at x.
+    ``f(s) > 5`` guards nothing, even if f may fail.  ``x = 0 OR 10 / x > 1`` has a guard, and so has ``y > 10 / x``:
+    where y is NULL, Spark does not evaluate x.
     """
     tree = _parsed(text, stream)
     while isinstance(tree, Form) and not _succeeds(tree, stream):
         if not (tree.head in _STRICT_FORMS or (tree.head.endswith("(") and tree.head not in _LAZY_FUNCTIONS)):
             return False
         operands = tree.trees or (Constant("NULL"),)
-        if not all(isinstance(each, Constant) for each in operands[1:]):
-            return all(_succeeds(each, stream) for each in operands)
+        if not all(isinstance(operand, Constant) for operand in operands[1:]):
+            return all(_succeeds(operand, stream) for operand in operands)
         tree = operands[0]
     return tree is not None
 
 
 def _parsed(text: str, stream: Stream) -> Tree | None:
-    """Read a text, its names as columns of a stream; None if it cannot be read."""
+    """Read a text with its names as columns of a stream; None if it cannot be read."""
     tree = parse_text(text)
     return None if tree is None else rebuilt(tree, lambda node: _column(node, stream))
 
 
 def _column(node: Tree, stream: Stream) -> Tree:
-    """Make a column of its name."""
     column = stream.column(node.parts[0]) if isinstance(node, Name) and len(node.parts) == 1 else None
     return ColumnRef("l", column.name) if column else node
 
 
 def _succeeds(tree: Tree, stream: Stream) -> bool:
-    """Say whether a tree over one stream cannot fail."""
     types = {column.name: column.type for column in stream.columns}
     return cannot_fail(tree, lambda column: types[column.name])
 
 
 class Constancy(IntEnum):
-    """How far one may rely on computing the same value again."""
+    """When an expression has the same value again: never for sure, within one session, or always."""
 
     ONCE = 0
     SESSION = 1
@@ -367,18 +340,18 @@ class Constancy(IntEnum):
 
 @lru_cache(maxsize=4096)
 def constancy_of(query: Query, streams: tuple[Stream, ...]) -> Constancy:
-    """Grade a query: what it selects, and its conditions on its rows."""
+    """Return the constancy of a query: of its outputs, and of its conditions on pairs."""
     types = {
         f"{side}.{column.name.lower()}": column.type
         for side, stream in zip(sides_for(len(streams)), streams, strict=True)
         for column in stream.columns
     }
-    texts = [each.expression for each in query.outputs if each.column is None]
+    texts = [output.expression for output in query.outputs if output.column is None]
     return grade_texts([*texts, *query.residual], types)
 
 
 def grade_texts(texts: Iterable[str], types: Mapping[str, str]) -> Constancy:
-    """Grade expressions; the least constant one decides.
+    """Return the constancy of the least constant expression.
 
     >>> grade_texts(["l.x * 2 + r.x", "l.v > r.v"], {"l.x": "double", "r.x": "double", "l.v": "int", "r.v": "int"}).name
     'ALWAYS'
@@ -387,7 +360,7 @@ def grade_texts(texts: Iterable[str], types: Mapping[str, str]) -> Constancy:
     >>> grade_texts(["rand() < 0.5"], {}).name
     'ONCE'
     """
-    return min((_grade_text(each, types) for each in texts), default=Constancy.ALWAYS)
+    return min((_grade_text(text, types) for text in texts), default=Constancy.ALWAYS)
 
 
 def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
@@ -398,28 +371,30 @@ def _grade_text(text: str, types: Mapping[str, str]) -> Constancy:
     tree = rebuilt(written, lambda node: _column_constancy(node, types, columns))
     if not is_steady(tree):
         return Constancy.ONCE
-    # how backslashes and double quotes are read depends on settings
+    # settings decide how backslashes and double quotes are read
     plain = not {"\\", '"'} & set(text) and not any(_goes_by_settings(node, columns) for node in nodes(tree))
-    return Constancy.ALWAYS if plain and _has_value(tree, columns) else Constancy.SESSION
+    has_value = not isinstance(tree, Form) or cannot_fail(tree, columns.__getitem__)
+    return Constancy.ALWAYS if plain and has_value else Constancy.SESSION
 
 
 def _column_constancy(node: Tree, types: Mapping[str, str], columns: dict[ColumnRef, str]) -> Tree:
-    """Make a column of the name of one, or of a field of one, and note its type."""
+    """Replace a name, with its fields, by a column, and note its type."""
     if not isinstance(node, Name) or not is_side(node.parts[0]) or len(node.parts) == 1:
         return node
     side, name, *fields = node.parts
     column = ColumnRef(side, ".".join(map(quoted, (name.lower(), *fields))))
-    columns[column] = type_of_field(types.get(f"{side}.{name.lower()}", ""), fields)
+    kind = known_type(types.get(f"{side}.{name.lower()}", ""), *fields)
+    columns[column] = str(kind) if kind else ""
     return column
 
 
 def is_steady(tree: Tree) -> bool:
-    """Say whether a tree gives the same for the same columns, in one session."""
+    """Check whether a tree has the same value for the same columns, within one session."""
     return all(map(_is_steady, nodes(tree)))
 
 
 def _is_steady(node: Tree) -> bool:
-    """Say whether a node gives the same for the same parts; any name that is no column may be a function."""
+    """Check whether a node depends on its parts only; a name that is no column may be a function."""
     if isinstance(node, Form):
         return node.head in _STEADY_FORMS or (
             node.head[:-1].lower() in _STEADY_FUNCTIONS and is_unqualified(node)
@@ -427,58 +402,28 @@ def _is_steady(node: Tree) -> bool:
     return isinstance(node, ColumnRef) or (isinstance(node, Constant) and node.kind != "variable")
 
 
-def _has_value(tree: Tree, columns: Mapping[ColumnRef, str]) -> bool:
-    """Say whether a tree has a value for every pair; a column or literal has one, also where its type is not known."""
-    return not isinstance(tree, Form) or cannot_fail(tree, columns.__getitem__)
-
-
 def _goes_by_settings(node: Tree, columns: Mapping[ColumnRef, str]) -> bool:
-    """Say whether the value of a node may depend on a session's settings; times among themselves do not."""
+    """Check whether the value of a node may depend on session settings; comparing two times does not."""
     if isinstance(node, Constant):
         return node.kind == "typed" and not node.text.startswith("DATE ")
     if not isinstance(node, Form):
         return False
-    kinds = {columns[each] for each in node.trees if isinstance(each, ColumnRef)}
+    kinds = {columns[part] for part in node.trees if isinstance(part, ColumnRef)}
     alike = (
         len(kinds) == 1
-        and all(isinstance(each, ColumnRef) for each in node.trees)
+        and all(isinstance(part, ColumnRef) for part in node.trees)
         and node.head in _COMPARISONS
     )
-    delicate = any(each.startswith(_DELICATE_TYPES) for each in kinds)
+    delicate = any(kind.startswith(_DELICATE_TYPES) for kind in kinds)
     return node.head[:-1] in _FUNCTIONS_BY_SETTINGS or (delicate and not alike)
 
 
-_COMPARISONS = (
-    "=",
-    "==",
-    "<>",
-    "!=",
-    "<",
-    "<=",
-    "!>",
-    ">",
-    ">=",
-    "!<",
-    "<=>",
-    "BETWEEN",
-    "IN",
-    "IS NULL",
-    "IS NOT NULL",
-)
+_COMPARISON_WORDS = "= == <> != < <= !> > >= !< <=> BETWEEN IN"
+_COMPARISONS = frozenset({*_COMPARISON_WORDS.split(), "IS NULL", "IS NOT NULL"})
 _DELICATE_TYPES = ("timestamp", "float", "char", "varchar")
-"""Types whose values become others by the session's zone, its ANSI mode, or the length they were declared with."""
-_FUNCTIONS_BY_SETTINGS = (
-    "LOWER",
-    "UPPER",
-    "YEAR",
-    "MONTH",
-    "DAY",
-    "DAYOFMONTH",
-    "DAYOFWEEK",
-    "HOUR",
-    "MINUTE",
-    "SECOND",
-)
+"""Types whose values depend on the session's zone, on its ANSI mode, or on a declared length."""
+_NAMES_BY_SETTINGS = "LOWER UPPER YEAR MONTH DAY DAYOFMONTH DAYOFWEEK HOUR MINUTE SECOND"
+_FUNCTIONS_BY_SETTINGS = frozenset(_NAMES_BY_SETTINGS.split())
 
 _STEADY_WORDS = """
     ( NEG POS ~ . [ :: || = == <> != < <= !> > >= !< <=> + - * / % DIV & | ^ << >> >>> AND OR NOT CASE CAST( TRY_CAST(
@@ -488,7 +433,7 @@ _TESTS = ("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP")
 _STEADY_FORMS = frozenset(
     (
         *_STEADY_WORDS.split(),
-        *(f"NOT {each}" for each in _TESTS),
+        *(f"NOT {test}" for test in _TESTS),
         *(
             f"IS {no}{word}"
             for no in ("", "NOT ")
@@ -496,7 +441,7 @@ _STEADY_FORMS = frozenset(
         ),
     )
 )
-"""Forms other than calls that give the same value for the same parts, in one session."""
+"""Forms other than calls that have the same value for the same trees, within one session."""
 
 _STEADY_NAMES = """
     abs acos acosh add_months array array_contains array_distinct array_except array_intersect array_join array_max
@@ -519,4 +464,4 @@ _STEADY_NAMES = """
     unix_millis unix_seconds upper url_decode url_encode weekday weekofyear xxhash64 year
 """
 _STEADY_FUNCTIONS = frozenset(_STEADY_NAMES.split())
-"""Functions that give the same value for the same arguments, in one session."""
+"""Functions that return the same value for the same arguments, within one session."""

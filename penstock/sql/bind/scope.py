@@ -1,15 +1,15 @@
-"""Which stream a column belongs to.
+"""Resolution of names: the stream that each column belongs to.
 
-A `Scope` knows the streams of a query by the names it calls them.  `Scope.resolve` rewrites every column of a tree to
-``l.Column`` or ``r.Column`` (of more than two streams ``i0.Column i1.Column …``) in its declared spelling; after it
-nothing depends on aliases, on the order of FROM, or on upper and lower case.
+A `Scope` knows the streams of a query by their aliases.  `Scope.resolve` rewrites every column of a tree to
+``l.Column`` or ``r.Column`` (of more than two streams ``i0.Column i1.Column …``) in its declared spelling.  A resolved
+tree does not depend on aliases, on the order of FROM, or on upper and lower case.
 
-The variable of a lambda hides a column of its name.  Where it would hide one that the lambda means, it is renamed::
+The variable of a lambda hides a column of its name.  A variable that would hide a column of the lambda is renamed::
 
     exists(A.tags, n -> n > A.n)        EXISTS(l.tags, n_1 -> n_1 > l.n)
 
 In:  trees as they were read.
-Out: trees over the columns of sides that still know where they stand in the text.
+Out: trees over the columns of sides, with their positions in the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from penstock.errors import SqlError, did_you_mean
 from penstock.sql import query
 from penstock.sql.query import LEAST_INPUTS, SIDES, Side, Stream, side_number, sides_for
-from penstock.sql.spark_types import TypeTextError, parse_type
+from penstock.sql.spark_types import known_type
 from penstock.sql.text.keywords import CONSTANTS
 from penstock.sql.text.select import From, Table, Using
 from penstock.sql.text.tokens import Source, Span
@@ -44,15 +44,15 @@ from penstock.sql.text.tree import (
 from penstock.sql.zones import ZONE, is_utc
 
 Variables = Mapping[str, str]
-"""The lambda variables in scope, in lower case, and what each is called in Spark SQL."""
+"""The lambda variables in scope, in lower case, and the name of each in Spark SQL."""
 
 _OF_GROUPS = re.compile("[ga][0-9]+", re.IGNORECASE)
-"""What group keys and measures are called in an answer: no variable of a lambda may hide them."""
+"""Names of group keys and measures in an answer, which no variable of a lambda may hide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One stream of a query: what the query calls it, and which side of a result it is."""
+    """One stream of a query: its alias, and its side of a result."""
 
     alias: str
     stream: Stream
@@ -60,17 +60,15 @@ class Input:
 
     @property
     def number(self) -> int:
-        """Give the number of its side."""
         return side_number(self.side)
 
     def column(self, column: query.Column, span: Span = (0, 0)) -> ColumnRef:
-        """Write one of its columns as ``l.Name``."""
         return ColumnRef(self.side, column.name, span)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A column of a USING, in lower case: that of one side is equal to the one of that name before it."""
+    """A column of USING, in lower case; the column of `side` is equal to that of an earlier stream."""
 
     name: str
     side: Side
@@ -80,10 +78,10 @@ def listed(inputs: Iterable[Input], using: Sequence[Shared]) -> list[tuple[Input
     """List the columns of ``*``: join by join, those of its USING first and once, as in Spark."""
     columns: list[tuple[Input, query.Column]] = []
     for where in inputs:
-        shared = [each.name for each in using if each.side == where.side]
-        first = [each for name in shared for each in columns if each[1].name.lower() == name]
-        others = [each for each in columns if each[1].name.lower() not in shared]
-        own = [(where, each) for each in where.stream.columns if each.name.lower() not in shared]
+        shared = [one.name for one in using if one.side == where.side]
+        first = [column for name in shared for column in columns if column[1].name.lower() == name]
+        others = [column for column in columns if column[1].name.lower() not in shared]
+        own = [(where, column) for column in where.stream.columns if column.name.lower() not in shared]
         columns = [*first, *others, *own]
     return columns
 
@@ -98,33 +96,34 @@ class Scope:
     using: tuple[Shared, ...] = ()
     """The columns of each ``USING (…)``, in the order of the text."""
     later: tuple[Input, ...] = ()
-    """Streams of the query that the expression does not see, because they are joined after it."""
+    """Streams of the query that are joined after the expression, which does not see them."""
     zone: str = "UTC"
     """The time zone of the Spark session."""
     aliases: Mapping[str, Tree] = field(default_factory=dict)
-    """What the query itself gives a name to, by that name in lower case, where no column is called so: resolved."""
+    """Resolved expressions that the query itself names, by their names in lower case; columns hide them."""
     preferred: Mapping[str, Tree] = field(default_factory=dict)
-    """The same for names that go before those of columns, outside aggregates."""
+    """The same for names that hide columns, outside aggregates."""
 
     def side(self, side: Side) -> Input:
-        """Find the stream on one side of a result."""
-        return next(each for each in self.inputs if each.side == side)
+        return next(input_ for input_ in self.inputs if input_.side == side)
+
+    @property
+    def in_order(self) -> list[Input]:
+        """The streams in the order of their sides."""
+        return sorted(self.inputs, key=lambda input_: input_.number)
 
     def upto(self, count: int) -> Scope:
-        """Give what the condition of an ON sees: the streams up to its own."""
+        """Return the scope of an ON: the streams up to its own."""
         return replace(self, inputs=self.inputs[:count], later=self.inputs[count:])
 
     def error(self, message: str, at: Tree | Span) -> SqlError:
-        """Make an error that points at a tree."""
         return self.source.error(message, at if isinstance(at, tuple) else at.span)
 
     def type_of(self, column: ColumnRef) -> str:
-        """Look up the declared type of a resolved column."""
         declared = self.side(column.side).stream.column(column.name)
         return declared.type if declared else ""
 
     def resolve(self, tree: Tree) -> Tree:
-        """Rewrite every column of a tree."""
         return run(self.resolving(tree, {}))
 
     def resolving(self, tree: Tree, variables: Variables) -> Generator[Any, Any, Tree]:
@@ -135,7 +134,7 @@ class Scope:
             return tree
         if tree.head == "STAR":
             raise self.error(
-                "* stands for columns: it must be an item of the SELECT list, or an argument", tree
+                "* stands for columns: write it as an item of the SELECT list, or as an argument", tree
             )
         if tree.head == "->":
             resolved: Tree = yield self._lambda(tree, variables)
@@ -153,25 +152,25 @@ class Scope:
         return Form(tree.head, tuple(parts), tree.rank, needs, tree.span)
 
     def _lambda(self, tree: Form, outer: Variables) -> Generator[Any, Any, Tree]:
-        """Resolve the body of a lambda, which sees the variables around it and its own."""
+        """Resolve the body of a lambda, which sees outer variables and its own."""
         *variables, body = tree.trees
-        names = [each.parts[0] for each in variables if isinstance(each, Name)]
+        names = [variable.parts[0] for variable in variables if isinstance(variable, Name)]
         renamed = [self._variable(name, {*outer, *_variables(tree)}) for name in names]
         inside = {**outer, **dict(zip(map(str.lower, names), renamed, strict=True))}
         resolved = yield self.resolving(body, inside)
         return tree.with_trees((*(Constant(quoted(name), "variable") for name in renamed), resolved))
 
     def _variable(self, name: str, variables: set[str]) -> str:
-        """Name a variable so that it hides no column, and no other variable."""
-        sides = {*SIDES, *(each.side for each in self.inputs)}
-        columns = {*sides, *(each.name.lower() for one in self.inputs for each in one.stream.columns)}
+        """Choose a name for a variable that hides no column and no other variable."""
+        sides = {*SIDES, *(input_.side for input_ in self.inputs)}
+        columns = {*sides, *(column.name.lower() for one in self.inputs for column in one.stream.columns)}
         if name.lower() not in columns and not _OF_GROUPS.fullmatch(name):
             return name
         choices = (f"{name}_{number}" for number in count(1))
-        return next(each for each in choices if each.lower() not in columns | variables)
+        return next(choice for choice in choices if choice.lower() not in columns | variables)
 
     def _named(self, name: Name, variables: Variables) -> Tree:
-        """Say what a name is: a variable, a column and fields of it, or a function that needs no brackets."""
+        """Resolve a name: a variable, a column with fields, or a function without brackets."""
         first = name.parts[0]
         if first.lower() in variables:
             return self._fields(
@@ -185,17 +184,17 @@ class Scope:
         return self._column(name)
 
     def _alias(self, name: Name) -> Tree | None:
-        """Give what the query itself calls so, if it means that and no column."""
+        """Return the expression that the query itself gives this name, unless a column has it."""
         first = name.parts[0].lower()
         if len(name.parts) == 1 and first in self.preferred:
             return self.preferred[first]
-        taken = self.owners(first) or first in {each.alias.lower() for each in self.inputs}
+        taken = self.owners(first) or first in {input_.alias.lower() for input_ in self.inputs}
         return None if taken else self.aliases.get(first)
 
     def _column(self, name: Name) -> Tree:
-        """Find the column, and put the fields of a struct behind it again."""
+        """Find the column of a name, and add the fields of a struct."""
         first, *others = name.parts
-        aliases = [each.alias.lower() for each in self.inputs]
+        aliases = [input_.alias.lower() for input_ in self.inputs]
         if others and (first.lower() in aliases or not self.owners(first)):
             where = self.input_called(first, name.span)
             column, fields = where.stream.column(others[0]), others[1:]
@@ -208,24 +207,24 @@ class Scope:
 
     @staticmethod
     def _fields(tree: Tree, fields: list[str] | tuple[str, ...]) -> Tree:
-        for each in fields:
-            tree = Form(".", (tree, f".{quoted(each)}"), span=tree.span)
+        for name in fields:
+            tree = Form(".", (tree, f".{quoted(name)}"), span=tree.span)
         return tree
 
     def input_called(self, name: str, span: Span) -> Input:
-        """Find a stream by what the query calls it."""
-        named = next((each for each in self.inputs if each.alias.lower() == name.lower()), None)
+        """Find a stream by its name in the query."""
+        named = next((input_ for input_ in self.inputs if input_.alias.lower() == name.lower()), None)
         if named:
             return named
-        renamed = next((each for each in self.inputs if each.stream.name.lower() == name.lower()), None)
+        renamed = next((input_ for input_ in self.inputs if input_.stream.name.lower() == name.lower()), None)
         if renamed:
             raise self.error(f"{name} is called {renamed.alias} in this query: write {renamed.alias}", span)
-        if name.lower() in {each.alias.lower() for each in self.later}:
+        if name.lower() in {input_.alias.lower() for input_ in self.later}:
             raise self.error(
                 f"{name} is joined only after this ON: put the condition into the ON of {name}, or into WHERE",
                 span,
             )
-        hint = did_you_mean(name, [each.alias for each in self.inputs])
+        hint = did_you_mean(name, [input_.alias for input_ in self.inputs])
         raise self.error(f"unknown stream or alias {name}: {hint}", span)
 
     def star(self, tree: Form) -> Iterator[tuple[Input, query.Column]]:
@@ -233,72 +232,78 @@ class Scope:
         for qualifier in tree.trees:
             yield from self._star_of(qualifier)
             return
-        for each in self.inputs:
-            self._refuse_untyped(each, tree.span)
+        for input_ in self.inputs:
+            self._refuse_untyped(input_, tree.span)
         yield from listed(self.inputs, self.using)
 
     def _refuse_untyped(self, where: Input, span: Span, name: str = "") -> None:
-        """Refuse to read a computed column of another query's results, or all of them, if nobody has said its type."""
+        """Refuse computed columns without a CAST of another query's results; without `name`, check all."""
         untyped = where.stream.results.untyped if where.stream.results else ()
-        for each in untyped:
-            if not name or name.lower() == each.lower():
+        for column in untyped:
+            if not name or name.lower() == column.lower():
                 raise self.error(
-                    f"column {each} of query {where.stream.name} is computed, and its type is not said: write "
-                    f"CAST(... AS <type>) AS {quoted(each)} there",
+                    f"column {column} of query {where.stream.name} is computed, and its type is unknown: write "
+                    f"CAST(... AS <type>) AS {quoted(column)} there",
                     span,
                 )
 
     def _star_of(self, qualifier: Tree) -> Iterator[tuple[Input, query.Column]]:
-        """List the columns of one stream."""
         if not isinstance(qualifier, Name) or len(qualifier.parts) > 1:
             raise self.error("the fields of a struct cannot be listed by *: name them", qualifier)
         where = self.input_called(qualifier.parts[0], qualifier.span)
         self._refuse_untyped(where, qualifier.span)
-        yield from ((where, each) for each in where.stream.columns)
+        yield from ((where, column) for column in where.stream.columns)
 
     def _listed(self, tree: Form) -> list[str | Tree]:
-        """Write the columns that a star among the arguments of a function stands for."""
+        """List the columns for a star among the arguments of a function."""
         columns: list[str | Tree] = []
         for where, column in self.star(tree):
             columns += [", ", where.column(column, tree.span)]
         return columns[1:]
 
     def owners(self, name: str) -> list[Input]:
-        """List the streams that have a column of this name; one that USING has made equal to another is that one."""
-        hidden = {each.side for each in self.using if each.name == name.lower()}
-        return [each for each in self.inputs if each.stream.column(name) and each.side not in hidden]
+        """List the streams that have a column of this name; a column joined by USING counts once."""
+        hidden = {shared.side for shared in self.using if shared.name == name.lower()}
+        return [input_ for input_ in self.inputs if input_.stream.column(name) and input_.side not in hidden]
 
     def is_ambiguous(self, name: str) -> bool:
-        """Say whether a column of this name may be that of several streams."""
         return len(self.owners(name)) > 1
 
     def _only_owner(self, name: str, span: Span) -> Input:
         """Find the one stream that has this column."""
         owners = self.owners(name)
-        for each in () if owners else self.inputs:
-            self._refuse_untyped(each, span, name)
+        for input_ in () if owners else self.inputs:
+            self._refuse_untyped(input_, span, name)
         if not owners:
-            columns = dict.fromkeys(each.name for one in self.inputs for each in one.stream.columns)
+            columns = dict.fromkeys(column.name for one in self.inputs for column in one.stream.columns)
             raise self.error(f"unknown column {name}: {did_you_mean(name, columns)}", span)
         if self.is_ambiguous(name):
-            where = "both streams" if len(self.inputs) == len(SIDES) else _and(each.alias for each in owners)
-            choices = _and((f"{each.alias}.{name}" for each in owners), "or")
+            where = (
+                "both streams"
+                if len(self.inputs) == len(SIDES)
+                else written_list(input_.alias for input_ in owners)
+            )
+            choices = written_list((f"{input_.alias}.{name}" for input_ in owners), "or")
             raise self.error(f"column {name} is in {where}: write {choices}", span)
         return owners[0]
 
     def _no_column(self, where: Input, column: str, name: Name) -> SqlError:
-        """Say that a stream does not have the column that the second part of a name names."""
-        inside = [each for each in self.source.tokens if name.span[0] <= each.start < name.span[1]]
+        """Build the error about a stream that lacks the column in the second part of a name."""
+        inside = [token for token in self.source.tokens if name.span[0] <= token.start < name.span[1]]
         second = inside[min(2, len(inside) - 1)]
         self._refuse_untyped(where, (second.start, second.end), column)
-        hint = did_you_mean(column, [each.name for each in where.stream.columns])
+        hint = did_you_mean(column, [col.name for col in where.stream.columns])
         kind = "query" if where.stream.results else "stream"
         message = f"{kind} {where.stream.name} has no column {column}: {hint}"
         return self.error(message, (second.start, second.end))
 
 
-def _and(names: Iterable[str], word: str = "and") -> str:
-    """Write a list as one says it: ``A, B and C``."""
+def written_list(names: Iterable[str], word: str = "and") -> str:
+    """Write names as a sentence does.
+
+    >>> written_list(["A", "B", "C"]), written_list(["A"], "or")
+    ('A, B and C', 'A')
+    """
     *others, last = names
     return f"{', '.join(others)} {word} {last}" if others else last
 
@@ -307,12 +312,12 @@ def _variables(tree: Tree) -> Iterator[str]:
     """List the variables of all lambdas in a tree, in lower case."""
     for node in nodes(tree):
         if isinstance(node, Form) and node.head == "->":
-            yield from (each.parts[0].lower() for each in node.trees[:-1] if isinstance(each, Name))
+            yield from (part.parts[0].lower() for part in node.trees[:-1] if isinstance(part, Name))
 
 
 def make_scope(source: Source, joined: From, streams: Mapping[str, Stream], span: Span, zone: str) -> Scope:
-    """Look up the streams and decide which side each is: they are in the order of their names."""
-    found = [_find_stream(source, each, streams) for each in joined.tables]
+    """Look up the streams and give each its side, in the order of their names."""
+    found = [_find_stream(source, table, streams) for table in joined.tables]
     _refuse_one_alias(source, joined.tables)
     places = sorted(range(len(found)), key=lambda place: found[place].name.lower())
     sides = dict(zip(places, sides_for(len(found)), strict=True))
@@ -320,12 +325,11 @@ def make_scope(source: Source, joined: From, streams: Mapping[str, Stream], span
         Input(table.alias, stream, sides[place])
         for place, (table, stream) in enumerate(zip(joined.tables, found, strict=True))
     )
-    using = tuple(Shared(each.column.lower(), sides[each.place]) for each in joined.using)
+    using = tuple(Shared(shared.column.lower(), sides[shared.place]) for shared in joined.using)
     return Scope(source, span, inputs, using, zone=zone)
 
 
 def _refuse_one_alias(source: Source, tables: Sequence[Table]) -> None:
-    """Refuse two streams that the query calls the same."""
     seen: dict[str, Table] = {}
     for table in tables:
         other = seen.setdefault(table.alias.lower(), table)
@@ -339,10 +343,10 @@ def _refuse_one_alias(source: Source, tables: Sequence[Table]) -> None:
 
 def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) -> Stream:
     """Find a declared stream that has rows, ignoring case."""
-    folded = {each.name.lower(): each for each in streams.values()}
+    folded = {stream.name.lower(): stream for stream in streams.values()}
     stream = folded.get(table.name.lower())
     if not stream:
-        readable = [each.name for each in streams.values() if not (each.results and each.results.refusal)]
+        readable = [name.name for name in streams.values() if not (name.results and name.results.refusal)]
         hint = did_you_mean(table.name, readable)
         raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
     if stream.results and stream.results.refusal:
@@ -356,14 +360,14 @@ def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) ->
 
 
 def resolved_conditions(scope: Scope, joined: From, where: Tree | None) -> list[Tree]:
-    """Give all conditions, resolved: those of USING, of ON and of WHERE."""
-    conditions = [_using(scope, each) for each in joined.using]
-    conditions += [scope.upto(each.seen).resolve(each.tree) for each in joined.conditions]
+    """Return the resolved conditions of USING, of ON and of WHERE."""
+    conditions = [_using(scope, shared) for shared in joined.using]
+    conditions += [scope.upto(condition.seen).resolve(condition.tree) for condition in joined.conditions]
     return [*conditions, *([] if where is None else [scope.resolve(where)])]
 
 
 def _using(scope: Scope, using: Using) -> Tree:
-    """Write ``USING (k)`` as ``A.k = B.k``: the column of its stream, and the one before it."""
+    """Write ``USING (k)`` as ``A.k = B.k``."""
     before, place = scope.upto(using.place), using.place
     _refuse_ambiguous(scope, before, using)
     first = (scope.inputs[0].alias, using.column) if place == 1 else (using.column,)
@@ -374,9 +378,9 @@ def _using(scope: Scope, using: Using) -> Tree:
 
 
 def _refuse_ambiguous(scope: Scope, before: Scope, using: Using) -> None:
-    """Refuse a column of USING that several streams before it have; Spark takes the first, without a word."""
+    """Refuse a column of USING that several earlier streams have; Spark would silently take the first."""
     if before.is_ambiguous(using.column):
-        owners = [f"{each.alias}.{using.column}" for each in before.owners(using.column)]
+        owners = [f"{input_.alias}.{using.column}" for input_ in before.owners(using.column)]
         raise scope.error(
             f"{using.column} may be {' or '.join(owners)}, and USING takes one: write ON {owners[0]} = "
             f"{scope.inputs[using.place].alias}.{using.column}",
@@ -385,31 +389,26 @@ def _refuse_ambiguous(scope: Scope, before: Scope, using: Using) -> None:
 
 
 def refuse_two_clocks(scope: Scope, joined: From) -> None:
-    """Refuse to compare a TIMESTAMP with a wall-clock time unless the session's zone is UTC."""
+    """Refuse to compare a TIMESTAMP with a wall-clock time, unless the session's zone is UTC."""
     first = scope.inputs[0].stream
-    kinds = [each.stream.time_type == "timestamp" for each in scope.inputs]
-    place = next((place for place, each in enumerate(kinds) if each != kinds[0]), None)
+    kinds = [input_.stream.time_type == "timestamp" for input_ in scope.inputs]
+    place = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
     if place is not None and not is_utc(scope.zone):
         second = scope.inputs[place].stream
         raise scope.error(
-            f"the time of {first.name} is {first.time_type} and that of {second.name} is {second.time_type}, which the "
-            f"zone of this session, {scope.zone}, would have to translate: SET {ZONE} = 'UTC', or give all streams "
-            "times of one type",
+            f"the time of {first.name} is {first.time_type} and that of {second.name} is {second.time_type}, which "
+            f"Spark compares by the session's zone, {scope.zone}: SET {ZONE} = 'UTC', or give all streams times of one "
+            "type",
             joined.tables[place].span,
         )
 
 
 def exact_type(scope: Scope, side: Tree) -> str:
-    """Give the type of a column, of its fields, or of a cast; empty for anything else."""
+    """Return the type of a column, of a field, or of a cast; empty for any other tree."""
     fields: list[str] = []
     while isinstance(side, Form) and side.head == ".":
         fields.append(str(side.parts[-1])[1:])
         (side,) = side.trees
-    kind = scope.type_of(side) if isinstance(side, ColumnRef) else cast_type(side)
-    try:
-        exact = parse_type(kind)
-        for each in reversed(fields):
-            exact = exact.field(each)
-    except TypeTextError:
-        return ""
-    return "string" if exact.name in {"char", "varchar"} else str(exact)
+    written = scope.type_of(side) if isinstance(side, ColumnRef) else cast_type(side)
+    exact = known_type(written, *reversed(fields))
+    return "" if exact is None else "string" if exact.name in {"char", "varchar"} else str(exact)

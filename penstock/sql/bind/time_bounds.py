@@ -1,7 +1,7 @@
-"""Interval predicates: conditions between two event times that say how far apart they may be.
+"""Interval predicates: conditions that bound the distance of two event times.
 
-Spark and Flink users write their windows as predicates.  Each such comparison is linear in the two times, and
-so is a bound on ``d = T_right - T_left``, the left one being of the side that comes first::
+Spark and Flink users write their windows as predicates.  Each such comparison is linear in the two times, so it is a
+bound on ``d = T_right - T_left``::
 
     r.ts BETWEEN l.ts - INTERVAL 10 SECONDS AND l.ts + INTERVAL 1 MINUTE
 
@@ -9,12 +9,12 @@ so is a bound on ``d = T_right - T_left``, the left one being of the side that c
         r.ts <= l.ts + 1 min      d <= 1 min              hi = 1 min + 1 µs  (hi is exclusive)
 
     ABS(r.ts - l.ts) <= INTERVAL 5 SECONDS                -5 s <= d <= 5 s
-    CAST(r.ts AS LONG) - CAST(l.ts AS LONG) <= 60         d < 61 s, and Spark is asked about each pair
-    window(l.ts, '1 minute') = window(r.ts, '1 minute')   -1 min < d < 1 min, and Spark is asked
+    CAST(r.ts AS LONG) - CAST(l.ts AS LONG) <= 60         d < 61 s, and Spark tests each pair
+    window(l.ts, '1 minute') = window(r.ts, '1 minute')   -1 min < d < 1 min, and Spark tests each pair
 
-Where times are compared as whole numbers (`penstock.sql.bind.linear`), the bound is as much wider as the numbers are
-rounded.  Where the session's clock is put forward and back, some comparisons go by that clock and not by time
-(`penstock.sql.zones`).  Their bound is as much wider as the clock may move.  Spark is asked about each pair then.
+Where times are compared as whole numbers (`penstock.sql.bind.linear`), rounding widens the bound.  Where the session's
+zone has daylight saving, some comparisons go by the wall clock (`penstock.sql.zones`), and the shifts of that clock
+widen the bound.  Spark tests each pair in both cases.
 
 In:  canonical comparisons over the columns of sides.
 Out: `TimeBound`s, intersected by `penstock.sql.bind.binder` and `penstock.sql.bind.time_bounds`.
@@ -33,29 +33,28 @@ from penstock.sql.bind.linear import CalendarError, Linear, linear, time_numbers
 from penstock.sql.bind.scope import Input, Scope
 from penstock.sql.bind.time_windows import TimeWindow
 from penstock.sql.query import DAY, FOREVER, SIDES, Side, closed
-from penstock.sql.text.tree import ColumnRef, Form, Tree, columns_of, run, unwrapped
+from penstock.sql.text.tree import ColumnRef, Form, Tree, columns_of, inside_call, run, unwrapped
 from penstock.sql.text.windows import WindowSpec
 from penstock.sql.zones import clock_shift, has_fixed_offset
 
 Limits = tuple[tuple[int, ...], ...]
 
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-"""What a comparison becomes under NOT; where one side is NULL, both are NULL."""
+"""Comparisons under NOT; where one side is NULL, both forms are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """The differences ``lo <= d < hi`` that one predicate admits, in microseconds."""
+    """The differences ``lo <= d < hi`` that a predicate admits, in microseconds."""
 
     lo: int = -FOREVER + 1
     hi: int = FOREVER
     exact: bool = True
-    """Whether it admits no more than the predicate does."""
+    """Whether it admits exactly what the predicate admits."""
     between: tuple[int, int] = (0, 1)
     """The numbers of the two sides, the left one first."""
 
     def intersected(self, other: TimeBound) -> TimeBound:
-        """Return the differences that both admit."""
         exact = self.exact and other.exact
         return replace(self, lo=max(self.lo, other.lo), hi=min(self.hi, other.hi), exact=exact)
 
@@ -75,11 +74,11 @@ class _Comparison:
 
     @property
     def subtracts(self) -> bool:
-        """Return whether one time is subtracted from the other before they are compared."""
-        return any(each.left and each.right for each in (self.first, self.second))
+        """Whether one time is subtracted from the other before the comparison."""
+        return any(comparison.left and comparison.right for comparison in (self.first, self.second))
 
     def bound(self) -> TimeBound | None:
-        """Solve it for d, when it is a multiple of d and a constant."""
+        """Solve it for d, if it is a multiple of d and a constant."""
         zero, operator = self.first.plus(self.second.times(-1)), self.operator
         if zero.right < 0:
             zero, operator = zero.times(-1), MIRROR[operator]
@@ -97,54 +96,56 @@ class _Comparison:
 
 
 def read_bound(scope: Scope, condition: Tree) -> TimeBound | None:
-    """Read a comparison of two event times; None when it is something else."""
+    """Read a comparison of two event times; None if it is anything else."""
     both = _two_times(scope, condition)
     if both is None or not isinstance(condition, Form):
         return None
-    numbers, types = time_numbers(condition), {each.stream.time_type for each in both}
-    units = {each.unit for each in numbers}
-    if len(units) > 1 or (types != {"timestamp"} and any(each.taken is None for each in numbers)):
+    numbers, types = time_numbers(condition), {input_.stream.time_type for input_ in both}
+    units = {number.unit for number in numbers}
+    if len(units) > 1 or (types != {"timestamp"} and any(number.taken is None for number in numbers)):
         return None
     try:
         read = list(_comparisons(condition, both[0].side, units.pop() if units else 0))
     except CalendarError as error:
         raise scope.error(f"the interval of this window {error}", condition) from None
-    bounds = [each.bound() if each else None for each in read]
-    bound = reduce(TimeBound.intersected, (each for each in bounds if each), TimeBound())
+    bounds = [comparison.bound() if comparison else None for comparison in read]
+    bound = reduce(TimeBound.intersected, (one for one in bounds if one), TimeBound())
     if not bounds or None in bounds:
         return None
     bound = replace(bound, between=(both[0].number, both[1].number))
-    by_time = all(each.taken is None for each in numbers) if numbers else _is_elapsed_time(types, read)
+    by_time = all(number.taken is None for number in numbers) if numbers else _is_elapsed_time(types, read)
     return bound if has_fixed_offset(scope.zone) or by_time else bound.widened(clock_shift(scope.zone))
 
 
 def window_bound(scope: Scope, windows: Sequence[TimeWindow]) -> TimeBound | None:
-    """Return how far apart two event times in one window of a fixed length can be; None of other columns."""
-    columns = [unwrapped(each.value) for each in windows]
-    sides = {each.side: each.name for each in columns if isinstance(each, ColumnRef)}
-    inputs = [each for each in scope.inputs if sides.get(each.side) == each.stream.time]
+    """Return the bound of two event times in equal windows; None if the columns are no event times."""
+    columns = [unwrapped(window.value) for window in windows]
+    sides = {column.side: column.name for column in columns if isinstance(column, ColumnRef)}
+    inputs = [input_ for input_ in scope.inputs if sides.get(input_.side) == input_.stream.time]
     if len(inputs) < len(SIDES):
         return None
-    first, second = sorted(each.number for each in inputs)
+    first, second = sorted(input_.number for input_ in inputs)
     length = windows[0].length
     bound = TimeBound(1 - length, length, exact=False, between=(first, second))
-    is_steady = has_fixed_offset(scope.zone) or all(each.kind != "date" for each in windows)
+    is_steady = has_fixed_offset(scope.zone) or all(window.kind != "date" for window in windows)
     return bound if is_steady else bound.widened(clock_shift(scope.zone))
 
 
 def _is_elapsed_time(types: set[str], read: Sequence[_Comparison | None]) -> bool:
     """Check whether Spark compares elapsed time here, and not readings of the session's wall clock."""
-    known = [each for each in read if each]
-    spans = [abs(span) for each in known for span in (*each.first.spans, *each.second.spans)]
+    known = [comparison for comparison in read if comparison]
+    spans = [
+        abs(span) for comparison in known for span in (*comparison.first.spans, *comparison.second.spans)
+    ]
     if types == {"timestamp_ntz"}:
         return True
     if types == {"timestamp"}:
-        return sum(spans) < DAY and not any(each.subtracts for each in known)
-    return all(each % DAY == 0 for each in spans)
+        return sum(spans) < DAY and not any(comparison.subtracts for comparison in known)
+    return all(span % DAY == 0 for span in spans)
 
 
 def _comparisons(condition: Form, left: Side, unit: int) -> Iterator[_Comparison | None]:
-    """Read the comparisons that a condition stands for: one, or two that hold together; None for one not understood.
+    """Read the one or two comparisons of a condition; None for a comparison of another kind.
 
     `unit` is that of numbers that count time, in microseconds; 0: times are compared with intervals.
     """
@@ -153,31 +154,24 @@ def _comparisons(condition: Form, left: Side, unit: int) -> Iterator[_Comparison
         inner = unwrapped(trees[0])
         trees, operator = (inner.trees, _NEGATED.get(inner.head, "")) if isinstance(inner, Form) else ((), "")
     if operator == "BETWEEN":
-        value, low, high = (run(linear(each, left, unit)) for each in trees)
+        value, low, high = (run(linear(part, left, unit)) for part in trees)
         for end, compared in ((low, ">="), (high, "<=")):
             yield _Comparison(value, compared, end) if value and end else None
     elif operator in {"=", *_NEGATED}:
-        inside = _absolute(trees[0]) if operator in {"<", "<="} else None
-        first, second = (run(linear(each, left, unit)) for each in (inside or trees[0], trees[1]))
+        inside = inside_call(trees[0], "ABS(") if operator in {"<", "<="} else None
+        first, second = (run(linear(part, left, unit)) for part in (inside or trees[0], trees[1]))
         if not first or not second or (inside and not second.is_constant):
             yield None
             return
         if inside and _is_negative(second, operator):
-            first, second = (replace(each, below=Fraction(0), above=Fraction(0)) for each in (first, second))
+            first, second = (replace(one, below=Fraction(0), above=Fraction(0)) for one in (first, second))
         yield _Comparison(first, operator, second)
         if inside:
             yield _Comparison(first.times(-1), operator, second)
 
 
-def _absolute(tree: Tree) -> Tree | None:
-    """Return what stands inside ``ABS(...)``."""
-    return (
-        tree.trees[0] if isinstance(tree, Form) and tree.parts[0] == "ABS(" and len(tree.trees) == 1 else None
-    )
-
-
 def _is_negative(number: Linear, operator: str) -> bool:
-    """Check whether no absolute value is below a constant: what is compared need not be known then."""
+    """Check whether no absolute value is below a constant, so that the compared value does not matter."""
     most = number.micros + number.above
     return most < 0 or (most == 0 and operator == "<")
 
@@ -188,37 +182,37 @@ def on_two_times(scope: Scope, tree: Tree) -> bool:
 
 
 def _two_times(scope: Scope, tree: Tree) -> list[Input] | None:
-    """Return the two streams, in the order of their sides, whose event times are all the columns of a tree."""
+    """Return the two streams whose event times are all the columns of a tree, in the order of their sides."""
     read = {(column.side, column.name) for column in columns_of(tree)}
-    both = [each for each in scope.inputs if (each.side, each.stream.time) in read]
+    both = [input_ for input_ in scope.inputs if (input_.side, input_.stream.time) in read]
     only_times = len(both) == len(read) == len(SIDES)
-    return sorted(both, key=lambda each: each.number) if only_times else None
+    return sorted(both, key=lambda input_: input_.number) if only_times else None
 
 
 def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[TimeBound]) -> tuple[Limits, bool]:
-    """Return the limits that windows and bounds leave, and whether any result can be within them.
+    """Combine windows and bounds to limits, and return whether any result can be within them.
 
-    Where none can be, the limits are the shortest there are.  Bounds on time are no limits on a number of rows: where a
-    window counts rows, they only have to be possible.
+    If none can, the limits are the shortest possible.  Where a window counts rows, bounds on time do not limit the
+    number of rows; they only have to be possible.
     """
-    counted = any(each.kind == "rows" for each in windows)
-    lengths = [FOREVER if counted else each.length for each in windows]
+    counted = any(window.kind == "rows" for window in windows)
+    lengths = [FOREVER if counted else window.length for window in windows]
     limits = closed(_bounded(_table(lengths), bounds), FOREVER)
     possible = not _is_empty(limits)
     if possible and not counted:
         return limits, possible
-    stated = _table([each.length if counted else 1 for each in windows])
+    stated = _table([window.length if counted else 1 for window in windows])
     return tuple(map(tuple, stated)), possible
 
 
 def _table(lengths: Sequence[int]) -> list[list[int]]:
-    """Write windows as limits: a row is met by all that come less than its window after it, and by itself."""
+    """Write windows as limits: row i meets the rows that come within its window after it."""
     count = len(lengths)
     return [[1 if i == j else lengths[i] for j in range(count)] for i in range(count)]
 
 
 def _bounded(limits: list[list[int]], bounds: Iterable[TimeBound]) -> list[list[int]]:
-    """Shorten limits to what each bound ``lo <= T_j - T_i < hi`` leaves."""
+    """Shorten limits by each bound ``lo <= T_j - T_i < hi``."""
     for bound in bounds:
         i, j = bound.between
         limits[i][j] = min(limits[i][j], bound.hi)
@@ -227,6 +221,6 @@ def _bounded(limits: list[list[int]], bounds: Iterable[TimeBound]) -> list[list[
 
 
 def _is_empty(limits: Limits) -> bool:
-    """Say whether some row would have to be before itself: no times are within such limits."""
+    """Check whether the limits put some row before itself, so that no times fit."""
     count = range(len(limits))
     return any(limits[i][j] + limits[j][i] <= 1 for i in count for j in count)

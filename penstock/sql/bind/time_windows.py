@@ -1,13 +1,13 @@
 """Spark's ``window(ts, '10 minutes')``, written as an expression of one row.
 
-Spark plans a time window as an operator of its own, which cannot stand where pairs are evaluated.  A window that does
-not overlap the next one is also a plain expression: the struct of its start and its end, counted from the first
-microsecond of 1970 in UTC (for a TIMESTAMP_NTZ, of the wall clock), plus a start time::
+Spark plans a time window as an operator of its own, which cannot evaluate pairs.  A window that does not overlap the
+next one is also a plain expression: the struct of its start and its end.  Both are counted from the first microsecond
+of 1970 in UTC (for a TIMESTAMP_NTZ, of the wall clock), plus a start time::
 
     window(ts, '10 minutes', '10 minutes', '3 minutes')        ... 23:53  00:03  00:13 ...
 
 In:  resolved trees.
-Out: trees without time windows, and `TimeWindow`s for whoever asks when one ends.
+Out: trees without time windows, and the ends of buckets that queries group by (`bucket_end`).
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from dataclasses import dataclass
 from penstock.sql.bind.scope import Scope, exact_type
 from penstock.sql.query import DAY, SECOND, Side
 from penstock.sql.text.lexer import string_value, tokenize
+from penstock.sql.text.tokens import Span
 from penstock.sql.text.tree import SUM, ColumnRef, Constant, Form, Tree, binary, cast_type, rebuilt, unwrapped
 from penstock.sql.units import DurationError, parse_duration, show_duration
 from penstock.sql.zones import has_fixed_offset
 
-Parts = tuple[str | Tree, ...]
-
 EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 _FORM = "write window(A.ts, '10 minutes'), or window(A.ts, '10 minutes', '10 minutes', '1 minute') with a start time"
-_MOST_ARGUMENTS = len(("time", "length", "slide", "start"))
+_MAX_ARGUMENTS = len(("time", "length", "slide", "start"))
 _MICROS = re.compile("[0-9]{1,18}L?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The windows of `length` microseconds, one of which begins at `start`, of the time that is the value of a tree."""
+    """Windows of `length` microseconds over the time that a tree computes; one of them begins at `start`."""
 
     value: Tree
     kind: str
@@ -42,49 +41,47 @@ class TimeWindow:
 
     @property
     def begin(self) -> Form:
-        """Give the microsecond at which the window of a row begins."""
+        """The microsecond at which the window of a row begins."""
         micros = self._micros()
-        inside = ("PMOD(", micros, f" - {self.start}L, {self.length}L)")
-        return Form("-", (micros, " - ", Form("PMOD(", inside)), SUM, span=self.value.span)
+        passed = _call("PMOD", micros, f" - {self.start}L, {self.length}L")
+        return Form("-", (micros, " - ", passed), SUM, span=self.value.span)
 
     @property
     def end(self) -> Form:
-        """Give the first microsecond that is no longer in it."""
+        """The first microsecond after it."""
         return Form("+", (self.begin, f" + {self.length}L"), SUM, span=self.value.span)
 
     @property
     def struct(self) -> Form:
-        """Give its start and end as Spark's function does."""
-        parts = ("NAMED_STRUCT('start', ", self._time(self.begin), ", 'end', ", self._time(self.end), ")")
-        return Form("NAMED_STRUCT(", parts, span=self.value.span)
+        """Its start and end, as Spark's function returns them."""
+        parts = ("'start', ", self._time(self.begin), ", 'end', ", self._time(self.end))
+        return _call("NAMED_STRUCT", *parts, span=self.value.span)
 
     def _micros(self) -> Form:
-        if self.kind == "timestamp_ntz":
-            return Form("TIMESTAMPDIFF(", (f"TIMESTAMPDIFF(MICROSECOND, {EPOCH}, ", self.value, ")"))
         if self.kind == "date":
-            return Form("UNIX_MICROS(", ("UNIX_MICROS(CAST(", self.value, " AS TIMESTAMP))"))
-        return Form("UNIX_MICROS(", ("UNIX_MICROS(", self.value, ")"))
+            return _call("UNIX_MICROS", _call("CAST", self.value, " AS TIMESTAMP"))
+        return _micros(self.kind, self.value)
 
     def _time(self, micros: Form) -> Form:
         if self.kind == "timestamp_ntz":
-            return Form("TIMESTAMPADD(", ("TIMESTAMPADD(MICROSECOND, ", micros, f", {EPOCH})"))
-        return Form("TIMESTAMP_MICROS(", ("TIMESTAMP_MICROS(", micros, ")"))
+            return _call("TIMESTAMPADD", "MICROSECOND, ", micros, f", {EPOCH}")
+        return _call("TIMESTAMP_MICROS", micros)
 
 
 def without_time_windows(scope: Scope, tree: Tree) -> Tree:
-    """Rewrite the time windows in a tree."""
+    """Replace the time windows in a tree by plain expressions."""
     return rebuilt(tree, lambda node: _rewritten(scope, node))
 
 
 def is_time_window(tree: Tree) -> bool:
-    """Say whether a tree is the call of Spark's function ``window``."""
+    """Check whether a tree calls Spark's function ``window``."""
     return isinstance(tree, Form) and tree.parts[0] == "WINDOW("
 
 
 def read_time_window(scope: Scope, call: Form) -> TimeWindow:
     """Read ``window(time, length [, slide [, start]])``."""
-    value, *literals = call.trees if 1 < len(call.trees) <= _MOST_ARGUMENTS else (call,)
-    lengths = [_length(scope, each) for each in literals]
+    value, *literals = call.trees if 1 < len(call.trees) <= _MAX_ARGUMENTS else (call,)
+    lengths = [_length(scope, literal) for literal in literals]
     if not lengths:
         raise scope.error(f"cannot read this window: {_FORM}", call)
     length, slide, start = (*lengths, *(lengths[:1], [])[len(lengths) > 1], 0)[:3]
@@ -96,36 +93,36 @@ def read_time_window(scope: Scope, call: Form) -> TimeWindow:
         long, short = show_duration(length), show_duration(slide)
         raise scope.error(
             f"this window is {long} long and begins every {short}, and a row can be in one only: leave the slide out, "
-            f"or, for windows that overlap, leave window(...) out and write WINDOW {long} EVERY {short} at the end",
+            f"or, for windows that overlap, write WINDOW {long} EVERY {short} at the end in place of window(...)",
             call,
         )
     return TimeWindow(value, exact_type(scope, unwrapped(value)), length, start % length)
 
 
 def equal_windows(scope: Scope, tree: Tree) -> tuple[TimeWindow, TimeWindow] | None:
-    """Read ``window(a, '1 minute') = window(b, '1 minute')``, of the windows or of their starts; None of all else."""
+    """Read ``window(a, '1 minute') = window(b, '1 minute')``, or an equality of their starts or ends."""
     if not isinstance(tree, Form) or tree.head != "=":
         return None
-    sides = [unwrapped(each) for each in tree.trees]
-    fields = {each.parts[-1] for each in sides if isinstance(each, Form) and each.head == "."}
-    if len(fields) == 1 and all(isinstance(each, Form) and each.head == "." for each in sides):
-        sides = [unwrapped(each.trees[0]) for each in sides if isinstance(each, Form)]
+    sides = [unwrapped(part) for part in tree.trees]
+    fields = {side.parts[-1] for side in sides if isinstance(side, Form) and side.head == "."}
+    if len(fields) == 1 and all(isinstance(side, Form) and side.head == "." for side in sides):
+        sides = [unwrapped(side.trees[0]) for side in sides if isinstance(side, Form)]
     elif fields:
         return None
-    calls = [each for each in sides if isinstance(each, Form) and is_time_window(each)]
+    calls = [side for side in sides if isinstance(side, Form) and is_time_window(side)]
     if len(calls) < len(sides):
         return None
-    left, right = (read_time_window(scope, each) for each in calls)
+    left, right = (read_time_window(scope, window) for window in calls)
     if (left.length, left.start) == (right.length, right.start):
         return left, right
     if fields:
         return None
     one, other = (
-        f"{show_duration(each.length)} long and begin at {show_duration(each.start)}"
-        for each in (left, right)
+        f"{show_duration(item.length)} long and begin at {show_duration(item.start)}"
+        for item in (left, right)
     )
     raise scope.error(
-        f"the windows of one side are {one}, those of the other {other}, so that none equals another. Give both one "
+        f"the windows of one side are {one}, those of the other {other}, so that no two are equal. Give both one "
         "length and one start time",
         tree,
     )
@@ -143,7 +140,7 @@ def _rewritten(scope: Scope, node: Tree) -> Tree:
 
 
 def _length(scope: Scope, tree: Tree) -> int:
-    """Read a length of time that Spark takes here: a text, or a number of microseconds."""
+    """Read a length of time as Spark does: a text, or a number of microseconds."""
     bare = unwrapped(tree)
     if isinstance(bare, Constant) and bare.kind == "number" and _MICROS.fullmatch(bare.text):
         return int(bare.text.rstrip("Ll"))
@@ -157,7 +154,7 @@ def _length(scope: Scope, tree: Tree) -> int:
 
 
 def literal_text(constant: Constant) -> str:
-    """Give what a string literal says."""
+    """Return the value of a string literal."""
     return "".join(map(string_value, tokenize(constant.text)))
 
 
@@ -168,7 +165,7 @@ _SHORT_UNITS = {
     "minute": 60 * SECOND,
     "hour": 3600 * SECOND,
 }
-"""Units of ``date_trunc`` that are lengths of time, in microseconds."""
+"""Units of ``date_trunc`` with a fixed length, in microseconds."""
 
 _LONG_UNITS = {
     **dict.fromkeys(("day", "dd"), "DATE_ADD({}, 1)"),
@@ -177,14 +174,14 @@ _LONG_UNITS = {
     "quarter": "ADD_MONTHS({}, 3)",
     **dict.fromkeys(("year", "yyyy", "yy"), "ADD_MONTHS({}, 12)"),
 }
-"""Units of whole days, and the day on which the next one begins."""
+"""Units of whole days, and the first day of the next unit."""
 
 _STEPS_OF_DAYS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "dd")
-"""Units that ``trunc`` does not have."""
+"""Units that ``trunc`` does not support."""
 
 
 def bucket_end(scope: Scope, key: Tree) -> tuple[Side, Tree] | None:
-    """Give the side and the end of the bucket that a group key is; None if it is none."""
+    """Return the side and the end of the bucket if a group key is one, else None."""
     bare = unwrapped(key)
     if isinstance(bare, Form) and bare.head == "." and is_time_window(unwrapped(bare.trees[0])):
         bare = unwrapped(bare.trees[0])
@@ -196,7 +193,6 @@ def bucket_end(scope: Scope, key: Tree) -> tuple[Side, Tree] | None:
 
 
 def _itself(scope: Scope, key: Tree) -> tuple[Side, Tree] | None:
-    """Read an event time."""
     time = _event_time(scope, key)
     return (time.side, _plus(_micros(scope.type_of(time), time), 1)) if time else None
 
@@ -213,7 +209,7 @@ def _truncated(scope: Scope, key: Tree) -> tuple[Side, Tree] | None:
         return time.side, _short_end(scope, time, key, unit)
     if unit not in _LONG_UNITS:
         return None
-    day: Tree = key if is_day else Form("CAST(", ("CAST(", key, " AS DATE)"))
+    day: Tree = key if is_day else _call("CAST", key, " AS DATE")
     return time.side, _midnight(scope.type_of(time), _next(day, unit))
 
 
@@ -242,55 +238,55 @@ def _windowed(scope: Scope, key: Tree) -> tuple[Side, Tree] | None:
 
 
 def _event_time(scope: Scope, tree: Tree) -> ColumnRef | None:
-    """Give the column that is the event time of its stream."""
+    """Return the column if a tree is the event time of its stream."""
     bare = unwrapped(tree)
     return bare if isinstance(bare, ColumnRef) and scope.side(bare.side).stream.time == bare.name else None
 
 
 def _unit(tree: Tree) -> str:
-    """Read a unit of time, in lower case; empty if it is no literal."""
+    """Read a unit of time in lower case; empty if it is no literal."""
     bare = unwrapped(tree)
     return literal_text(bare).lower() if isinstance(bare, Constant) and bare.kind == "string" else ""
 
 
 def _short_end(scope: Scope, time: ColumnRef, begin: Form, unit: str) -> Tree:
-    """Give the end of a bucket of an hour or less; `begin` is a TIMESTAMP, whatever the type of the time."""
+    """Return the end of a bucket of an hour or less; `begin` is a TIMESTAMP, whatever the type of the time."""
     kind, length = scope.type_of(time), _SHORT_UNITS[unit]
     if kind == "date":
         return _plus(_micros(kind, time), DAY)
     if kind == "timestamp_ntz":
-        return _plus(_micros(kind, Form("CAST(", ("CAST(", begin, " AS TIMESTAMP_NTZ)"))), length)
+        return _plus(_micros(kind, _call("CAST", begin, " AS TIMESTAMP_NTZ")), length)
     elapsed = _plus(_micros(kind, begin), length)
     if has_fixed_offset(scope.zone) or unit not in {"minute", "hour"}:
         return elapsed
-    clock = (
-        "UNIX_MICROS(CAST(CAST(",
-        begin,
-        f" AS TIMESTAMP_NTZ) + INTERVAL 1 {unit.upper()} AS TIMESTAMP))",
-    )
-    return Form("GREATEST(", ("GREATEST(", elapsed, ", ", Form("UNIX_MICROS(", clock), ")"))
+    clock = Form("+", (_call("CAST", begin, " AS TIMESTAMP_NTZ"), f" + INTERVAL 1 {unit.upper()}"), SUM)
+    return _call("GREATEST", elapsed, ", ", _call("UNIX_MICROS", _call("CAST", clock, " AS TIMESTAMP")))
 
 
 def _next(day: Tree, unit: str) -> Form:
-    """Give the first day of the next unit."""
+    """Return the first day of the next unit."""
     before, after = _LONG_UNITS[unit].split("{}")
     return Form(before, (before, day, after))
 
 
 def _midnight(kind: str, day: Form) -> Tree:
-    """Give the event time at which a day begins."""
+    """Return the event time at which a day begins."""
     if kind == "date":
         return _micros(kind, day)
-    return _micros(kind, Form("CAST(", ("CAST(", day, f" AS {kind.upper()})")))
+    return _micros(kind, _call("CAST", day, f" AS {kind.upper()}"))
 
 
 def _micros(kind: str, time: Tree) -> Form:
-    """Give a time of some type in microseconds, as event times are when rows are read."""
+    """Convert a time to microseconds, as ingest does."""
     if kind == "date":
         return Form("*", ("UNIX_DATE(", time, f") * {DAY}L"), SUM)
     if kind == "timestamp_ntz":
-        return Form("TIMESTAMPDIFF(", (f"TIMESTAMPDIFF(MICROSECOND, {EPOCH}, ", time, ")"))
-    return Form("UNIX_MICROS(", ("UNIX_MICROS(", time, ")"))
+        return _call("TIMESTAMPDIFF", f"MICROSECOND, {EPOCH}, ", time)
+    return _call("UNIX_MICROS", time)
+
+
+def _call(function: str, *parts: str | Tree, span: Span = (0, 0)) -> Form:
+    return Form(f"{function}(", (f"{function}(", *parts, ")"), span=span)
 
 
 def _plus(micros: Form, length: int) -> Form:

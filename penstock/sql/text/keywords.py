@@ -1,4 +1,4 @@
-"""Words that mean something: where an expression ends, units of time, and functions that are no function of one row.
+"""Words with a meaning: those that end an expression, units of time, and functions of several rows.
 
 `tests/spark/test_expressions.py` checks the lists of functions against Spark.
 """
@@ -21,7 +21,7 @@ CLAUSES = _words("""
 """Words that are neither a column nor an alias unless they stand in backquotes or behind a dot."""
 
 JOINS = _words("ANTI ASOF CROSS FULL INNER JOIN LEFT NATURAL RIGHT SEMI")
-"""Words that begin a join, and are no alias of a stream."""
+"""Words that begin a join, and cannot be the alias of a stream."""
 
 UNITS = _words("""
     MICROSECOND MICROSECONDS MILLISECOND MILLISECONDS NANOSECOND NANOSECONDS SECOND SECONDS MINUTE MINUTES HOUR HOURS
@@ -40,7 +40,7 @@ ARGUMENT_WORDS = {
     "SUBSTRING": _words("FROM FOR"),
     "TRIM": _words("BOTH LEADING TRAILING FROM"),
 }
-"""Functions with words before and between their arguments, where others have commas."""
+"""Functions that take words before and between their arguments."""
 
 CONSTANTS = _words("CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER LOCALTIME SESSION_USER USER")
 """Functions that may be called without brackets, unless a column has their name."""
@@ -83,7 +83,7 @@ SUPPORTED_AGGREGATES = {
     "VAR_SAMP": "var_samp",
     "VAR_POP": "var_pop",
 }
-"""Those of them that a query may use, and the function that each is a way to write."""
+"""The supported aggregates, and the function that computes each."""
 
 GENERATORS = _words("explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple")
-"""Functions that make rows."""
+"""Functions that return several rows."""

@@ -1,6 +1,6 @@
 r"""Text to tokens, cut where Spark cuts them.
 
-Expressions go to Spark as the user wrote them, so what is a string, a comment or a name here must be the same there.
+Expressions go to Spark as the user wrote them, so strings, comments and names must be those that Spark sees.
 This is the lexical grammar of Spark SQL (its ``SqlBaseLexer.g4``)::
 
     word      v  10s  SELECT            letters, digits and _, unless it is a number
@@ -9,16 +9,16 @@ This is the lexical grammar of Spark SQL (its ``SqlBaseLexer.g4``)::
     number    1  1.5  .5  1e-3  1L  1.5BD
     symbol    <=>  ::  ->  (            the longest that fits
 
-White space and comments are between tokens and left out.  Hints are refused: a hint is about one query, and the plan is
-shared.
+White space and comments are left out.  Hints are refused: a hint is about one query, and the plan is shared.
 
-In:  a text.  Out: `Token`s.
-True: tokens do not overlap and ascend; between two of them there is nothing that Spark would read.
+In:  a text.
+Out: `Token`s, in the order of the text and without overlap.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -38,11 +38,12 @@ _NUMBER = re.compile(
     r"|[0-9]+(?:e[+-]?[0-9]+)(?:bd|d|f)?|[0-9]+(?:bd|[dflsy])?",
     re.IGNORECASE,
 )
+_HINT = re.compile(r"/\*\+\s*(\w*)")
 _SYMBOL = re.compile(r"<=>|>>>|<<|>>|<>|!=|!<|!>|<=|>=|==|\|\||::|->|=>|[][(){}.,;:+\-*/%~&|^!=<>?]")
 
 
 class LexError(Exception):
-    """A text that cannot be cut into tokens: why, and the offsets to point at."""
+    """A text that cannot be cut into tokens: the reason, and the offsets to point at."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -51,7 +52,7 @@ class LexError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text that has a meaning of its own, as written; `end` is the offset after it."""
+    """A word, name, string, number or symbol as written; `end` is the offset after it."""
 
     kind: Kind
     text: str
@@ -60,12 +61,12 @@ class Token:
 
     @property
     def upper(self) -> str:
-        """Give a word, which may be a keyword, in upper case; empty for anything else but symbols."""
+        """The text of a word or symbol in upper case, to compare with keywords; empty for other kinds."""
         return self.text.upper() if self.kind in {"word", "symbol"} else ""
 
     @property
     def name(self) -> str:
-        """Give the name that a word or a quoted name stands for.
+        """The name that a word or a quoted name stands for.
 
         >>> Token("quoted", "`a``b`", 0, 6).name
         'a`b'
@@ -90,12 +91,14 @@ def tokenize(text: str) -> Iterator[Token]:
 
 
 def _after_blanks(text: str, at: int) -> int:
-    """Skip white space and comments."""
     while at < len(text):
         if blank := _BLANK.match(text, at) or _LINE_COMMENT.match(text, at):
             at = blank.end()
         elif hint := _HINT.match(text, at):
-            raise LexError(_HINT_REFUSED.format(hint[1] or "..."), *hint.span())
+            message = (
+                f"the hint {hint[1] or '...'} is not supported: leave it out, as one plan serves all queries"
+            )
+            raise LexError(message, *hint.span())
         elif text.startswith("/*", at):
             at = _after_comment(text, at)
         else:
@@ -103,12 +106,8 @@ def _after_blanks(text: str, at: int) -> int:
     return at
 
 
-_HINT = re.compile(r"/\*\+\s*(\w*)")
-_HINT_REFUSED = "the hint {} is not supported: leave it out, as one plan serves all queries"
-
-
 def _after_comment(text: str, start: int) -> int:
-    """Skip a comment in brackets; comments may be nested."""
+    """Skip a comment between ``/*`` and ``*/``; such comments may be nested."""
     depth = 0
     for mark in re.compile(r"/\*|\*/").finditer(text, start):
         depth += 1 if mark[0] == "/*" else -1
@@ -118,7 +117,7 @@ def _after_comment(text: str, start: int) -> int:
 
 
 def _token(text: str, at: int) -> Token:
-    """Read the token that begins here: of a number and a word, the longer one."""
+    """Read the token that begins here; where a number and a word both fit, the longer one."""
     if match := _STRING.match(text, at):
         return Token("string", match[0], at, match.end())
     if match := _QUOTED.match(text, at):
@@ -131,9 +130,9 @@ def _token(text: str, at: int) -> Token:
     if match := _SYMBOL.match(text, at):
         return Token("symbol", match[0], at, match.end())
     if text[at] in "'\"`":
-        raise LexError(f"this {text[at]} is never closed", at, at + 1)
+        raise LexError(f"this {text[at]} is never closed: write another at the end", at, at + 1)
     raise LexError(
-        f"the character {text[at]!r} means nothing here: a name with it needs backquotes", at, at + 1
+        f"the character {text[at]!r} means nothing here: put a name with it in backquotes", at, at + 1
     )
 
 
@@ -151,7 +150,7 @@ _ESCAPE_MEANINGS = {
 
 
 def string_value(token: Token) -> str:
-    r"""Give what a string says, as Spark reads it.
+    r"""Return the value of a string, as Spark reads it.
 
     >>> string_value(Token("string", r"'it''s\n\u0041\_'", 0, 0)), string_value(Token("string", r"r'\n'", 0, 0))
     ("it's\nA\\_", '\\n')
@@ -166,14 +165,10 @@ def string_value(token: Token) -> str:
 
 
 def _meaning(escape: re.Match[str]) -> str:
-    """Give the characters that an escape stands for."""
     short, long, octal, other = escape.groups()
     if octal:
         return chr(int(octal, 8))
     if other:
         return _ESCAPE_MEANINGS.get(other, other)
     code = int(short or long, 16)
-    return chr(code) if code < _CODE_POINTS else "\ufffd"
-
-
-_CODE_POINTS = 0x110000
+    return chr(code) if code <= sys.maxunicode else "\ufffd"

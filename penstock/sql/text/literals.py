@@ -1,7 +1,7 @@
-"""Literals and types, kept as written: Spark says what they mean.
+"""Literals and types, kept as written; Spark evaluates them.
 
-Two spellings are made one, so that equal literals are equal texts: a string in double quotes that has nothing to escape
-gets single ones, and keywords are in upper case.
+Equal literals become equal texts: strings in double quotes that need no escape get single quotes, and keywords are
+written in upper case.
 
 In:  a `TokenReader` before a literal.  Out: a `Constant`, or the text of a type; the reader stands after it.
 """
@@ -9,23 +9,23 @@ In:  a `TokenReader` before a literal.  Out: a `Constant`, or the text of a type
 from __future__ import annotations
 
 from penstock.sql.text.keywords import UNITS
-from penstock.sql.text.tokens import TokenReader, joined
+from penstock.sql.text.tokens import TokenReader, closed_angles, joined
 from penstock.sql.text.tree import Constant
 
 TYPE_WORDS = {"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "X"}
-"""Words that say the type of the string behind them."""
+"""Words that give the string behind them a type."""
 
 _SIGNS = {"-", "+"}
 
 
 def number(reader: TokenReader, sign: str = "") -> Constant:
-    """Read a number; a sign before it that is part of it was read already."""
+    """Read a number; a sign that is part of it was read already."""
     token = reader.take()
     return Constant(f"{sign}{token.text}", "number", (token.start, token.end))
 
 
 def strings(reader: TokenReader) -> Constant:
-    """Read a string; several in a row are one."""
+    """Read strings in a row, which are one value."""
     start, texts = reader.span[0], []
     while (token := reader.ahead()) and token.kind == "string":
         texts.append(_string(reader.take().text))
@@ -33,7 +33,7 @@ def strings(reader: TokenReader) -> Constant:
 
 
 def _string(text: str) -> str:
-    """Write a string in single quotes if it says the same then, whatever Spark makes of escapes."""
+    """Write a string in single quotes, unless it has quotes or escapes."""
     plain = text[0] == '"' and not set(text[1:-1]) & set("\"'\\")
     return f"'{text[1:-1]}'" if plain else text
 
@@ -45,7 +45,7 @@ def typed(reader: TokenReader) -> Constant:
 
 
 def begins_interval(reader: TokenReader) -> bool:
-    """Say whether INTERVAL, which comes next, is not a column of that name."""
+    """Check that the next word, INTERVAL, begins a literal and is not the name of a column."""
     after = reader.ahead(1)
     return after is not None and (after.kind in {"string", "number"} or after.text in _SIGNS)
 
@@ -65,7 +65,7 @@ def interval(reader: TokenReader) -> Constant:
 
 
 def _units(reader: TokenReader) -> list[str]:
-    """Read the unit behind a value, or two as in ``DAY TO SECOND``."""
+    """Read the unit behind a value, or two units as in ``DAY TO SECOND``."""
     words = [reader.take().upper] if reader.word() in UNITS else []
     if words and reader.word() == "TO" and reader.word(1) in UNITS:
         words += [reader.take().upper, reader.take().upper]
@@ -73,7 +73,7 @@ def _units(reader: TokenReader) -> list[str]:
 
 
 def _has_more(reader: TokenReader) -> bool:
-    """Say whether another value with its unit comes next."""
+    """Check whether another value with its unit comes next."""
     at = 1 if reader.word() in _SIGNS else 0
     value = reader.ahead(at)
     return value is not None and value.kind in {"string", "number"} and reader.word(at + 1) in UNITS
@@ -103,21 +103,19 @@ def type_text(reader: TokenReader) -> str:
 
 
 def _skip_angles(reader: TokenReader) -> None:
-    """Read ``<...>`` of a type."""
     depth = 0
     while True:
         token = reader.ahead()
         if token is None:
             raise reader.misfit()
         depth += token.text == "<"
-        depth -= len(token.text) if token.text in {">", ">>", ">>>"} else 0
+        depth -= closed_angles(token.text)
         reader.take()
         if depth <= 0:
             return
 
 
 def _skip_numbers(reader: TokenReader) -> None:
-    """Read ``(10, 2)`` of a type."""
     while reader.word() != ")":
         if reader.done:
             raise reader.misfit()

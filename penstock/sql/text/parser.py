@@ -1,7 +1,7 @@
 """Tokens to trees, by Spark's own grammar of expressions (its ``SqlBaseParser.g4``).
 
-What matters is that words are grouped here as Spark will group them, so the operators and their order are Spark's.
-From the loosest to the tightest::
+Words must be grouped here as Spark groups them, so the operators and their order are Spark's.  From the loosest to the
+tightest::
 
     OR   AND   NOT !   IN LIKE RLIKE BETWEEN IS   = <> < > <=>   |   ^   &   << >> >>>   + - ||   * / % DIV   - + ~
 
@@ -57,6 +57,7 @@ from penstock.sql.text.tree import (
     aggregate_form,
     binary,
     chain,
+    negation,
     quoted,
     rank_of,
     run,
@@ -85,8 +86,8 @@ _CHOICES = (
 )
 
 
-def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:
-    """Read the rest of a call; `plain` says that the name is one word without backquotes."""
+def call(parser: Parser, name: Name, *, plain: bool) -> Generator[Any, Any, Form]:
+    """Read the rest of a call; `plain`: the name is one word without backquotes."""
     reader, function = parser.reader, name.parts[-1].upper()
     _refuse(reader, name)
     if plain and (refusal := refused_function(function)):
@@ -101,7 +102,9 @@ def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Fo
         parts = [f"{reader.take().upper}, "]
         reader.take()
     if plain and function in {"CAST", "TRY_CAST"}:
-        parts = yield _cast(parser)
+        parts = [(yield parser.expression(LOOSEST))]
+        parser.expect("AS")
+        parts += [f" AS {type_text(parser.reader)}"]
     elif plain and function in ARGUMENT_WORDS:
         parts, needs = (yield _separated(parser, function)), COMPARISON
     elif reader.word() != ")":
@@ -114,7 +117,7 @@ def call(parser: Operands, name: Name, *, plain: bool) -> Generator[Any, Any, Fo
     return Form(f"{function}(", (f"{written}(", *parts, ")"), needs=(needs,) * trees, span=span)
 
 
-def _aggregate(parser: Operands, name: Name) -> Generator[Any, Any, Form]:
+def _aggregate(parser: Parser, name: Name) -> Generator[Any, Any, Form]:
     """Read ``([DISTINCT | ALL] x, ...)`` and the FILTER behind it; ``COUNT(*)`` has no arguments."""
     reader, function = parser.reader, name.parts[0].upper()
     parser.open("(")
@@ -129,30 +132,17 @@ def _aggregate(parser: Operands, name: Name) -> Generator[Any, Any, Form]:
     parser.close(")")
     condition = None
     if reader.word() == "FILTER" and reader.word(1) == "(":
-        condition = yield _filter(parser)
+        parser.expect("FILTER")
+        parser.open("(")
+        parser.expect("WHERE")
+        condition = yield parser.expression(LOOSEST)
+        parser.close(")")
     span = (name.span[0], reader.behind)
     _refuse_window(reader, span)
     return aggregate_form(function, arguments, condition, distinct=distinct, span=span)
 
 
-def _filter(parser: Operands) -> Generator[Any, Any, Tree]:
-    """Read ``FILTER (WHERE c)``."""
-    parser.expect("FILTER")
-    parser.open("(")
-    parser.expect("WHERE")
-    condition: Tree = yield parser.expression(LOOSEST)
-    parser.close(")")
-    return condition
-
-
-def _cast(parser: Operands) -> Generator[Any, Any, Parts]:
-    """Read ``x AS t``."""
-    value = yield parser.expression(LOOSEST)
-    parser.expect("AS")
-    return [value, f" AS {type_text(parser.reader)}"]
-
-
-def _separated(parser: Operands, function: str) -> Generator[Any, Any, Parts]:
+def _separated(parser: Parser, function: str) -> Generator[Any, Any, Parts]:
     """Read arguments with words between them."""
     reader, parts = parser.reader, []
     if function == "EXTRACT" and reader.word(1) == "FROM":
@@ -170,18 +160,20 @@ def _separated(parser: Operands, function: str) -> Generator[Any, Any, Parts]:
 
 
 def _refuse(reader: TokenReader, name: Name) -> None:
-    """Refuse functions that do not give one value for one row."""
+    """Refuse functions that do not return one value for one row."""
     function = name.parts[-1].lower()
     if function in AGGREGATES and (function.upper() not in SUPPORTED_AGGREGATES or len(name.parts) > 1):
         raise reader.error(f"the aggregate {function.upper()} is not supported: {_CHOICES}", name.span)
     if function in GENERATORS:
-        raise reader.error(f"{function.upper()}, which makes rows, is not supported: {EXPLODE}", name.span)
+        raise reader.error(
+            f"{function.upper()}, which returns several rows, is not supported: {EXPLODE}", name.span
+        )
     if function == "identifier":
         raise reader.error("IDENTIFIER(...) is not supported: write the name itself", name.span)
 
 
 def _refuse_window(reader: TokenReader, span: Span) -> None:
-    """Refuse what may stand behind the call of an aggregate or a window function."""
+    """Refuse the clauses of aggregates and window functions behind a call."""
     word, after = reader.word(), reader.ahead(1)
     if word == "OVER" and after and (after.text == "(" or after.kind in {"word", "quoted"}):
         raise reader.error(f"a window function (OVER) is not supported: {OVER}")
@@ -193,237 +185,18 @@ def _refuse_window(reader: TokenReader, span: Span) -> None:
 
 
 DEEPEST_BRACKETS = 500
-"""How deep brackets may be nested; Spark gives up earlier, unless the brackets have no effect."""
+"""The maximum nesting of brackets; Spark has a lower limit, except for brackets without effect."""
 
 
-class Operands:
-    """Reads operands.  What gives a generator is for `penstock.sql.text.tree.run`."""
+class Parser:
+    """Reads expressions; a method that returns a generator is for `penstock.sql.text.tree.run`."""
 
     def __init__(self, reader: TokenReader) -> None:
-        """Begin where the reader stands."""
         self.reader = reader
         self.depth = 0
 
     def expression(self, least: int) -> Deep:
-        """Read operators that bind at least so tightly, and their operands."""
-        raise NotImplementedError
-
-    def operand(self) -> Deep:
-        """Read an operand and what is attached to it."""
-        tree = yield self.attached((yield self._bare()))
-        return tree
-
-    def attached(self, tree: Tree) -> Deep:
-        """Read the fields, subscripts and casts behind an operand."""
-        reader = self.reader
-        while True:
-            parts: Parts
-            if reader.word() == "[":
-                self.open("[")
-                parts = ["[", (yield self.expression(COMPARISON)), "]"]
-                self.close("]")
-            elif reader.accept("."):
-                parts = [f".{quoted(self.name())}"]
-            elif reader.accept("::"):
-                parts = [f"::{type_text(reader)}"]
-            elif reader.accept("COLLATE"):
-                parts = [f" COLLATE {quoted(self.name())}"]
-            elif reader.word() == ":":
-                parts = [path_text(reader)]
-            else:
-                return tree
-            head = next(each for each in ("[", "::", ".", " COLLATE", ":") if str(parts[0]).startswith(each))
-            span = (tree.span[0], reader.behind)
-            tree = Form(head.strip(), (tree, *parts), needs=(TIGHTEST, COMPARISON), span=span)
-
-    def expect(self, word: str) -> None:
-        """Read this word, which must come next."""
-        if not self.reader.accept(word):
-            raise self.reader.misfit()
-
-    def open(self, bracket: str) -> None:
-        """Read a bracket that opens; it must not be one too many, nor begin a subquery."""
-        span = self.reader.span
-        self.expect(bracket)
-        self.depth += 1
-        if self.depth > DEEPEST_BRACKETS:
-            raise self.reader.error(
-                f"brackets are nested more than {DEEPEST_BRACKETS} deep: write it with fewer", span
-            )
-        if self.reader.word() in {"SELECT", "WITH"}:
-            raise self.reader.error("a subquery is not supported: join its stream, as in A JOIN B ON ...")
-
-    def close(self, bracket: str) -> None:
-        """Read a bracket that closes."""
-        self.expect(bracket)
-        self.depth -= 1
-
-    def name(self) -> str:
-        """Read one part of a name."""
-        token = self.reader.ahead()
-        if token is None or token.kind not in {"word", "quoted"}:
-            raise self.reader.misfit()
-        return self.reader.take().name
-
-    def listed(self, item: Callable[[], Generator[Any, Any, Parts]]) -> Generator[Any, Parts, Parts]:
-        """Read items separated by commas."""
-        parts = yield item()
-        while self.reader.accept(","):
-            parts += [", ", *(yield item())]
-        return parts
-
-    def item(self) -> Generator[Any, Tree, Parts]:
-        """Read an expression."""
-        return [(yield self.expression(LOOSEST))]
-
-    def argument(self) -> Generator[Any, Tree, Parts]:
-        """Read an argument of a function, which may say whose it is: ``name => value``."""
-        given: Parts = []
-        if self.reader.word(1) == "=>":
-            given = [f"{quoted(self.name())} => "]
-            self.expect("=>")
-        return [*given, (yield self.expression(LOOSEST))]
-
-    def aliased(self) -> Generator[Any, Tree, Parts]:
-        """Read an expression that may be given a name."""
-        value = yield self.expression(LOOSEST)
-        alias = self.alias()
-        return [value] if alias is None else [value, f" AS {quoted(alias)}"]
-
-    def alias(self) -> str | None:
-        """Read a name given with AS or without; None if there is none."""
-        token = self.reader.ahead()
-        named = self.reader.accept("AS")
-        if named or (
-            token and (token.kind == "quoted" or (token.kind == "word" and token.upper not in CLAUSES))
-        ):
-            return self.name()
-        return None
-
-    def _bare(self) -> Deep:
-        """Read an operand without what is attached to it."""
-        reader, token = self.reader, self.reader.ahead()
-        if token is None or (token.kind == "symbol" and token.text not in "(*?:") or self._at_clause():
-            raise reader.misfit()
-        if token.text in {"?", ":"}:
-            raise reader.error("a parameter has no value here: write the value itself")
-        if token.kind in {"string", "number"}:
-            return strings(reader) if token.kind == "string" else number(reader)
-        if token.text == "*":
-            return Form("STAR", (reader.take().text,), span=(token.start, token.end))
-        tree = yield self._brackets() if token.text == "(" else self._worded()
-        return tree
-
-    def _at_clause(self) -> bool:
-        """Say whether a word comes next that no operand begins with; some are also the name of a function."""
-        word = self.reader.word()
-        return word in CLAUSES and not (word in {"BETWEEN", "LIKE", "NOT"} and self.reader.word(1) == "(")
-
-    def _worded(self) -> Deep:
-        """Read an operand that begins with a word: CASE, a literal, a name, a call, a lambda."""
-        reader, word = self.reader, self.reader.word()
-        start, after = reader.span[0], reader.ahead(1)
-        if word in {"NULL", "TRUE", "FALSE"}:
-            return Constant(reader.take().upper, span=(start, reader.behind))
-        if word == "INTERVAL" and begins_interval(reader):
-            return interval(reader)
-        if word in TYPE_WORDS and after and after.kind == "string":
-            return typed(reader)
-        tree = yield self._case() if word == "CASE" else self._named()
-        return tree
-
-    def _named(self) -> Deep:
-        """Read a name, and what it is the name of: a function, a variable, a column, all columns of a stream."""
-        reader, start, plain = self.reader, self.reader.span[0], bool(self.reader.word())
-        parts = [self.name()]
-        while reader.accept("."):
-            if reader.accept("*"):
-                name = Name(tuple(parts), (start, reader.behind))
-                return Form("STAR", (name, ".*"), span=name.span)
-            parts, plain = [*parts, self.name()], False
-        name = Name(tuple(parts), (start, reader.behind))
-        if reader.word() not in {"(", "->"}:
-            return name
-        tree = yield call(self, name, plain=plain) if reader.word() == "(" else self._lambda([name])
-        return tree
-
-    def _case(self) -> Deep:
-        """Read ``CASE ... END``."""
-        reader, start = self.reader, self.reader.span[0]
-        self.open("CASE")
-        parts: Parts = ["CASE"]
-        if reader.word() != "WHEN":
-            parts += [" ", (yield self.expression(LOOSEST))]
-        while True:
-            for word in ("WHEN", "THEN"):
-                self.expect(word)
-                parts += [f" {word} ", (yield self.expression(LOOSEST))]
-            if reader.word() != "WHEN":
-                break
-        if reader.accept("ELSE"):
-            parts += [" ELSE ", (yield self.expression(LOOSEST))]
-        self.close("END")
-        return Form("CASE", (*parts, " END"), span=(start, reader.behind))
-
-    def _brackets(self) -> Generator[Any, Any, Tree]:
-        """Read what is in brackets: one expression, several as a row, or the variables of a lambda."""
-        reader, start = self.reader, self.reader.span[0]
-        self.open("(")
-        parts: Parts = yield self.listed(self.aliased)
-        self.close(")")
-        star = next((part for part in parts if isinstance(part, Form) and part.head == "STAR"), None)
-        if star:
-            raise reader.error(
-                "* stands for columns and cannot stand in brackets: leave the brackets out", star.span
-            )
-        if reader.word() != "->":
-            return Form("(" if len(parts) == 1 else "ROW", ("(", *parts, ")"), span=(start, reader.behind))
-        variables = [part for part in parts if isinstance(part, Name) and len(part.parts) == 1]
-        if len(parts) != 2 * len(variables) - 1:
-            raise reader.misfit()
-        tree: Tree = yield self._lambda(variables)
-        return tree
-
-    def _lambda(self, variables: list[Name]) -> Deep:
-        """Read the body of a lambda."""
-        self.expect("->")
-        body = yield self.expression(LOOSEST)
-        parts: Parts = [variables[0]]
-        for each in variables[1:]:
-            parts += [", ", each]
-        listed = parts if len(parts) == 1 else ["(", *parts, ")"]
-        return Form("->", (*listed, " -> ", body), LOOSEST, span=(variables[0].span[0], self.reader.behind))
-
-
-def parse_expression(reader: TokenReader) -> Tree:
-    """Read one expression.
-
-    >>> from penstock.sql.text.tokens import TokenReader, Source
-    >>> from penstock.sql.text.tree import show
-    >>> source = Source("not a.b between 1 and 2 or lower( x )like'y' and c FROM t")
-    >>> reader = TokenReader(source, source.statements[0])
-    >>> show(parse_expression(reader)), reader.word()
-    ("NOT a.b BETWEEN 1 AND 2 OR LOWER(x) LIKE 'y' AND c", 'FROM')
-    """
-    return run(Parser(reader).expression(LOOSEST))
-
-
-def parse_text(text: str) -> Tree | None:
-    """Read a text that is one expression; None if it is none, or more than one."""
-    source = Source(text)
-    try:
-        reader = TokenReader(source, source.tokens)
-        tree = parse_expression(reader) if source.tokens else None
-    except SqlError:
-        return None
-    return tree if reader.done else None
-
-
-class Parser(Operands):
-    """Reads operators, and so whole expressions."""
-
-    def expression(self, least: int) -> Deep:
-        """Read operators that bind at least so tightly, and their operands."""
+        """Read operators of at least this rank, and their operands."""
         tree = yield self._negation() if least <= NOT else self._signed()
         while True:
             word = self.reader.word()
@@ -439,7 +212,7 @@ class Parser(Operands):
                 return tree
 
     def _connected(self, first: Tree, word: str) -> Deep:
-        """Read all operands that one connector holds together."""
+        """Read all operands of AND, or of OR."""
         operands = [first]
         while self.reader.accept(word):
             operands.append((yield self.expression(_CONNECTORS[word] + 1)))
@@ -452,7 +225,7 @@ class Parser(Operands):
             operand = yield self._signed()
             return operand
         operand = yield self.expression(NOT)
-        return Form("NOT", ("NOT ", operand), NOT, (NOT,), (start, self.reader.behind))
+        return negation(operand, (start, self.reader.behind))
 
     def _signed(self) -> Deep:
         """Read an operand and the signs before it; the minus before a number is part of it."""
@@ -469,12 +242,12 @@ class Parser(Operands):
         return Form(_SIGNS[sign], (sign, operand), SIGN, (TIGHTEST,), (start, reader.behind))
 
     def _at_test(self) -> bool:
-        """Say whether a test such as ``IN (...)`` or ``IS NULL`` comes next."""
+        """Check whether a test such as ``IN (...)`` or ``IS NULL`` comes next."""
         word, after = self.reader.word(), self.reader.word(1)
         return word in _TESTS or word == "IS" or (word == "NOT" and after in _TESTS)
 
     def _test(self, left: Tree) -> Generator[Any, Any, Tree]:
-        """Read a test of what stands left of it."""
+        """Read a test such as ``IN (...)`` behind its left operand."""
         reader = self.reader
         if reader.accept("IS"):
             test: Tree = yield self._identity(left)
@@ -498,7 +271,7 @@ class Parser(Operands):
         return self._tested(f"{no}{word}", left, f" {no}{word} ", right, *more)
 
     def _identity(self, left: Tree) -> Deep:
-        """Read what comes after IS."""
+        """Read a test that begins with IS."""
         reader = self.reader
         head = "IS NOT" if reader.accept("NOT") else "IS"
         if reader.accept("DISTINCT"):
@@ -511,7 +284,213 @@ class Parser(Operands):
         return self._tested(head, left, f" {head}")
 
     def _tested(self, head: str, left: Tree, *parts: str | Tree) -> Form:
-        """Make a test; only what it lists in brackets may be any expression."""
+        """Build a test; items in brackets may be any expression, other operands need a tighter rank."""
         trees = 1 + sum(not isinstance(part, str) for part in parts)
         needs = (BIT_OR,) if parts[-1] == ")" else (BIT_OR,) * trees
         return Form(head, (left, *parts), PREDICATE, needs, (left.span[0], self.reader.behind))
+
+    def operand(self) -> Deep:
+        """Read an operand and its fields, subscripts and casts."""
+        tree = yield self.attached((yield self._bare()))
+        return tree
+
+    def attached(self, tree: Tree) -> Deep:
+        """Read the fields, subscripts and casts behind an operand."""
+        reader = self.reader
+        while True:
+            parts: Parts
+            if reader.word() == "[":
+                self.open("[")
+                parts = ["[", (yield self.expression(COMPARISON)), "]"]
+                self.close("]")
+            elif reader.accept("."):
+                parts = [f".{quoted(self.name())}"]
+            elif reader.accept("::"):
+                parts = [f"::{type_text(reader)}"]
+            elif reader.accept("COLLATE"):
+                parts = [f" COLLATE {quoted(self.name())}"]
+            elif reader.word() == ":":
+                parts = [path_text(reader)]
+            else:
+                return tree
+            heads = ("[", "::", ".", " COLLATE", ":")
+            head = next(head for head in heads if str(parts[0]).startswith(head))
+            span = (tree.span[0], reader.behind)
+            tree = Form(head.strip(), (tree, *parts), needs=(TIGHTEST, COMPARISON), span=span)
+
+    def expect(self, word: str) -> None:
+        if not self.reader.accept(word):
+            raise self.reader.misfit()
+
+    def open(self, bracket: str) -> None:
+        """Read an opening bracket, and refuse deep nesting and subqueries."""
+        span = self.reader.span
+        self.expect(bracket)
+        self.depth += 1
+        if self.depth > DEEPEST_BRACKETS:
+            raise self.reader.error(
+                f"brackets are nested more than {DEEPEST_BRACKETS} deep: write it with fewer", span
+            )
+        if self.reader.word() in {"SELECT", "WITH"}:
+            raise self.reader.error("a subquery is not supported: join its stream, as in A JOIN B ON ...")
+
+    def close(self, bracket: str) -> None:
+        self.expect(bracket)
+        self.depth -= 1
+
+    def name(self) -> str:
+        """Read one part of a name."""
+        token = self.reader.ahead()
+        if token is None or token.kind not in {"word", "quoted"}:
+            raise self.reader.misfit()
+        return self.reader.take().name
+
+    def listed(self, item: Callable[[], Generator[Any, Any, Parts]]) -> Generator[Any, Parts, Parts]:
+        """Read items separated by commas."""
+        parts = yield item()
+        while self.reader.accept(","):
+            parts += [", ", *(yield item())]
+        return parts
+
+    def item(self) -> Generator[Any, Tree, Parts]:
+        return [(yield self.expression(LOOSEST))]
+
+    def argument(self) -> Generator[Any, Tree, Parts]:
+        """Read an argument of a function, which may be named: ``name => value``."""
+        given: Parts = []
+        if self.reader.word(1) == "=>":
+            given = [f"{quoted(self.name())} => "]
+            self.expect("=>")
+        return [*given, (yield self.expression(LOOSEST))]
+
+    def aliased(self) -> Generator[Any, Tree, Parts]:
+        """Read an expression and its alias, if it has one."""
+        value = yield self.expression(LOOSEST)
+        alias = self.alias()
+        return [value] if alias is None else [value, f" AS {quoted(alias)}"]
+
+    def alias(self) -> str | None:
+        """Read a name given with AS or without; None if there is none."""
+        token = self.reader.ahead()
+        named = self.reader.accept("AS")
+        if named or (
+            token and (token.kind == "quoted" or (token.kind == "word" and token.upper not in CLAUSES))
+        ):
+            return self.name()
+        return None
+
+    def _bare(self) -> Deep:
+        """Read an operand without its fields, subscripts and casts."""
+        reader, token = self.reader, self.reader.ahead()
+        if token is None or (token.kind == "symbol" and token.text not in "(*?:") or self._at_clause():
+            raise reader.misfit()
+        if token.text in {"?", ":"}:
+            raise reader.error("a parameter has no value here: write the value itself")
+        if token.kind in {"string", "number"}:
+            return strings(reader) if token.kind == "string" else number(reader)
+        if token.text == "*":
+            return Form("STAR", (reader.take().text,), span=(token.start, token.end))
+        tree = yield self._brackets() if token.text == "(" else self._worded()
+        return tree
+
+    def _at_clause(self) -> bool:
+        """Check whether the next word begins a clause; some such words are also the name of a function."""
+        word = self.reader.word()
+        return word in CLAUSES and not (word in {"BETWEEN", "LIKE", "NOT"} and self.reader.word(1) == "(")
+
+    def _worded(self) -> Deep:
+        """Read an operand that begins with a word: CASE, a literal, a name, a call, a lambda."""
+        reader, word = self.reader, self.reader.word()
+        start, after = reader.span[0], reader.ahead(1)
+        if word in {"NULL", "TRUE", "FALSE"}:
+            return Constant(reader.take().upper, span=(start, reader.behind))
+        if word == "INTERVAL" and begins_interval(reader):
+            return interval(reader)
+        if word in TYPE_WORDS and after and after.kind == "string":
+            return typed(reader)
+        tree = yield self._case() if word == "CASE" else self._named()
+        return tree
+
+    def _named(self) -> Deep:
+        """Read what begins with a name: a column, a call, a lambda, or all columns of a stream."""
+        reader, start, plain = self.reader, self.reader.span[0], bool(self.reader.word())
+        parts = [self.name()]
+        while reader.accept("."):
+            if reader.accept("*"):
+                name = Name(tuple(parts), (start, reader.behind))
+                return Form("STAR", (name, ".*"), span=name.span)
+            parts, plain = [*parts, self.name()], False
+        name = Name(tuple(parts), (start, reader.behind))
+        if reader.word() not in {"(", "->"}:
+            return name
+        tree = yield call(self, name, plain=plain) if reader.word() == "(" else self._lambda([name])
+        return tree
+
+    def _case(self) -> Deep:
+        reader, start = self.reader, self.reader.span[0]
+        self.open("CASE")
+        parts: Parts = ["CASE"]
+        if reader.word() != "WHEN":
+            parts += [" ", (yield self.expression(LOOSEST))]
+        while True:
+            for word in ("WHEN", "THEN"):
+                self.expect(word)
+                parts += [f" {word} ", (yield self.expression(LOOSEST))]
+            if reader.word() != "WHEN":
+                break
+        if reader.accept("ELSE"):
+            parts += [" ELSE ", (yield self.expression(LOOSEST))]
+        self.close("END")
+        return Form("CASE", (*parts, " END"), span=(start, reader.behind))
+
+    def _brackets(self) -> Generator[Any, Any, Tree]:
+        """Read an expression in brackets, a row of several, or the variables of a lambda."""
+        reader, start = self.reader, self.reader.span[0]
+        self.open("(")
+        parts: Parts = yield self.listed(self.aliased)
+        self.close(")")
+        star = next((part for part in parts if isinstance(part, Form) and part.head == "STAR"), None)
+        if star:
+            raise reader.error(
+                "* stands for columns and cannot stand in brackets: leave the brackets out", star.span
+            )
+        if reader.word() != "->":
+            return Form("(" if len(parts) == 1 else "ROW", ("(", *parts, ")"), span=(start, reader.behind))
+        variables = [part for part in parts if isinstance(part, Name) and len(part.parts) == 1]
+        if len(parts) != 2 * len(variables) - 1:
+            raise reader.misfit()
+        tree: Tree = yield self._lambda(variables)
+        return tree
+
+    def _lambda(self, variables: list[Name]) -> Deep:
+        self.expect("->")
+        body = yield self.expression(LOOSEST)
+        parts: Parts = [variables[0]]
+        for variable in variables[1:]:
+            parts += [", ", variable]
+        listed = parts if len(parts) == 1 else ["(", *parts, ")"]
+        return Form("->", (*listed, " -> ", body), LOOSEST, span=(variables[0].span[0], self.reader.behind))
+
+
+def parse_expression(reader: TokenReader) -> Tree:
+    """Read one expression.
+
+    >>> from penstock.sql.text.tokens import TokenReader, Source
+    >>> from penstock.sql.text.tree import show
+    >>> source = Source("not a.b between 1 and 2 or lower( x )like'y' and c FROM t")
+    >>> reader = TokenReader(source, source.statements[0])
+    >>> show(parse_expression(reader)), reader.word()
+    ("NOT a.b BETWEEN 1 AND 2 OR LOWER(x) LIKE 'y' AND c", 'FROM')
+    """
+    return run(Parser(reader).expression(LOOSEST))
+
+
+def parse_text(text: str) -> Tree | None:
+    """Read a text that is one expression; None if it is anything else."""
+    source = Source(text)
+    try:
+        reader = TokenReader(source, source.tokens)
+        tree = parse_expression(reader) if source.tokens else None
+    except SqlError:
+        return None
+    return tree if reader.done else None

@@ -1,6 +1,6 @@
-"""What other dialects of SQL have and Penstock does not: what each is called, and what to write instead.
+"""Constructs of other SQL dialects that are not supported, and the advice for each.
 
-In:  the word that begins it.  Out: an error that points at this word.
+In:  the word that begins a construct.  Out: an error that points at this word.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFUSED_CLAUSES = {
     "DISTINCT": ("DISTINCT", "write GROUP BY and the same columns instead"),
     "WINDOW": ("a named window", OVER),
 }
-"""Words that begin a clause which is not supported, the clause, and what to write instead."""
+"""The first words of clauses that are not supported, each with its clause and the advice."""
 
 _NO_PARTNER = (
     "rows without a partner are not produced. Write JOIN ... ON ..., and find them in Spark by joining the data of "
@@ -82,13 +82,13 @@ _TABLES = {
     ("(", "VALUES"): ("a table of VALUES", _ROWS),
     ("VALUES", "("): ("a table of VALUES", _ROWS),
 }
-"""Two words that stand in FROM where a stream or its alias should."""
+"""Pairs of words in FROM that are no stream and no alias, each with its construct and the advice."""
 
 _SLIDES = "write WINDOW 1 hour EVERY 1 min at the end of the query instead"
 _GROUP_WINDOWS = {
     "TUMBLE": (
-        "group by window(A.ts, '1 minute'), which the SELECT list may call window.start and window.end; or, to join on "
-        "it, write window(A.ts, '1 minute') = window(B.ts, '1 minute')"
+        "group by window(A.ts, '1 minute') and select window.start and window.end; or, to join on it, write "
+        "window(A.ts, '1 minute') = window(B.ts, '1 minute')"
     ),
     "HOP": _SLIDES,
     "CUMULATE": _SLIDES,
@@ -97,10 +97,10 @@ _GROUP_WINDOWS = {
 """Flink's functions that assign rows to windows."""
 _WINDOW_PARTS = ("", "_START", "_END", "_ROWTIME", "_PROCTIME")
 
-_ADDED = "leave it out, as rows are only ever added"
+_ADDED = "leave it out, as streams are not checked"
 _CONSTRAINTS = {
     "PRIMARY": ("PRIMARY KEY", _ADDED),
-    "UNIQUE": ("UNIQUE", "leave it out; if each value comes only once, say WITH (unique = '<columns>')"),
+    "UNIQUE": ("UNIQUE", "leave it out; if each value comes only once, write WITH (unique = '<columns>')"),
     "FOREIGN": ("FOREIGN KEY", _ADDED),
     "REFERENCES": ("REFERENCES", _ADDED),
     "CONSTRAINT": ("CONSTRAINT", _ADDED),
@@ -108,7 +108,7 @@ _CONSTRAINTS = {
     "DEFAULT": ("DEFAULT", "write COALESCE(column, value) into the queries"),
     "GENERATED": ("a computed column", "write its expression into the SELECT lists"),
 }
-"""Words that begin a constraint of columns, the constraint, and what to write instead."""
+"""The first words of column constraints, each with its constraint and the advice."""
 
 _BEFORE_WINDOW = {
     **{word: word for word in ("FROM", "JOIN", "WHERE", "HAVING")},
@@ -117,11 +117,11 @@ _BEFORE_WINDOW = {
 }
 _SET_OPERATORS = {"UNION", "INTERSECT", "EXCEPT", "MINUS"}
 _OPERANDS = {"SELECT", "ALL", "DISTINCT", "(", "FROM", "TABLE", "VALUES", "WITH"}
-"""What may stand behind a set operator."""
+"""Words that may follow a set operator."""
 
 
 def refused_clause(source: Source, token: Token) -> SqlError | None:
-    """Refuse the clause that a word begins; None if it begins no such clause."""
+    """Return the error for the clause that a word begins; None if that clause is not refused."""
     if token.upper not in REFUSED_CLAUSES:
         return None
     clause, instead = REFUSED_CLAUSES[token.upper]
@@ -129,7 +129,7 @@ def refused_clause(source: Source, token: Token) -> SqlError | None:
 
 
 def refused_table(reader: TokenReader) -> SqlError | None:
-    """Refuse what comes next in FROM and is no stream, or no alias of one; None if it may be."""
+    """Return the error for the next words in FROM; None if they may be a stream or its alias."""
     word, after = reader.word(), reader.word(1)
     if (word, after) in _TABLES:
         what, instead = _TABLES[word, after]
@@ -142,7 +142,7 @@ def refused_table(reader: TokenReader) -> SqlError | None:
 
 
 def refused_rows(reader: TokenReader) -> SqlError | None:
-    """Refuse what begins an entry of FROM and is not the name of a stream; None if it may be."""
+    """Return the error for the first words of an entry of FROM; None if they may be a stream."""
     if error := refused_table(reader):
         return error
     word, after = reader.word(), reader.word(1)
@@ -157,13 +157,13 @@ def refused_rows(reader: TokenReader) -> SqlError | None:
 
 
 def refused_join(words: Sequence[str]) -> str:
-    """Say why a join is not supported, and what to write instead."""
+    """Return the message for a join that is not supported."""
     why = next((_JOINS[word] for word in reversed(words) if word in _JOINS), "write A JOIN B ON ...")
     return f"{' '.join(words)} is not supported: {why}"
 
 
 def refused_function(name: str) -> str:
-    """Say why a function that assigns rows to windows is not supported; empty if it is another function."""
+    """Return the message for a function that assigns rows to windows; empty for all others."""
     kind = name.partition("_")[0]
     if kind in _GROUP_WINDOWS and name.removeprefix(kind) in _WINDOW_PARTS:
         return f"{name} is not supported: {_GROUP_WINDOWS[kind]}"
@@ -171,7 +171,7 @@ def refused_function(name: str) -> str:
 
 
 def refused_column(reader: TokenReader) -> SqlError | None:
-    """Refuse what comes next in the columns of a stream and is no column; None if it may be one."""
+    """Return the error for the next words in the columns of a stream; None if they may be a column."""
     words, third = (reader.word(), reader.word(1)), reader.ahead(2)
     if words == ("WATERMARK", "FOR"):
         time = third.name if third else "ts"
@@ -187,7 +187,7 @@ def refused_column(reader: TokenReader) -> SqlError | None:
 
 
 def refused_constraint(word: str) -> str:
-    """Say why a constraint of a column, or of several, is not supported; empty if the word begins none."""
+    """Return the message for a constraint of columns; empty if the word begins none."""
     if word not in _CONSTRAINTS:
         return ""
     what, instead = _CONSTRAINTS[word]
@@ -195,7 +195,7 @@ def refused_constraint(word: str) -> str:
 
 
 def refuse_set_operators(source: Source, tokens: Sequence[Token]) -> None:
-    """Refuse a query of several SELECTs; this must come first, as each may have a WINDOW."""
+    """Refuse a query of several SELECTs; this check comes first, as each SELECT may have a WINDOW."""
     around = depths(tokens)
     for at in range(1, len(tokens) - 1):
         is_operator = tokens[at].upper in _SET_OPERATORS and tokens[at + 1].upper in _OPERANDS
@@ -204,7 +204,7 @@ def refuse_set_operators(source: Source, tokens: Sequence[Token]) -> None:
 
 
 def refuse_behind_window(source: Source, tokens: Sequence[Token]) -> None:
-    """Refuse clauses behind WINDOW or EVERY, with which a query ends."""
+    """Refuse clauses behind WINDOW or EVERY, which end a query."""
     for token in tokens[1:]:
         if token.upper in _BEFORE_WINDOW:
             clause = _BEFORE_WINDOW[token.upper]
@@ -216,6 +216,5 @@ def refuse_behind_window(source: Source, tokens: Sequence[Token]) -> None:
 
 
 def _refuse_clause(source: Source, token: Token) -> None:
-    """Refuse the clause that a word begins, if it begins one that is not supported."""
     if error := refused_clause(source, token):
         raise error

@@ -1,10 +1,9 @@
-"""A SELECT by its clauses, if it is one that Penstock can run: it joins, filters and perhaps groups streams.
+"""The clauses of a SELECT that joins, filters and perhaps groups streams.
 
     SELECT items FROM ... [WHERE condition]
     [GROUP BY expression, ... | GROUP BY ALL] [HAVING condition]
 
-What a window join is not (subqueries, ORDER BY and so on) is refused, each with its own sentence and
-caret.
+Every other clause, such as a subquery or ORDER BY, is refused with its own message and caret.
 
 In:  the tokens of one SELECT, its window clauses taken out.
 Out: a `Select` of 2 to 16 streams.
@@ -39,7 +38,7 @@ from penstock.sql.text.tree import (
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of the SELECT list: its tree, the name it is given (None if none is), its text."""
+    """One item of the SELECT list: its tree, its alias (None: it has none), its text."""
 
     tree: Tree
     alias: str | None
@@ -49,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """GROUP BY: its expressions as written, which may be ordinals and aliases; none of them for ``GROUP BY ALL``."""
+    """GROUP BY: its expressions as written, which may be ordinals and aliases; empty for ``GROUP BY ALL``."""
 
     trees: tuple[Tree, ...]
     all: bool
@@ -58,7 +57,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A SELECT: its list, its FROM, the condition of its WHERE, and how it groups."""
+    """A SELECT: its list, FROM, WHERE, GROUP BY and HAVING."""
 
     items: tuple[Item, ...]
     joined: From
@@ -68,17 +67,17 @@ class Select:
 
     @property
     def aggregates(self) -> bool:
-        """Say whether it answers with groups, not with pairs."""
+        """Whether it returns groups and not pairs."""
         grouped = self.grouping is not None or self.having is not None
         return grouped or any(has_aggregate(item.tree) for item in self.items)
 
 
 _STAR_CLAUSES = {"EXCLUDE", "REPLACE", "RENAME"}
-"""What other dialects of SQL write behind a star."""
+"""Words that other dialects of SQL allow behind a star."""
 
 
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
-    """Read a SELECT, or say why it is none that can be run."""
+    """Read a SELECT, or refuse it."""
     reader = TokenReader(source, tokens)
     if error := refused_clause(source, tokens[0]):
         raise error
@@ -100,7 +99,6 @@ def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
 
 
 def _read_grouping(reader: TokenReader) -> Grouping:
-    """Read ``GROUP BY ...``."""
     start = reader.span[0]
     if not reader.accept("GROUP", "BY"):
         raise reader.misfit()
@@ -117,7 +115,7 @@ def _read_grouping(reader: TokenReader) -> Grouping:
 
 
 def _refuse_grouping_sets(reader: TokenReader) -> None:
-    """Refuse several ways to group at once: ``ROLLUP (...)``, ``GROUPING SETS (...)``, ``WITH CUBE``."""
+    """Refuse several groupings at once: ``ROLLUP (...)``, ``GROUPING SETS (...)``, ``WITH CUBE``."""
     words = reader.word(), reader.word(1)
     if words in {("ROLLUP", "("), ("CUBE", "("), ("GROUPING", "SETS"), ("WITH", "ROLLUP"), ("WITH", "CUBE")}:
         name = words[0] if words[1] == "(" else " ".join(words)
@@ -127,7 +125,6 @@ def _refuse_grouping_sets(reader: TokenReader) -> None:
 
 
 def _read_items(reader: TokenReader) -> tuple[Item, ...]:
-    """Read the SELECT list."""
     select = reader.tokens[0].start, reader.tokens[0].end
     if reader.word() == "DISTINCT" and reader.word(1) not in {"", ",", ".", "FROM"}:
         raise _refusal(reader)
@@ -136,7 +133,7 @@ def _read_items(reader: TokenReader) -> tuple[Item, ...]:
     items = []
     while True:
         if reader.done or reader.word() in {",", "FROM"}:
-            message = "cannot read the SELECT list: it is columns and expressions separated by commas"
+            message = "cannot read the SELECT list: write columns and expressions separated by commas"
             raise reader.error(message, select)
         items.append(_read_item(reader))
         if not reader.accept(","):
@@ -144,7 +141,6 @@ def _read_items(reader: TokenReader) -> tuple[Item, ...]:
 
 
 def _read_item(reader: TokenReader) -> Item:
-    """Read one entry of the SELECT list."""
     first = reader.at
     tree = parse_expression(reader)
     tokens = reader.tokens[first : reader.at]
@@ -162,7 +158,7 @@ def _read_item(reader: TokenReader) -> Item:
 
 
 def _refusal(reader: TokenReader) -> SqlError:
-    """Refuse what comes next where the query should have ended."""
+    """Build the error about words behind the end of the query."""
     if reader.word() == "WINDOW" and reader.word(2) != "AS":
         return reader.error("this query has two WINDOW clauses: keep one, at its end")
     return refused_clause(reader.source, reader.tokens[reader.at]) or reader.misfit()
@@ -170,7 +166,7 @@ def _refusal(reader: TokenReader) -> SqlError:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A stream in FROM: its name as written, and what the query calls it."""
+    """A stream in FROM: its name as written, and its alias."""
 
     name: str
     alias: str
@@ -179,7 +175,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """The condition of an ON, and how many streams, from the first, it sees."""
+    """The condition of an ON, and the number of streams, from the first, that it sees."""
 
     tree: Tree
     seen: int
@@ -187,7 +183,7 @@ class On:
 
 @dataclass(frozen=True, slots=True)
 class Using:
-    """A column of a USING: that of the stream with number `place` is equal to the one of the streams before it."""
+    """A column of USING: that of stream number `place` equals that of the streams before it."""
 
     column: str
     place: int
@@ -196,7 +192,7 @@ class Using:
 
 @dataclass(slots=True)
 class From:
-    """The streams in the order of the text, the conditions between them, and the numbers of those behind CROSS JOIN."""
+    """The streams in the order of the text, their conditions, and the numbers of those behind CROSS JOIN."""
 
     tables: list[Table]
     conditions: list[On] = field(default_factory=list)
@@ -217,7 +213,7 @@ def read_from(reader: TokenReader) -> From:
 
 
 def read_condition(reader: TokenReader, clause: str) -> Tree:
-    """Read the condition of ON or WHERE, which is about the rows of one result."""
+    """Read the condition of ON or WHERE."""
     condition = parse_expression(reader)
     refuse_aggregates(reader, condition, clause)
     return condition
@@ -249,7 +245,6 @@ def _read_words(reader: TokenReader) -> list[str]:
 
 
 def _read_table(reader: TokenReader) -> Table:
-    """Read a stream and its alias."""
     start = reader.span[0]
     if error := refused_rows(reader):
         raise error
@@ -270,7 +265,7 @@ def _read_table(reader: TokenReader) -> Table:
 
 
 def _is_outer(reader: TokenReader) -> bool:
-    """Say whether ``OUTER JOIN`` comes next, which is no alias and a join."""
+    """Check whether ``OUTER JOIN`` comes next, where OUTER is no alias."""
     return (reader.word(), reader.word(1)) == ("OUTER", "JOIN")
 
 
@@ -279,7 +274,6 @@ def _is_alias(token: Token) -> bool:
 
 
 def _part(reader: TokenReader) -> str:
-    """Read one part of a stream's name."""
     token = reader.ahead()
     if token is None or token.kind not in {"word", "quoted"} or token.upper in CLAUSES:
         raise reader.misfit()
@@ -287,7 +281,6 @@ def _part(reader: TokenReader) -> str:
 
 
 def _read_using(reader: TokenReader, place: int) -> list[Using]:
-    """Read the columns of ``USING (...)``."""
     columns = []
     if not reader.accept("("):
         raise reader.misfit()
@@ -306,14 +299,14 @@ def refuse_number(reader: TokenReader, tables: list[Table], query: str) -> None:
         raise reader.error(f"{query} is a query with no join: name a second stream in FROM", tables[0].span)
     if len(tables) > MOST_INPUTS:
         raise reader.error(
-            f"{query} joins {len(tables)} streams: {MOST_INPUTS} are the most. Join some of them in a query of its "
-            "own, and declare its result as a stream",
+            f"{query} joins {len(tables)} streams: {MOST_INPUTS} are the maximum. Join some of them in a query of "
+            "their own, and declare its result as a stream",
             tables[MOST_INPUTS].span,
         )
 
 
 def refuse_aggregates(reader: TokenReader, tree: Tree, clause: str) -> None:
-    """Refuse aggregates in a clause that is about rows or pairs, and not about groups."""
+    """Refuse aggregates in a clause that does not see groups."""
     wrong = next(filter(is_aggregate, nodes(tree)), None)
     if wrong:
         raise reader.error(f"an aggregate cannot stand in {clause}: put it in HAVING", wrong.span)

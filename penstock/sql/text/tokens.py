@@ -1,4 +1,4 @@
-"""A script as tokens, each of which knows where it stands.
+"""A script as tokens, each of which knows its position.
 
 The text is cut into tokens once (`penstock.sql.text.lexer`).  Statements are runs of these tokens, so every offset is
 an offset in the script, and every error can point at it.
@@ -21,7 +21,7 @@ from penstock.sql.source_options import hidden
 from penstock.sql.text.lexer import LexError, Token, tokenize
 
 Span = tuple[int, int]
-"""Where something stands in the text: first offset and the offset after the last."""
+"""A position in the text: the first offset, and the offset after the last."""
 
 _OPENING = {"(", "[", "{"}
 _CLOSING = {")", "]", "}"}
@@ -29,10 +29,9 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class Source:
-    """A text, its tokens, and how to point into it."""
+    """A text, its tokens, and errors that point into it."""
 
     def __init__(self, text: str) -> None:
-        """Keep the text; tokens are made when first asked for."""
         self.text = text
 
     @cached_property
@@ -40,7 +39,7 @@ class Source:
         """All tokens of the text; comments are left out."""
         half = _HALF_CHARACTER.search(self.text)
         if half:
-            raise self.error("this is half a character: the text is not Unicode", half.span())
+            raise self.error("this is half a character: save the text as Unicode", half.span())
         try:
             return list(tokenize(self.text))
         except LexError as error:
@@ -55,11 +54,10 @@ class Source:
                 statements.append([])
             else:
                 statements[-1].append(token)
-        return [each for each in statements if each]
+        return [tokens for tokens in statements if tokens]
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        """Offset of the first character of each line."""
         starts = [0]
         for line in self.text.splitlines(keepends=True):
             starts.append(starts[-1] + len(line))
@@ -76,31 +74,31 @@ class Source:
         return Place(line, start - self._line_starts[line - 1] + 1, max(1, end - start))
 
     def error(self, message: str, span: Span) -> SqlError:
-        """Make an error that points at `span`, and shows no secret."""
+        """Build an error that points at `span`, and shows no secret."""
         text, shown = hidden(self.text, message)
         return SqlError(
             _HALF_CHARACTER.sub("\ufffd", shown), _HALF_CHARACTER.sub("\ufffd", text), self.place(span)
         )
 
     def slice(self, tokens: Sequence[Token]) -> str:
-        """Give the text from the first token to the last, as written."""
+        """Return the text from the first token to the last, as written."""
         start, end = span_of_tokens(tokens)
         return self.text[start:end]
 
 
 def joined(tokens: Sequence[Token]) -> str:
-    """Give the text of tokens without comments: ``2.5h`` stays whole, and one space stands for any other gap."""
+    """Return the text of tokens without comments: ``2.5h`` stays whole, and any other gap becomes one space."""
     gaps = ["" if before.end == token.start else " " for before, token in pairwise(tokens)]
     return "".join(gap + token.text for gap, token in zip(["", *gaps], tokens, strict=False))
 
 
 def span_of_tokens(tokens: Sequence[Token]) -> Span:
-    """Give the span from the first token to the last."""
+    """Return the span from the first token to the last."""
     return tokens[0].start, tokens[-1].end
 
 
 def depths(tokens: Sequence[Token]) -> list[int]:
-    """Say how many brackets are open around each token; a bracket counts as outside itself."""
+    """Count the brackets that are open around each token; a bracket counts as outside itself."""
     depth, around = 0, []
     for token in tokens:
         if token.text in _CLOSING:
@@ -115,7 +113,6 @@ class TokenReader:
     """A cursor over the tokens of one statement."""
 
     def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
-        """Start before the first token."""
         self.source = source
         self.tokens = tokens
         self.at = 0
@@ -132,7 +129,7 @@ class TokenReader:
 
     @property
     def span(self) -> Span:
-        """Where the next token stands, or the last one when none is left."""
+        """The position of the next token, or of the last one when none is left."""
         token = self.tokens[min(self.at, len(self.tokens) - 1)]
         return token.start, token.end
 
@@ -142,23 +139,23 @@ class TokenReader:
         return self.tokens[self.at - 1].end if self.at else self.tokens[0].start
 
     def error(self, message: str, span: Span | None = None) -> SqlError:
-        """Make an error that points at the next token."""
+        """Build an error that points at the next token."""
         return self.source.error(message, span or self.span)
 
     def misfit(self) -> SqlError:
-        """Make an error about the next token, which cannot stand there, or about the end if none is left."""
+        """Build an error about a next token that cannot stand there, or about the end if none is left."""
         token = self.ahead()
         if token:
             return self.error(f"cannot read the query at {token.text}: it does not belong here")
         return self.error(f"cannot read the query at {self.tokens[-1].text}: something is missing beside it")
 
     def ahead(self, steps: int = 0) -> Token | None:
-        """Look at a token that is still to be read; None beyond the end."""
+        """Return a token that is still to be read; None beyond the end."""
         at = self.at + steps
         return self.tokens[at] if at < len(self.tokens) else None
 
     def word(self, steps: int = 0) -> str:
-        """Look at a token's word or symbol, in upper case; empty for anything else and beyond the end."""
+        """Return the word or symbol of a token still to be read, in upper case; empty if it is neither."""
         token = self.ahead(steps)
         return token.upper if token else ""
 
@@ -170,12 +167,12 @@ class TokenReader:
         return False
 
     def expect(self, word: str, why: str) -> None:
-        """Read this word, or say why it is needed."""
+        """Read this word, or refuse the statement with the reason why it is needed."""
         if not self.accept(word):
             raise self.error(f"{self.next_text()}: {why}")
 
     def next_text(self) -> str:
-        """Say what comes next, for a message."""
+        """Describe the next token for a message."""
         token = self.ahead()
         return f"found {token.text}" if token else "the statement ends here"
 
@@ -196,10 +193,10 @@ class TokenReader:
     def end(self) -> None:
         """Check that the statement ends here."""
         if not self.done:
-            raise self.error(f"{self.next_text()}: the statement should have ended, with a semicolon")
+            raise self.error(f"{self.next_text()}: the statement should end here, with a semicolon")
 
     def until(self, *stops: str) -> list[Token]:
-        """Read up to one of these symbols outside brackets, which is left unread.
+        """Read up to one of these symbols outside brackets; the symbol itself is left unread.
 
         Angle brackets of types such as ``MAP<STRING, INT>`` count as brackets here.
         """
@@ -208,11 +205,11 @@ class TokenReader:
             text = self.tokens[self.at].text
             if depth == 0 and text in stops:
                 break
-            depth += (text in _OPENING or text == "<") - (text in _CLOSING) - _closed_angles(text)
+            depth += (text in _OPENING or text == "<") - (text in _CLOSING) - closed_angles(text)
             self.at += 1
         return list(self.tokens[start : self.at])
 
 
-def _closed_angles(text: str) -> int:
+def closed_angles(text: str) -> int:
     """Count the angle brackets of types that a symbol closes."""
     return len(text) if text in {">", ">>", ">>>"} else 0

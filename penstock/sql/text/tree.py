@@ -1,14 +1,14 @@
 """Expressions as trees that can be written out again word by word.
 
-A tree keeps what the user wrote and adds what Spark's grammar says about it: which words belong together, and which of
-them are columns.  There are four kinds::
+A tree keeps the user's words and adds what Spark's grammar says about them: which words belong together, and which of
+them are columns.  There are four kinds of node::
 
     Name      A.v                  a name as written, not yet resolved
-    ColumnRef l.v                  a column of one of the two streams
-    Constant  30  'x'  DATE'...'   anything without parts of its own, written as it is; also a variable of a lambda
+    ColumnRef l.v                  a column of one stream of the query
+    Constant  30  'x'  DATE'...'   a text without parts, kept as written; also a variable of a lambda
     Form      (l.v) > (30)         words, and the trees that stand between them
 
-A `Form` says by its `head` what it is: an operator (``AND``, ``=``, ``IN``), a call (``LOWER(``), brackets (``(``).
+The `head` of a `Form` names it: an operator (``AND``, ``=``, ``IN``), a call (``LOWER(``), brackets (``(``).
 
 In:  tokens, through `penstock.sql.text.parser`.
 Out: text (`show`), which Spark reads as the same tree: an operand that binds less tightly than its operator needs
@@ -43,7 +43,7 @@ _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
 def quoted(name: str) -> str:
-    """Write a name as it must stand in Spark SQL, in backquotes only where needed.
+    """Write a name for Spark SQL, in backquotes only where needed.
 
     >>> quoted("Value"), quoted("order"), quoted("a.b"), quoted("a`b")
     ('Value', '`order`', '`a.b`', '`a``b`')
@@ -64,7 +64,7 @@ def unquoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name of one or more parts, as written; `span` is where."""
+    """A name of one or more parts, as written; `span` is its position."""
 
     parts: tuple[str, ...]
     span: Span = field(default=(0, 0), compare=False)
@@ -83,24 +83,19 @@ class ColumnRef:
 class Constant:
     """A text that Spark reads as one value: a literal, a keyword such as NULL, or the variable of a lambda.
 
-    `kind` is number, string, interval, typed (``DATE '...'``), word or variable.
+    `kind` is number, string, interval, typed (``DATE '...'``), word, variable, call or answer.
     """
 
     text: str
     kind: str = "word"
     span: Span = field(default=(0, 0), compare=False)
 
-    @property
-    def negative(self) -> bool:
-        """Say whether it begins with a sign, which must not meet another."""
-        return self.text.startswith("-")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
     """Words and trees in the order in which they are written.
 
-    `needs` says, for each of the trees, how tightly it must bind to stand there without brackets.
+    `needs` has a rank for each of the trees: a tree that binds less tightly gets brackets.
     """
 
     head: str
@@ -111,48 +106,50 @@ class Form:
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """Give the trees among the parts."""
         return tuple(part for part in self.parts if not isinstance(part, str))
 
-    def with_trees(self, trees: tuple[Tree, ...]) -> Form:
-        """Give the same form with other trees."""
+    def with_trees(self, trees: Sequence[Tree]) -> Form:
+        """Return the same form with other trees."""
         others = iter(trees)
-        return replace(self, parts=tuple(p if isinstance(p, str) else next(others) for p in self.parts))
+        return replace(
+            self, parts=tuple(part if isinstance(part, str) else next(others) for part in self.parts)
+        )
 
 
 Tree = Name | ColumnRef | Constant | Form
 
 
 def rank_of(tree: Tree) -> int:
-    """Say how tightly a tree binds."""
+    """Return how tightly a tree binds; a number with a sign must not meet another sign."""
     if isinstance(tree, Form):
         return tree.rank
-    return SIGN if isinstance(tree, Constant) and tree.negative else TIGHTEST
+    return SIGN if isinstance(tree, Constant) and tree.text.startswith("-") else TIGHTEST
 
 
 def binary(operator: str, rank: int, left: Tree, right: Tree) -> Form:
-    """Make ``left operator right``, which groups from the left."""
-    span = (span_of(left)[0], span_of(right)[1])
-    # a chain of comparisons is read from the left too, but nobody would guess so
+    """Build ``left operator right``, which groups from the left."""
+    # Spark reads a chain of comparisons from the left too, but brackets make that visible
     least = rank + 1 if rank == COMPARISON else rank
+    span = (left.span[0], right.span[1])
     return Form(operator, (left, f" {operator} ", right), rank, (least, rank + 1), span)
 
 
-def chain(operator: str, operands: list[Tree]) -> Tree:
-    """Hold trees together by ``AND`` or ``OR``; a single one stands alone."""
-    if len(operands) == 1:
-        return operands[0]
+def chain(operator: str, operands: Sequence[Tree]) -> Tree:
+    """Connect trees by ``AND`` or ``OR``; a single one stands alone."""
+    first, *others = operands
+    if not others:
+        return first
     rank = AND if operator == "AND" else OR
-    parts: list[str | Tree] = [operands[0]]
-    for each in operands[1:]:
-        parts += [f" {operator} ", each]
-    span = (span_of(operands[0])[0], span_of(operands[-1])[1])
+    parts: list[str | Tree] = [first]
+    for operand in others:
+        parts += [f" {operator} ", operand]
+    span = (first.span[0], others[-1].span[1])
     return Form(operator, tuple(parts), rank, (rank + 1,) * len(operands), span)
 
 
-def span_of(tree: Tree) -> Span:
-    """Say where a tree stands in the text."""
-    return tree.span
+def negation(operand: Tree, span: Span) -> Form:
+    """Build ``NOT operand``."""
+    return Form("NOT", ("NOT ", operand), NOT, (NOT,), span)
 
 
 def unwrapped(tree: Tree) -> Tree:
@@ -163,10 +160,19 @@ def unwrapped(tree: Tree) -> Tree:
 
 
 def cast_type(tree: Tree) -> str:
-    """Give the type that a tree is cast to, as written; empty if it is no cast."""
+    """Return the type that a tree is cast to, as written; empty if it is no cast."""
     if isinstance(tree, Form) and tree.head in {"CAST(", "TRY_CAST("}:
         return str(tree.parts[2]).removeprefix(" AS ")
     return str(tree.parts[1]).removeprefix("::") if isinstance(tree, Form) and tree.head == "::" else ""
+
+
+def inside_call(tree: Tree, opening: str) -> Tree | None:
+    """Return the only argument of a call such as ``ABS(``; None if a tree is anything else."""
+    is_call = isinstance(tree, Form) and tree.parts[0] == opening and len(tree.trees) == 1
+    return tree.trees[0] if is_call and isinstance(tree, Form) else None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
 
 
 def show(tree: Tree, column: Callable[[ColumnRef], str] | None = None) -> str:
@@ -176,7 +182,17 @@ def show(tree: Tree, column: Callable[[ColumnRef], str] | None = None) -> str:
     '(l.v + 1) * r.`order`'
     """
     pieces: list[str] = []
-    run(_write(tree, pieces, column or _qualified))
+    waiting: list[str | Tree] = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Form):
+            waiting.extend(reversed(_with_brackets(part)))
+        elif isinstance(part, ColumnRef):
+            pieces.append(column(part) if column else f"{part.side}.{quoted(part.name)}")
+        elif isinstance(part, Name):
+            pieces.append(".".join(map(quoted, part.parts)))
+        else:
+            pieces.append(part.text if isinstance(part, Constant) else part)
     return "".join(pieces)
 
 
@@ -185,33 +201,21 @@ def show_bare(tree: Tree) -> str:
     return show(tree, lambda column: quoted(column.name))
 
 
-def _qualified(column: ColumnRef) -> str:
-    return f"{column.side}.{quoted(column.name)}"
+def _with_brackets(form: Form) -> list[str | Tree]:
+    """List the parts of a form, with brackets around those that bind too loosely."""
+    parts: list[str | Tree] = []
+    needs = iter(form.needs)
+    for part in form.parts:
+        needs_brackets = not isinstance(part, str) and rank_of(part) < next(needs, LOOSEST)
+        parts += ["(", part, ")"] if needs_brackets else [part]
+    return parts
 
 
-def _write(
-    tree: Tree, pieces: list[str], column: Callable[[ColumnRef], str]
-) -> Generator[Generator[Any, Any, None], None, None]:
-    if isinstance(tree, ColumnRef):
-        pieces.append(column(tree))
-    elif isinstance(tree, Name):
-        pieces.append(".".join(map(quoted, tree.parts)))
-    elif isinstance(tree, Constant):
-        pieces.append(tree.text)
-    else:
-        needs = iter(tree.needs)
-        for part in tree.parts:
-            if isinstance(part, str):
-                pieces.append(part)
-                continue
-            bracketed = rank_of(part) < next(needs, LOOSEST)
-            pieces.append("(" * bracketed)
-            yield _write(part, pieces, column)
-            pieces.append(")" * bracketed)
+# --- walking ----------------------------------------------------------------------------------------------------
 
 
 def nodes(tree: Tree) -> Iterator[Tree]:
-    """Walk a tree and all that it is made of, from left to right, each before its parts."""
+    """Walk all nodes of a tree from left to right, each before its parts."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -226,31 +230,40 @@ def columns_of(tree: Tree) -> Iterator[ColumnRef]:
 
 
 def sides_of(tree: Tree) -> set[Side]:
-    """Say which sides a resolved tree reads."""
+    """Return the sides that a resolved tree reads."""
     return {column.side for column in columns_of(tree)}
 
 
+Value = TypeVar("Value")
+
+
+def folded(tree: Tree, combine: Callable[[Tree, list[Value]], Value]) -> Value:
+    """Compute a value from the leaves up: `combine` gets each node and the values of its trees.
+
+    >>> folded(binary("+", SUM, Constant("1"), Constant("2")), lambda node, sizes: 1 + sum(sizes))
+    3
+    """
+    waiting, parents_first = [tree], list[Tree]()
+    while waiting:
+        node = waiting.pop()
+        parents_first.append(node)
+        waiting.extend(node.trees if isinstance(node, Form) else ())
+    values: list[Value] = []
+    for node in reversed(parents_first):
+        first = len(values) - (len(node.trees) if isinstance(node, Form) else 0)
+        values[first:] = [combine(node, values[first:])]
+    return values[0]
+
+
 def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Change a tree from the leaves up: each node is given with its parts changed already."""
-    return run(_rebuild(tree, change))
+    """Change a tree from the leaves up: `change` gets each node with its parts changed already."""
+    return folded(
+        tree, lambda node, trees: change(node.with_trees(trees) if isinstance(node, Form) else node)
+    )
 
 
-def _rebuild(tree: Tree, change: Callable[[Tree], Tree]) -> Generator[Generator[Any, Any, Tree], Tree, Tree]:
-    if not isinstance(tree, Form):
-        return change(tree)
-    trees = []
-    for each in tree.trees:
-        trees.append((yield _rebuild(each, change)))  # noqa: PERF401 - a comprehension cannot yield
-    return change(tree.with_trees(tuple(trees)))
-
-
-Result = TypeVar("Result")
-Deep = "Generator[Generator[Any, Any, Any], Any, Result]"
-"""What a function that recurses like this gives; called with `run`, it gives its result."""
-
-
-def run(call: Generator[Generator[Any, Any, Any], Any, Result]) -> Result:
-    """Give the result of a deep function.
+def run(call: Generator[Generator[Any, Any, Any], Any, Value]) -> Value:
+    """Return the result of a recursive generator, which yields its inner calls; so the depth has no limit.
 
     >>> def size(tree):
     ...     sizes = []
@@ -271,30 +284,30 @@ def run(call: Generator[Generator[Any, Any, Any], Any, Result]) -> Result:
         else:
             calls.append(inner)
             result = None
-    final: Result = result
+    final: Value = result
     return final
 
 
-_MARK = "AGGREGATE "
+# --- aggregates -------------------------------------------------------------------------------------------------
 
-
-_FILTER = " FILTER (WHERE "
+AGGREGATE_MARK = "AGGREGATE "
+FILTER_WORDS = " FILTER (WHERE "
 
 
 def aggregate_form(
     function: str, arguments: Sequence[str | Tree], condition: Tree | None, *, distinct: bool, span: Span
 ) -> Form:
-    """Make the call of an aggregate; the argument of ``COUNT(*)`` is a word and no tree."""
-    filtered: list[str | Tree] = [_FILTER, condition, ")"] if condition else []
+    """Build the call of an aggregate; the argument of ``COUNT(*)`` is a word and no tree."""
+    filtered: list[str | Tree] = [FILTER_WORDS, condition, ")"] if condition else []
     opening = f"{function}({'DISTINCT ' * distinct}"
-    return Form(f"{_MARK}{function}(", (opening, *arguments, ")", *filtered), span=span)
+    return Form(f"{AGGREGATE_MARK}{function}(", (opening, *arguments, ")", *filtered), span=span)
 
 
 def is_aggregate(tree: Tree) -> bool:
-    """Say whether a tree is the call of an aggregate."""
-    return isinstance(tree, Form) and tree.head.startswith(_MARK)
+    """Check whether a tree is the call of an aggregate."""
+    return isinstance(tree, Form) and tree.head.startswith(AGGREGATE_MARK)
 
 
 def has_aggregate(tree: Tree) -> bool:
-    """Say whether there is an aggregate in a tree."""
+    """Check whether there is an aggregate in a tree."""
     return any(map(is_aggregate, nodes(tree)))

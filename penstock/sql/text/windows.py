@@ -1,7 +1,7 @@
 """The window clauses that are not SQL: ``WINDOW 1 min``, ``A [RANGE 12 HOURS]`` and ``EVERY 10 seconds``.
 
-They are found among the tokens and taken out before the rest is read.  What they say is a `WindowSpec`
-per stream; of two, `window_range` makes the one range of differences a query admits (of more, see
+`take_windows` takes them out of the tokens before the rest is read.  Each stream gets a `WindowSpec`.  From those of
+two streams `window_range` builds the range of differences that a query admits (for more streams, see
 `penstock.sql.bind.time_bounds`)::
 
     A [RANGE 5 s], B [RANGE 2 s]      d = T_B - T_A
@@ -11,9 +11,9 @@ per stream; of two, `window_range` makes the one range of differences a query ad
         -2 s + 1 µs                             5 s
           [======================================)         Range.window(5 s, 2 s)
 
-A row of A is held for A's window: it meets the younger rows of B, hence A's window is the right end.  A window may
-count rows instead of time, each stream by itself.  EVERY says how often an aggregate answers; it stands behind WINDOW,
-or alone at the end where each stream has a window of its own.
+A row of A is kept for A's window and meets the younger rows of B, so A's window is the right end.  The window of a
+stream may count rows instead of time.  EVERY sets how often an aggregate answers.  It stands behind WINDOW, or alone at
+the end where each stream has a window of its own.
 
 In:  the tokens of one SELECT.
 Out: `Clauses` and the tokens without them.
@@ -24,9 +24,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from string import digits
 from typing import Literal
 
-from penstock.errors import SqlError
 from penstock.sql.query import FOREVER, Range
 from penstock.sql.text.lexer import Token
 from penstock.sql.text.refusals import OVER, refuse_behind_window
@@ -43,10 +43,9 @@ _NOT_A_CLAUSE_AFTER = {
 _NOT_A_CLAUSE_BEFORE = {
     *_NOT_A_CLAUSE_AFTER, "(", "[", "IS", "FROM", "RLIKE", "REGEXP", "ILIKE",
 } - {"-", "CASE"}  # fmt: skip
-"""Before one of these too; but a dash begins a negative length, which gets an error of its own."""
+"""The same before one of these; a dash begins a negative length, which has its own error."""
 
 _WHOLE_NUMBER = re.compile("-?[0-9]+")
-_DIGIT = frozenset("0123456789")
 _MOST_ROWS_DIGITS = 18
 """A number of rows with more digits counts as unbounded."""
 
@@ -56,7 +55,7 @@ _BRACKET_FORMS = "a window after a stream is [RANGE 10 seconds], [ROWS 500], [NO
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """How often an aggregate answers: microseconds, and what the user wrote."""
+    """The interval between answers of an aggregate: in microseconds, and as written."""
 
     length: int
     text: str
@@ -65,10 +64,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """A window as stated: a length of time in microseconds, or a number of rows.
-
-    `text` is what the user wrote, ``5 min`` say; `every` is what stands behind it, if anything does.
-    """
+    """A window as stated: a length of time in microseconds, or a number of rows; `text` is as written."""
 
     kind: Literal["range", "rows"]
     length: int
@@ -77,13 +73,13 @@ class WindowSpec:
 
     @property
     def slides(self) -> bool:
-        """Say whether it is a length of time that comes to an end."""
+        """Whether it is a finite length of time."""
         return self.kind == "range" and self.length < FOREVER
 
 
 @dataclass(frozen=True, slots=True)
 class WindowClause:
-    """A window clause and where it stands."""
+    """A window clause and its position."""
 
     spec: WindowSpec
     span: Span
@@ -97,13 +93,9 @@ class Clauses:
     per_stream: dict[int, WindowClause] = field(default_factory=dict)
     every: Every | None = None
 
-    def given(self) -> list[WindowClause]:
-        """List every clause there is."""
-        return [*([self.whole] if self.whole else []), *self.per_stream.values()]
-
 
 def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[Clauses, list[Token]]:
-    """Read the window clauses of a SELECT, and give the tokens without them."""
+    """Read the window clauses of a SELECT, and return them with the other tokens."""
     body, tail = _split_tail(tokens)
     whole = WindowClause(read_spec(source, tail, query), span_of_tokens(tail)) if tail else None
     every = whole.spec.every if whole else None
@@ -122,7 +114,7 @@ def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[C
 
 
 def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec:
-    """Read ``WINDOW <n> <unit> [EVERY <n> <unit>]`` or ``WINDOW <n> ROWS``, from WINDOW on."""
+    """Read ``WINDOW <n> <unit> [EVERY <n> <unit>]`` or ``WINDOW <n> ROWS``."""
     at = next((i for i, token in enumerate(tokens) if token.upper == "EVERY"), len(tokens))
     tokens, last = tokens[:at], tokens[at:]
     span = span_of_tokens(tokens)
@@ -137,17 +129,13 @@ def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec
 
 
 def _read_every(source: Source, tokens: Sequence[Token], query: str) -> Every:
-    """Read ``EVERY <n> <unit>``."""
     refuse_behind_window(source, tokens)
     span, text = span_of_tokens(tokens), joined(tokens[1:])
     if not text:
         raise source.error(
             f"EVERY of {query} has no length: write EVERY 10 seconds, or any number and unit", span
         )
-    try:
-        length = parse_duration(text)
-    except DurationError as error:
-        raise source.error(f"EVERY of {query} is {text}, which {error}", span) from None
+    length = _micros(source, text, f"EVERY of {query}", span)
     if length <= 0:
         raise source.error(
             f"EVERY of {query} is {show_duration(length)}: it must be positive, such as EVERY 10 seconds",
@@ -177,23 +165,22 @@ def _read_length(source: Source, text: str, query: str, span: Span, what: str) -
             raise source.error(f"window of {query} is {text}: a number of rows is a whole number", span)
         spec = WindowSpec("rows", FOREVER if len(number) > _MOST_ROWS_DIGITS else int(number), text)
     else:
-        spec = WindowSpec("range", _micros(source, text, query, span), text)
+        spec = WindowSpec("range", _micros(source, text, f"window of {query}", span), text)
     if spec.length <= 0:
         shown = show_duration(spec.length) if spec.kind == "range" else text
         raise source.error(f"window of {query} is {shown}: a {what} must be positive", span)
     return spec
 
 
-def _micros(source: Source, text: str, query: str, span: Span) -> int:
-    """Read a length of time; an error points at it."""
+def _micros(source: Source, text: str, what: str, span: Span) -> int:
     try:
         return parse_duration(text)
     except DurationError as error:
-        raise source.error(f"window of {query} is {text}, which {error}", span) from None
+        raise source.error(f"{what} is {text}, which {error}", span) from None
 
 
 def _split_tail(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    """Cut the tokens at the WINDOW that ends the query, if there is one."""
+    """Cut the tokens at the WINDOW clause, if there is one."""
     for i, depth in reversed(list(enumerate(depths(tokens)))):
         if depth == 0 and tokens[i].upper == "WINDOW" and i and _begins_clause(tokens, i):
             return tokens[:i], tokens[i:]
@@ -201,19 +188,19 @@ def _split_tail(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Toke
 
 
 def _split_every(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    """Cut the tokens at the EVERY that ends the query, if there is one; a column or function may be called so."""
+    """Cut the tokens at the EVERY clause, if there is one; a column or function may have that name."""
     for i, depth in reversed(list(enumerate(depths(tokens)))):
         if depth == 0 and tokens[i].upper == "EVERY" and i and tokens[i - 1].upper not in _NOT_A_CLAUSE_AFTER:
             after = tokens[i + 1].text if i + 1 < len(tokens) else "0"
-            if after[0] in _DIGIT or after in {"-", "+", "."}:
+            if after[0] in digits or after in {"-", "+", "."}:
                 return tokens[:i], tokens[i:]
     return tokens, []
 
 
 def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
-    """Tell the clause WINDOW from a column or function called window."""
+    """Distinguish the clause WINDOW from a column or function called window."""
     before, after = tokens[i - 1], tokens[i + 1] if i + 1 < len(tokens) else None
-    if after and after.text[0] in _DIGIT:
+    if after and after.text[0] in digits:
         return before.text != "."
     return before.upper not in _NOT_A_CLAUSE_AFTER and (
         after is None or after.upper not in _NOT_A_CLAUSE_BEFORE
@@ -221,7 +208,7 @@ def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
-    """Find ``[…]`` after streams: the stream's position in FROM, and the tokens from ``[`` past ``]``."""
+    """Find ``[…]`` after streams: the stream's position in FROM, and the first token and the one after the last."""
     brackets: list[tuple[int, int, int]] = []
     stream, where = 0, "before"
     for i, (token, depth) in enumerate(zip(tokens, depths(tokens), strict=True)):
@@ -237,48 +224,44 @@ def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, i
         elif word in {"ON", "USING"} and where == "from":
             where = "on"
         elif word == "[" and where == "from":
-            brackets.append((stream, i, _closing(source, tokens, i) + 1))
+            end = next((at for at in range(i, len(tokens)) if tokens[at].text == "]"), None)
+            if end is None:
+                raise source.error(
+                    "this [ is never closed: write ] after the window", (token.start, token.end)
+                )
+            brackets.append((stream, i, end + 1))
     return brackets
-
-
-def _closing(source: Source, tokens: Sequence[Token], start: int) -> int:
-    """Find the bracket that closes the one at `start`."""
-    for i in range(start, len(tokens)):
-        if tokens[i].text == "]":
-            return i
-    raise source.error("this [ is never closed", (tokens[start].start, tokens[start].end))
 
 
 def window_clauses(
     source: Source, clauses: Clauses, aliases: Sequence[str]
 ) -> tuple[WindowClause, ...] | None:
-    """Give the window of each stream in FROM, if there are any.
+    """Return the window of each stream in FROM; None if there are none.
 
     A window after a stream takes precedence over the query's WINDOW, which then holds for the other streams.
     """
-    if not clauses.given():
+    if not clauses.whole and not clauses.per_stream:
         return None
     stated = [clauses.per_stream.get(position, clauses.whole) for position in range(len(aliases))]
-    given = [each for each in stated if each]
+    given = [clause for clause in stated if clause]
     if len(given) < len(stated):
-        raise _partly_given(source, stated, aliases)
+        with_window, clause = next(
+            (alias, clause) for alias, clause in zip(aliases, stated, strict=True) if clause
+        )
+        without = aliases[stated.index(None)]
+        raise source.error(
+            f"{with_window} has a window and {without} has none: write one after {without} too, such as [UNBOUNDED]",
+            clause.span,
+        )
     return tuple(given)
 
 
 def window_range(left: WindowSpec, right: WindowSpec) -> Range:
-    """Give the differences that the windows of the left and the right stream admit.
+    """Return the differences that the windows of the left and the right stream admit.
 
-    Time is strict at the far end; of rows, the last of so many still counts.
+    A time window excludes its far end; a row window includes its last row.
 
     >>> window_range(WindowSpec("range", 10, "10 us"), WindowSpec("rows", 10, "10 ROWS"))
     Range(lo=-10, hi=10)
     """
     return Range(-right.length + (0 if right.kind == "rows" else 1), left.length)
-
-
-def _partly_given(source: Source, stated: Sequence[WindowClause | None], aliases: Sequence[str]) -> SqlError:
-    """Ask for the window of a stream that has none beside one that has."""
-    one, clause = next((alias, each) for alias, each in zip(aliases, stated, strict=True) if each)
-    other = aliases[stated.index(None)]
-    message = f"{one} has a window and {other} has none: write one after {other} too, such as [UNBOUNDED]"
-    return source.error(message, clause.span)

@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RunError
-from penstock.sql.spark_types import always_widens
+from penstock.sql.spark_types import never_fails
 from penstock.testing.expression.literals import read_date, read_timestamp
 from penstock.testing.expression.nodes import Refusal, constant, named, strict
 from penstock.testing.expression.values import (
@@ -120,9 +120,9 @@ def _to_number(source: SparkType, target: SparkType) -> Cast:
     if target.name == "boolean":
         return (lambda value: value != 0), False
     if target.name in WHOLE:
-        return _to_whole(source, target), not (source.name == "boolean" or always_widens(source, target))
+        return _to_whole(source, target), not (source.name == "boolean" or never_fails(source, target))
     if target.name == "decimal" and source.name not in FLOATING:
-        wide = always_widens(source, target) or (
+        wide = never_fails(source, target) or (
             source.name == "boolean" and target.digits[0] > target.digits[1]
         )
         return (lambda value: fitted(Decimal(value), target)), not wide

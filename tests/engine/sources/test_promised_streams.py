@@ -61,7 +61,7 @@ def test_a_carrier_is_settled_against_its_stream():
     ("options", "message"),
     [
         ({"unique": "itm"}, "unique: stream Bid has no column itm"),
-        ({"punctuates": "item_id"}, "stream Bid has punctuates and does not say which rows are promises"),
+        ({"punctuates": "item_id"}, "stream Bid has punctuates without a punctuation"),
         ({"punctuation_of": "Sale", "punctuates": "item_id"}, "Sale, which is not declared before it"),
         ({"promises": "0"}, "promises cannot be 0"),
     ],
