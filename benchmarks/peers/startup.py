@@ -33,7 +33,7 @@ EARLY_STEPS = {
 
 LATER_STEPS = {
     "Spark started": ("penstock.engine.api", "embedded_session"),
-    "queries checked": ("penstock.engine.api", "Engine._check"),
+    "queries checked": ("penstock.engine.deployment", "Deployment.check"),
     "streams started": ("penstock.engine.api", "Engine.start"),
     "first batch in": ("penstock.engine.sources.batch_ingest", "BatchIngest.ingest"),
     "first unit joined": ("penstock.engine.stages.join", "advance"),

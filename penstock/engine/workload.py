@@ -13,6 +13,7 @@ from penstock.engine.change.recut_policy import plan_over
 from penstock.engine.sinks.sinks import Callback, settled
 from penstock.engine.sources.key_types import type_text, with_key_types
 from penstock.engine.spark.session import embedded_session
+from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.views.plans import stopped_queries
 from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
@@ -242,6 +243,15 @@ class Workload:
     def budget(self) -> float | None:
         """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
         return budget_of(self.settings)
+
+    @property
+    def memory(self) -> MemoryPolicy:
+        """Return how joins without a window save memory."""
+        return MemoryPolicy.of(self.settings)
+
+    def as_declared(self, plan: Plan) -> Plan:
+        """Return a plan with its streams as they are declared now: with secrets, which the state does not keep."""
+        return replace(plan, streams=tuple(self.streams.get(each.name, each) for each in plan.streams))
 
     def readable(self, reader: str) -> dict[str, Stream]:
         """Give all that a query may read: streams, and the results of other queries."""

@@ -135,9 +135,9 @@ def test_answers_that_wait_for_the_end_come_when_somebody_asks_for_what_is_there
     """All is read and joined, and the joiner sleeps; nobody has called `wait`."""
     with opened(spark, streams, {}, (SLIDING,)) as engine:
         engine.start(once=True)
-        for each in engine._ingesters:
+        for each in engine._running.ingesters:
             each.query.awaitTermination()
-        engine._joiner.drain()
+        engine._running.joiner.drain()
         asking = threading.Thread(target=engine.process_available, daemon=True)
         asking.start()
         asking.join(60)

@@ -617,7 +617,7 @@ def test_a_stream_that_others_make_promises_about_from_now_on_is_sparks(spark, t
         engine.script(SCRIPT.format(path=tmp_path))
         engine.start(once=True)
         engine.wait()
-        ingest = engine._ingesters[0].batches
+        ingest = engine._running.ingesters[0].batches
         task = ingest._task(ingest.store.ledger.stream(ingest.stream.name))
         assert ingest._arrow_columns(spark, task)
         assert ingest._arrow_columns(spark, replace(task, promises=PromiseTask())) is None

@@ -47,7 +47,7 @@ def until(happened) -> None:
 
 def batches(engine) -> list[int]:
     """Give the last batch of each stream."""
-    return [each.store.ledger.stream(each.stream.name).source_batch for each in engine._ingesters]
+    return [each.store.ledger.stream(each.stream.name).source_batch for each in engine._running.ingesters]
 
 
 def test_what_comes_to_an_idle_engine_is_joined_soon(run, feeds):
@@ -58,7 +58,7 @@ def test_what_comes_to_an_idle_engine_is_joined_soon(run, feeds):
         engine.process_available()
         for turn in range(4):
             assert batches(engine) == [turn, turn]
-            until(lambda: not engine._streams_with_input())
+            until(lambda: not engine._running.streams_with_input())
             for feed in feeds:
                 feed.append(random_rows(random, 10))
             until(lambda: batches(engine) == [turn + 1, turn + 1])  # noqa: B023 - called at once
@@ -76,7 +76,7 @@ def test_an_idle_engine_writes_nothing(run, tmp_path):
         def written() -> dict[str, int]:
             return {str(each): each.stat().st_mtime_ns for each in tmp_path.rglob("*")}
 
-        until(lambda: not engine._streams_with_input())
+        until(lambda: not engine._running.streams_with_input())
         before = written()
         time.sleep(2)
         assert written() == before
@@ -154,12 +154,12 @@ def test_a_plan_is_changed_while_its_streams_are_idle(run, feeds, tmp_path):
             gamma.declare()
             + "CREATE QUERY more AS SELECT a.id FROM Alpha a, gamma c WHERE a.k = c.k WINDOW 1 s;"
         )
-        assert len(engine._ingesters) == 3
+        assert len(engine._running.ingesters) == 3
         for feed in (*feeds, gamma):
             feed.append(random_rows(Random(7), 10))
         engine.process_available()
         engine.drop("more")
-        assert len(engine._ingesters) == 2
+        assert len(engine._running.ingesters) == 2
     run.check("changed while idle")
 
 
@@ -167,7 +167,7 @@ def test_a_query_that_somebody_stops_by_sparks_own_means_stops(run):
     with run.engine() as engine:
         engine.start()
         engine.process_available()
-        query = engine._ingesters[0].query
+        query = engine._running.ingesters[0].query
         stopping = threading.Thread(target=query.stop, daemon=True)
         stopping.start()
         stopping.join(LONG)
