@@ -110,7 +110,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     'none is declared'
     """
     names = list(known)
-    folded = {each.lower(): each for each in names}
+    folded = {name.lower(): name for name in names}
     near = get_close_matches(name.lower()[:_LINE_CHARACTERS], folded, n=1)
     if near:
         return f"did you mean {folded[near[0]]}?"

@@ -113,3 +113,86 @@ MAX_REMEMBERED_MISSES = 32
 
 CONTROL_POLL_SECONDS = 0.3
 """Time between two looks for requests, or for an answer."""
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+UNIT_ROWS_PER_TASK = 1 << 16
+"""New rows and expected pairs of a unit per task: about 10 milliseconds of work, more than the overhead of a task."""
+
+OUTER_UNIT_SECONDS = 1.0
+"""Target for a unit of outer slices."""
+
+MAX_RING_RUNS = 12
+"""Units in which the rings of a chain advance: more units would cost more jobs than they save in waiting."""
+
+MAX_STATIONS = 64
+"""Stations between the slowest slices and the newest that are remembered."""
+
+MAX_PARTNER_WAIT_SECONDS = 1.0
+"""A batch waits at most this long for a batch of its partner, to be joined with it."""
+
+BUSY_STREAM_POLL_SECONDS = 0.5
+"""Time between two looks at a silent stream whose source has input."""
+
+MAX_IDLE_WAIT_SECONDS = 3600.0
+"""The joiner wakes up at least this often, if a stream may become idle."""
+
+FANOUT_SAMPLE_ROWS = 256
+"""New rows of one input whose partners are counted in one unit."""
+
+FIRST_SAMPLED_UNITS = 4
+"""Units of a new group in which partners are counted."""
+
+UNITS_PER_FANOUT_SAMPLE = 8
+"""Later, partners are counted in one of this many units."""
+
+MAX_EXPECTED_PARTNERS = 10_000
+"""Partners of one row in one input from which its key is logged."""
+
+MAX_SHOWN_KEY_CHARACTERS = 80
+"""Characters of each part of a key in that message."""
+
+# --- expiry and compaction ------------------------------------------------------------------------------------------
+
+REPLACED_FILE_SECONDS = 600.0
+"""Result files are kept this long after they were merged, for readers that have begun."""
+
+ROWS_PER_PROMISE_CHECK = 256
+"""A log is checked against promises when one has taken effect per this many of its rows."""
+
+MAX_CHECK_DELAY_FACTOR = 64
+"""Maximum factor on the number above. It doubles after a check that finished less than one row in this many."""
+
+PROMISES_PER_PROPAGATION = 1024
+"""Finished values are delivered when one promise has taken effect per this many remembered ones."""
+
+# --- joins without a window -----------------------------------------------------------------------------------------
+
+KEPT_ROWS_BUDGET_SHARE = 3 / 4
+"""Share of a memory budget for needed rows; the rest is for rows that are no longer needed, in the same segments."""
+
+STRATEGY_RETURN_SHARE = 3 / 4
+"""A less thrifty strategy is taken up again if it needs no more than this share of the budget."""
+
+MIN_ROWS_TO_JUDGE_ORDER = 10_000
+"""Rows of a stream before which its order is not judged."""
+
+MAX_ORDERED_SHARE = 3 / 4
+"""A stream counts as ordered if no row is out of order by more than this share of its rows."""
+
+# --- the choice of chains -------------------------------------------------------------------------------------------
+
+TURNS_PER_RECUT_LOOK = 2
+"""Turns per look at the chains, for each eight queries: a look takes time that grows with their number."""
+
+MIN_RECUT_GAIN = 0.1
+"""Share of a chain's work that another chain has to save."""
+
+RECUT_LOOKS = 3
+"""Looks in a row at which it has to save that."""
+
+MAX_QUERIES_CHOSEN_AT_ONCE = 36
+"""Queries of a chain up to which it is chosen at once when windows change: a matter of milliseconds."""
+
+MAX_QUERIES_TO_CHOOSE = 200
+"""Queries of a chain up to which it is chosen at all, which takes a second; a longer one is cut at every window."""

@@ -24,7 +24,7 @@ from penstock.engine.sources.ingester import Ingester
 from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.stages.propagate import check_propagation
 from penstock.engine.supervisor import Joiner
-from penstock.engine.views.idle import IdleClock
+from penstock.engine.views.horizon import IdleClock
 from penstock.engine.views.plans import current_plan, stopped_with_readers
 from penstock.reporting import Logger
 from penstock.sql.options import scheduler_of
@@ -65,10 +65,10 @@ class RunningEngine:
         self.ingesters: list[Ingester] = []
         context = deployment.context(plan)
         context.watchers = watchers
-        context.reconsider = self._reconsider
+        context.recut = self._recut
         context.stop_queries = self._stop_queries
         context.idle = IdleClock(has_input=self.streams_with_input)
-        context.in_no_hurry = once
+        context.defers_answers = once
         self.joiner = Joiner(context)
         self.joiner.on_failure = self._close_ingests
         self.joiner.mid_batch = self._streams_mid_batch
@@ -179,7 +179,7 @@ class RunningEngine:
             self.ingesters.remove(ingester)
             threading.Thread(target=ingester.stop, name="penstock-leave", daemon=True).start()
 
-    def _reconsider(self, plan: Plan) -> Plan:
+    def _recut(self, plan: Plan) -> Plan:
         """Cut chains elsewhere if measurements say so; called by the joiner between two units.
 
         Slices that are apart would have to be aligned first, so the plan stays as long as there are any.
@@ -218,7 +218,7 @@ class RunningEngine:
 
     def process_available(self) -> None:
         """Ingest and join all input that is there, and deliver its results."""
-        self.joiner.context.in_no_hurry = False  # the caller waits for answers
+        self.joiner.context.defers_answers = False  # the caller waits for answers
         self.joiner.notify()
         for ingester in self.ingesters:
             try:

@@ -80,10 +80,10 @@ class Workload:
             raise InputError(
                 f"{', '.join(readers)} reads the results of query {name}: call the stream otherwise"
             )
-        columns = tuple(Column(each.name, type_text(each.dataType)) for each in source.schema.fields)
-        names = [each.name for each in columns]
-        for each in filter(is_reserved, names):
-            raise InputError(f"column {each} of stream {name}: {RESERVED_NAMES}")
+        columns = tuple(Column(field.name, type_text(field.dataType)) for field in source.schema.fields)
+        names = [column.name for column in columns]
+        for reserved in filter(is_reserved, names):
+            raise InputError(f"column {reserved} of stream {name}: {RESERVED_NAMES}")
         for column in columns:
             if refusal := refusal_to_store(column.type):
                 raise InputError(
@@ -186,7 +186,7 @@ class Workload:
         declared = find_name(name, self.streams)
         if declared is None:
             raise InputError(f"stream {name} does not exist: {did_you_mean(name, self.streams)}")
-        readers = [each.name for each in self.queries.values() if declared in each.streams]
+        readers = [query.name for query in self.queries.values() if declared in query.streams]
         if readers:
             raise InputError(f"stream {declared} is read by {', '.join(readers)}: drop that first")
         if carriers := carriers_of(declared, self.streams):
@@ -251,7 +251,7 @@ class Workload:
 
     def as_declared(self, plan: Plan) -> Plan:
         """Return a plan with its streams as they are declared now: with secrets, which the state does not keep."""
-        return replace(plan, streams=tuple(self.streams.get(each.name, each) for each in plan.streams))
+        return replace(plan, streams=tuple(self.streams.get(stream.name, stream) for stream in plan.streams))
 
     def readable(self, reader: str) -> dict[str, Stream]:
         """Give all that a query may read: streams, and the results of other queries."""
@@ -277,10 +277,10 @@ class Workload:
             raise InputError(
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
             )
-        stopped = [each for each in stopped_queries(ledger) if self._is_still(each.query)]
-        failed = {each.query.name for each in stopped if not each.because_of}
-        stopped = [each for each in stopped if not each.because_of or each.because_of in failed]
-        names = {each.query.name for each in stopped}
+        stopped = [stop for stop in stopped_queries(ledger) if self._is_still(stop.query)]
+        failed = {stop.query.name for stop in stopped if not stop.because_of}
+        stopped = [stop for stop in stopped if not stop.because_of or stop.because_of in failed]
+        names = {stop.query.name for stop in stopped}
         running = [query for name, query in self.queries.items() if name not in names]
         if not running:
             raise InputError(
@@ -296,7 +296,7 @@ class Workload:
 
 def _time_column(stream: str, name: str, columns: Sequence[Column]) -> str:
     """Find the time column of a stream, and check its type."""
-    names = [each.name for each in columns]
+    names = [column.name for column in columns]
     found = find_name(name, names)
     if found is None:
         raise InputError(f"time column {name} of stream {stream} does not exist: {did_you_mean(name, names)}")
@@ -310,4 +310,4 @@ def _time_column(stream: str, name: str, columns: Sequence[Column]) -> str:
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
     """Find a name whatever its case, as it was declared."""
-    return next((each for each in names if each.lower() == name.lower()), None)
+    return next((known for known in names if known.lower() == name.lower()), None)

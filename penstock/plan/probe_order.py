@@ -9,7 +9,7 @@ that is found multiplies the work of the next step.  So the inputs that leave th
     new row of C     B then A       100 rows of B: there is no other way
 
 How many partners a row finds, its *fan-out*, is measured on samples of the rows that come, for each link and both of
-its ends (`penstock.engine.stages.fanout_sample`); until then every key is taken to have one.
+its ends (`penstock.engine.tasks.fanout_sample`); until then every key is taken to have one.
 
 In:  links and fan-outs.  Out: for each input, the steps by which its new rows find theirs.
 """

@@ -11,7 +11,6 @@ import pytest
 from penstock import limits
 from penstock.engine.api import Engine
 from penstock.engine.outputs.results import read_results
-from penstock.engine.stages import compact
 from tests.oracle import answer, bag, same_bag
 from tests.spark.test_online import SECOND, Streams
 
@@ -32,7 +31,7 @@ def eager(monkeypatch):
     for name in ("MERGE_FAN_IN", "TABLE_MERGE_FAN_IN"):
         monkeypatch.setattr(limits, name, 2)
     monkeypatch.setattr(limits, "WAITING_FILES_PER_TASK", 0)
-    monkeypatch.setattr(compact, "GRACE", 0.0)
+    monkeypatch.setattr(limits, "REPLACED_FILE_SECONDS", 0.0)
 
 
 class Life:
@@ -144,7 +143,7 @@ def test_a_reader_that_comes_too_late_looks_again(spark, tmp_path, monkeypatch):
         old = engine._store.ledger
         for name, value in (("MERGE_FAN_IN", 2), ("WAITING_FILES_PER_TASK", 0)):
             monkeypatch.setattr(limits, name, value)
-        monkeypatch.setattr(compact, "GRACE", 0.0)
+        monkeypatch.setattr(limits, "REPLACED_FILE_SECONDS", 0.0)
         while {each.name for each in old.result_files()} & {
             each.name for each in engine._store.ledger.result_files()
         }:

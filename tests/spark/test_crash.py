@@ -24,7 +24,7 @@ import pytest
 from penstock import limits
 from penstock.engine.runners.spark import SparkRunner
 from penstock.engine.sources.source_ingest import SourceIngest
-from penstock.engine.stages import compact, publish
+from penstock.engine.stages import publish
 from penstock.errors import PenstockError
 from penstock.state.journal import Journal
 from tests.oracle import answer, bag, parquet_rows
@@ -144,7 +144,7 @@ def test_a_failure_at_any_step_loses_and_repeats_nothing(spark, tmp_path, monkey
     for name in ("MERGE_FAN_IN", "TABLE_MERGE_FAN_IN"):
         monkeypatch.setattr(limits, name, 2)
     monkeypatch.setattr(limits, "WAITING_FILES_PER_TASK", 0)
-    monkeypatch.setattr(compact, "GRACE", 0.0)
+    monkeypatch.setattr(limits, "REPLACED_FILE_SECONDS", 0.0)
     feeds = crash_feeds(tmp_path)
     write_files(feeds, files=4 * len(POINTS), rows=200, seed=4)
     specs = crash_specs(tmp_path, callback=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
+from penstock import limits
 from penstock.engine.api import Engine
 from penstock.engine.runners import spark as runners
 from penstock.engine.runners.runner import Job
@@ -97,7 +98,7 @@ def test_an_output_may_be_called_anything(spark, tmp_path):
 def test_slices_that_advance_one_by_one_give_every_query_its_results(spark, tmp_path, monkeypatch, scheduler):
     """Units cost nothing here, so that every ring of slices is worth one; results come with their response times."""
     monkeypatch.setattr(next_unit, "prices_of", lambda _: Prices(unit=0.0, row=1.0, pair=1.0))
-    monkeypatch.setattr(next_unit, "UNIT_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "OUTER_UNIT_SECONDS", 0.0)
     base = spec_of(tmp_path, maxFilesPerTrigger="1")
     windows = {"alert": 1, "minute": 15, "report": 60}
     specs = [

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from penstock.engine.change.declarations import stream_difference
+from penstock.engine.change.diff import stream_difference
 from penstock.errors import InputError, SqlError
 from penstock.sql.bind.promises import (
     DEFAULT_BUDGET,

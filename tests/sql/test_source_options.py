@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.engine.change.declarations import stream_difference
+from penstock.engine.change.diff import stream_difference
 from penstock.errors import InputError, Place, SqlError
 from penstock.sql.query import Column, Stream
 from penstock.sql.script import parse_script

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import testing
-from penstock.engine.views.idle import IdleClock
+from penstock.engine.views.horizon import IdleClock
 from penstock.errors import InputError
 from penstock.kernels.measures import Folded
 

@@ -67,12 +67,12 @@ def check_world(seed, is_narrow, tasks, setting, choose):
         wide = [each for each in asked if max(each.windows) > 64 * each.every]
         assert len(folded) + len(wide) == len(asked)
         for number, cut in enumerate(rounds(random, 50)):
-            session._context.in_no_hurry = in_no_hurry = random.random() < 0.3
+            session._context.defers_answers = defers_answers = random.random() < 0.3
             send(session, streams, cut)
             session.turn()
             if random.random() < 0.3:
                 session.restart()
-            for each in () if in_no_hurry else asked:
+            for each in () if defers_answers else asked:
                 check_sliding(session, each, f"round {number}")
         session.end()
         answers = sum(check_sliding(session, each, "end", ended=True) for each in folded)
@@ -122,23 +122,23 @@ def test_one_that_comes_later_answers_from_the_rows_that_are_held(seed, kind):
 
 @few(5)
 @given(seeds, st.booleans())
-def test_who_is_in_no_hurry_gets_the_same_answers_in_fewer_goes(seed, is_by_key):
+def test_deferred_answers_are_the_same_answers_in_fewer_goes(seed, is_by_key):
     """Answers wait until many are due, or the input ends; a restart in between loses none."""
     random = Random(seed)
     streams = {name: random_rows(random, 80) for name in "AB"}
     asked = by_key(random, "q", ["k"]) if is_by_key else replace(random_asked(random, "q"), having="")
     goes = {}
-    for in_no_hurry in (False, True):
+    for defers_answers in (False, True):
         with testing.Session(STREAMS + asked.penstock()) as session:
             for first in range(0, 80, 8):
-                session._context.in_no_hurry = in_no_hurry
+                session._context.defers_answers = defers_answers
                 send(session, streams, dict.fromkeys("AB", slice(first, first + 8)))
                 session.turn()
                 if first == 40:
                     session.restart()
             session.end()
-            check_sliding(session, asked, f"in no hurry: {in_no_hurry}", ended=True)
-            goes[in_no_hurry] = session._store.ledger.answers
+            check_sliding(session, asked, f"defers answers: {defers_answers}", ended=True)
+            goes[defers_answers] = session._store.ledger.answers
     assert goes[True] <= goes[False]
     event("fewer goes" if goes[True] < goes[False] else "as many goes")
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.backend import Backend
     from penstock.engine.views.finished import FinishedKeys
-    from penstock.engine.views.idle import IdleClock
+    from penstock.engine.views.horizon import IdleClock
     from penstock.plan.build import Plan
     from penstock.sql.query import Answer, Query
     from penstock.state.files import Files

@@ -1,15 +1,15 @@
-"""What a query starts with under a new plan: the past it still has to get, and from when on it is complete.
+"""What a query starts with under a new plan: its backfill, and from when on it is complete.
 
-Nothing is moved.  A chain is cut anew where the windows end now; its cursor stays where it is; segments stay as they
-are and keep saying by which *layout* they were written.  What a new query gets of the past is what is held::
+Nothing is moved.  A chain is cut anew where the windows end now.  Its cursor stays, and so do segments, with the
+*layout* that each was written by.  A new query is backfilled from the rows that are held::
 
                        held in the log                 cursor
-    ---(let go)---|=====================================|---------- rows to come ------->
+    ---(removed)--|=====================================|---------- rows to come ------->
                   floor                                 |
-    new query      <------ backfill: one unit ---------> <------ the chain, like everyone ----->
+    new query      <------ backfill: one unit ---------> <------ the chain, like all --->
 
-`floor` is the event time from which on every row that the new query accepts is known to be held: because some other
-query that accepts at least those rows needed them.  A query is complete from the later of its two floors.
+`floor` is the event time from which every row that the new query accepts is held for certain: another query that
+accepts at least these rows has needed them.  A query is complete from the latest of its floors.
 
 In:  the plan before, the change, and the ledger.  Out: a `QueryState`.
 """
@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
-from penstock.engine.change.no_past import why_no_past
 from penstock.engine.views.buffers import buffer_of
 from penstock.engine.views.needs import in_time
 from penstock.plan.links import POSITION
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def start_of(group: Group, member: Member, before: Plan | None, change: Change, ledger: Ledger) -> QueryState:
-    """Say what a query starts with: what it still has to get of the past, and from when on it is complete."""
+    """Return what a query starts with: its backfill, and from when on it is complete."""
     floors = tuple(_floor(group, member, side, before, ledger) if before else None for side in group.sides)
     if member.query.name in change.altered + change.moved + change.resumed:
         state = ledger.query(member.query.name)
@@ -68,14 +67,14 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
 
 
 def _counted_from(query: Query, old: Query, state: QueryState) -> int:
-    """Say which changes are by another definition: all so far, if a query that goes on answers something else."""
+    """Return from which answer an altered `changes` query counts: the next one, if it answers something else."""
     answers_alike = query.aggregation == old.aggregation or state.answered is None
     is_changes = query.aggregation is not None and query.aggregation.emit == "changes"
     return state.counted_from if answers_alike or not is_changes else state.answered or 0
 
 
 def _still_answered(query: Query, before: Plan | None, state: QueryState) -> int | None:
-    """Say how far an aggregate that is computed anew has been answered: it goes on from there if it answers alike."""
+    """Return how far an aggregate that is computed anew has been answered; None if its answers differ in kind."""
     if before is None or state.answered is None or query.aggregation is None:
         return None
     old = before.query(query.name)
@@ -84,47 +83,47 @@ def _still_answered(query: Query, before: Plan | None, state: QueryState) -> int
 
 
 def _is_counted_anew(query: Query, before: Plan | None, change: Change) -> bool:
-    """Say whether an aggregate has to be computed anew, from what is held, because something else is asked of it."""
+    """Return whether an aggregate is computed anew from the rows held, because its definition has changed."""
     if query.aggregation is None or before is None or query.name in change.moved:
         return False
     if query.name in change.resumed:
-        return True  # what it had was let go when it was stopped
+        return True  # its panes were removed when it was stopped
     return not goes_on(query, before.query(query.name))
 
 
 def goes_on(query: Query, old: Query) -> bool:
-    """Say whether an aggregate query can go on with its panes under another definition: only its way out is another."""
+    """Return whether an altered aggregate query keeps its panes: only its SELECT list and HAVING differ."""
     if query.aggregation is None or old.aggregation is None:
         return query.aggregation is None and old.aggregation is None
     plain = [
         replace(
-            meaning(each),
+            meaning(definition),
             options=(),
             sink=Sink(),
-            aggregation=replace(each.aggregation, answers=(), having=""),
+            aggregation=replace(definition.aggregation, answers=(), having=""),
         )
-        for each in (query, old)
-        if each.aggregation is not None
+        for definition in (query, old)
+        if definition.aggregation is not None
     ]
     return plain[0] == plain[1]
 
 
 def _has_missed_nothing(group: Group, member: Member, before: Plan) -> bool:
-    """Say whether an altered query is asked of the same pairs: only its options are others, or what it answers."""
+    """Return whether an altered query has the same pairs: only its options or its answers differ."""
     if member.query.aggregation is not None:
         return goes_on(member.query, before.query(member.query.name))
     return _is_as_before(group, member, before)
 
 
 def _is_as_before(group: Group, member: Member, before: Plan) -> bool:
-    """Say whether only an altered query's options are others: then it has missed nothing."""
+    """Return whether only the options of an altered query differ."""
     then, _, old = before.find(member.query.name)
     same = meaning(replace(old.query, options=())) == meaning(replace(member.query, options=()))
     return same and [log.id for log in then.all_logs] == [log.id for log in group.all_logs]
 
 
 def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) -> QueryState:
-    """Say how an altered query goes on: by its new definition for rows to come, and for a past it has not got yet."""
+    """Return the state of an altered query: its new definition holds for rows to come, and for a pending backfill."""
     coming = [after_all(log.stream, ledger) for log in group.logs]
     return QueryState(
         results=state.results,
@@ -138,46 +137,46 @@ def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) 
 
 
 def _complete_from(group: Group, floors: Iterable[int | None], ledger: Ledger) -> int | None:
-    """Say from when on a query is complete; without a window, from which row on."""
+    """Return the event time from which a query is complete; without a window, the row."""
     if not group.oblivious:
         return _later(floors)
     return _later(
-        ledger.stream(log.stream).arrivals if each is not None and POSITION in log.columns else each
-        for log, each in zip(group.logs, floors, strict=True)
+        ledger.stream(log.stream).arrivals if floor is not None and POSITION in log.columns else floor
+        for log, floor in zip(group.logs, floors, strict=True)
     )
 
 
 def _later(moments: Iterable[int | None]) -> int | None:
-    """Give the latest of some moments; None if none is given."""
-    return max((each for each in moments if each is not None), default=None)
+    """Return the latest of some moments; None if none is given."""
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
 def after_all(stream: str, ledger: Ledger) -> int | None:
-    """Give the event time after all that a stream has sent; None if it has sent nothing."""
+    """Return the event time after all that a stream has sent; None if it has sent nothing."""
     newest = ledger.stream(stream).newest
     return None if newest is None else newest + 1
 
 
 def _floor(group: Group, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
-    """Find the event time from which on every row of one side that a query accepts is held, in each of its logs."""
+    """Return the event time from which every row of one side that a query accepts is held, in each of its logs."""
     logs = group.inputs[group.index(side)].logs
     return _later(_floor_of(log, member, side, before, ledger) for log in logs)
 
 
 def _floor_of(log: LogPlan, member: Member, side: Side, before: Plan | None, ledger: Ledger) -> int | None:
-    """Find the event time from which on a log holds every row that a query accepts on one side."""
+    """Return the event time from which a log holds every row that a query accepts on one side."""
     coming = after_all(log.stream, ledger)
     if coming is None:
         return None  # the stream has sent nothing yet
     floors = _kept_since(log, member, side, before, ledger)
     if why_no_past(log, member, side, ledger, kept=bool(floors)):
         return coming
-    held = None if None in floors else min(each for each in floors if each is not None)
+    held = None if None in floors else min(floor for floor in floors if floor is not None)
     return _later([held, after_departures(log.id, ledger)])
 
 
 def _lacking(group: Group, member: Member, before: Plan | None, ledger: Ledger) -> str:
-    """Say why rows that are held are not among the results of a query that comes now; empty if they are."""
+    """Return why rows that are held are not among the results of a new query; empty if they are."""
     logs = [(side, log) for side in group.sides for log in group.inputs[group.index(side)].logs]
     reasons = [
         why_no_past(log, member, side, ledger, kept=bool(_kept_since(log, member, side, before, ledger)))
@@ -190,7 +189,7 @@ def _lacking(group: Group, member: Member, before: Plan | None, ledger: Ledger) 
 def _kept_since(
     log: LogPlan, member: Member, side: Side, before: Plan | None, ledger: Ledger
 ) -> list[int | None]:
-    """List event times from which on a log has kept every row that a query accepts, one for each reason to keep."""
+    """List event times from which a log has kept every row that a query accepts, one for each reason."""
     stream = ledger.stream(log.stream)
     uses = list(before.uses(log.id)) if before else []
     floors = [
@@ -207,23 +206,23 @@ def _kept_since(
 
 
 def after_departures(log: str, ledger: Ledger) -> int | None:
-    """Give the event time after all rows of a log that promises have let go before their window ended."""
+    """Return the event time after all rows of a log that promises removed before their window ended."""
     newest = ledger.gone[log].newest if log in ledger.gone else None
     return None if newest is None else newest + 1
 
 
 def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
-    """Say from which event time on a query that is there already has kept all rows it accepts."""
+    """Return the event time from which a running query has kept all rows it accepts."""
     own = ledger.query(witness.query.name).floors[group.index(side)]
     if group.oblivious:
         return _later([own, _buffered_since(group, side, ledger)])
-    return _later([own, _let_go(group, side, witness, ledger)])
+    return _later([own, _removed_since(group, side, witness, ledger)])
 
 
-def _let_go(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
-    """Say from which event time on a window has let no row go; None: it never did.
+def _removed_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
+    """Return the event time from which a window has removed no row; None: it has never removed any.
 
-    A row waits for each of its partners, and goes with the last that it could meet.
+    A row waits for each of its partners, and is removed with the last that it could meet.
     """
     number, marks = group.members.index(witness), ledger.groups[group.id].watermarks
     own, since = group.index(side), list[int]()
@@ -241,7 +240,7 @@ def _let_go(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | 
 
 
 def _buffered_since(group: Group, side: Side, ledger: Ledger) -> int | None:
-    """Say from which event time on a join without a window has kept all rows: positions alone tell that."""
+    """Return the event time from which a join without a window has kept all rows; only positions are known."""
     gone = buffer_of(group, ledger).gone[group.index(side)]
     log = group.log(side)
     if not gone:
@@ -250,26 +249,26 @@ def _buffered_since(group: Group, side: Side, ledger: Ledger) -> int | None:
 
 
 def predecessors(group: Group, before: Plan | None) -> list[Group]:
-    """List the groups of the plan before whose pairs a group goes on with: itself, or those that joined its logs.
+    """List the groups of the plan before whose pairs a group continues: itself, or those that joined its logs.
 
-    Where rows are divided among joins in another way than before, several may go over into one, or one into several.
+    Where rows are divided among joins in another way than before, groups may be merged or divided.
     """
     groups = before.groups if before else ()
-    same = [each for each in groups if each.id == group.id]
+    same = [other for other in groups if other.id == group.id]
     return same or [
-        each
-        for each in groups
-        if each.signature == group.signature
-        and [log.id for log in each.all_logs] == [log.id for log in group.all_logs]
+        other
+        for other in groups
+        if other.signature == group.signature
+        and [log.id for log in other.all_logs] == [log.id for log in group.all_logs]
     ]
 
 
 def group_start(group: Group, ledger: Ledger, before: Plan | None) -> GroupState:
-    """Put a group's chain where its predecessors are; a new group begins with what is there now, as backfill."""
-    states = [ledger.groups[each.id] for each in predecessors(group, before)]
+    """Return the start of a group: at the cursor of its predecessors, or at the end of its streams, with a backfill."""
+    states = [ledger.groups[predecessor.id] for predecessor in predecessors(group, before)]
     streams = [ledger.stream(name) for name in group.streams]
-    cursor = states[0].cursors[0] if states else Cursor(tuple(each.batches for each in streams))
-    watermarks = tuple(each.watermark for each in streams)
+    cursor = states[0].cursors[0] if states else Cursor(tuple(stream.batches for stream in streams))
+    watermarks = tuple(stream.watermark for stream in streams)
     starts = _horizons(group, ledger) if group.signature.counted else watermarks
     own = ledger.groups.get(group.id)
     return GroupState(
@@ -285,10 +284,29 @@ def group_start(group: Group, ledger: Ledger, before: Plan | None) -> GroupState
 
 
 def _horizons(group: Group, ledger: Ledger) -> Watermarks:
-    """Say up to where a new group that counts rows takes them as joined: both streams are sealed, or begin, there."""
+    """Return the horizon of a new group that counts rows: both streams are sealed, or begin, there."""
     horizons = [
         ledger.rolls[log.stream].horizon if log.stream in ledger.rolls else after_all(log.stream, ledger)
         for log in group.logs
     ]
-    horizon = None if None in horizons else min(each for each in horizons if each is not None)
+    horizon = None if None in horizons else min(horizon for horizon in horizons if horizon is not None)
     return (horizon,) * len(group.inputs)
+
+
+def why_no_past(log: LogPlan, member: Member, side: Side, ledger: Ledger, *, kept: bool) -> str:
+    """Return why the held rows of a log are no past for a query; empty if they are.
+
+    `kept` says whether the log has kept all rows that the query accepts, back to some event time.
+    """
+    used = {segment.layout for segment in ledger.segments(log.id)}
+    layouts = [layout for number, layout in ledger.layouts.get(log.id, {}).items() if number in used]
+    for layout in layouts:
+        if columns := sorted(member.reads(side) - set(layout.columns)):
+            names = f"column {columns[0]}" if len(columns) == 1 else f"columns {', '.join(columns)}"
+            were = "was" if len(columns) == 1 else "were"
+            return f"{names} of {log.stream} {were} not stored before"
+        if predicates := [
+            predicate for predicate in member.predicates(side) if predicate not in layout.predicates
+        ]:
+            return f"{' and '.join(predicates)} was not evaluated before on rows of {log.stream}"
+    return "" if kept else f"rows of {log.stream} that it accepts were not all kept before"

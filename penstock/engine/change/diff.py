@@ -1,8 +1,8 @@
-"""What becomes of the queries when one plan follows another, and what would be lost by it.
+"""The difference between two plans: what becomes of the queries, what would be lost, and how streams differ.
 
 Queries are compared by name and by meaning, then by how they are shared.
 
-In:  the plan before, the plan to come, and the ledger.  Out: a `Change`, and sentences about what would be lost.
+In:  the plan before, the plan to come, and the ledger.  Out: a `Change`, and sentences about losses.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.views.waiting import is_waiting, lag_rows
+from penstock.sql.query import SECOND
+from penstock.sql.source_options import row_meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from penstock.plan.build import Plan
-    from penstock.sql.query import Query
+    from penstock.sql.query import Query, Stream
     from penstock.state.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of the queries: those that are new, gone, and differently defined under their old name.
+    """What becomes of the queries: those that are added, dropped, and altered under their old name.
 
-    `moved` are those that stay as they are and get state of their own, or share again: what is held does not go with
-    them.  `failed` are those that are stopped because they cannot be evaluated, with the reason; `resumed` those that
-    had been, and are defined otherwise now.  `strategy` is the new one, if it is another; `cuts` says why chains are
-    cut elsewhere, if they are.  `carriers` are streams of promises that are read from here on, or no more.
+    `moved` queries are unchanged but change state, because they share with others than before: stored rows do not move
+    with them.  `failed` queries are stopped because they cannot be evaluated, with the reason; `resumed` ones had been
+    stopped and have another definition now.  `strategy` is the new one, if it has changed.  `cuts` says why chains are
+    cut elsewhere, if they are.  `carriers` are streams of promises that are read from now on, or no longer.
     """
 
     added: tuple[str, ...] = ()
@@ -41,12 +43,12 @@ class Change:
     carriers: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Say whether anything changes."""
+        """Return whether anything changes."""
         queries = self.added or self.dropped or self.altered or self.failed or self.resumed
         return bool(queries or self.strategy or self.cuts or self.carriers)
 
     def __str__(self) -> str:
-        """Say what changes, in a few words."""
+        """Describe the change in a few words."""
         words = (
             ("add", self.added), ("drop", self.dropped), ("alter", self.altered), ("resume", self.resumed),
         )  # fmt: skip
@@ -58,11 +60,11 @@ class Change:
 
 
 def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
-    """Compare two plans: queries by name and by meaning, then how they are shared; `why` the chains are cut anew."""
+    """Compare two plans: queries by name and by meaning, then how they are shared; `why` chains are cut elsewhere."""
     if before is None:
         return Change(added=tuple(query.name for query in after.queries))
     old, new = ({query.name: meaning(query) for query in plan.queries} for plan in (before, after))
-    stopped, failed = ({each.query.name: each.reason for each in plan.stopped} for plan in (before, after))
+    stopped, failed = ({stop.query.name: stop.reason for stop in plan.stopped} for plan in (before, after))
     altered = tuple(name for name in new if name in old and new[name] != old[name])
     stay = [name for name in new if name in old and name not in altered]
     recut = before.strategy == after.strategy and _cuts(before, stay) != _cuts(after, stay)
@@ -80,17 +82,17 @@ def find_change(before: Plan | None, after: Plan, why: str = "") -> Change:
 
 
 def _carriers(plan: Plan) -> set[str]:
-    """Name the streams of a plan that only carry the promises of others."""
-    return {each.name for each in plan.streams if each.punctuation_of}
+    """Return the streams of a plan that only carry promises of others."""
+    return {stream.name for stream in plan.streams if stream.punctuation_of}
 
 
 def meaning(query: Query) -> Query:
-    """Leave out of a query what only shows it, or follows from the rest of it."""
+    """Return a query without its text and without what follows from the rest of it."""
     return replace(query, text="", comparisons=())
 
 
 def _cuts(plan: Plan, queries: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Say where the chains are cut that serve some queries."""
+    """Return the cuts of the chains that serve some queries."""
     names = set(queries)
     return {
         group.id: group.chain.cuts
@@ -100,12 +102,11 @@ def _cuts(plan: Plan, queries: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _logs(plan: Plan, query: str) -> set[str]:
-    """List the logs that a query reads."""
     return {log.id for group, _, _ in plan.groups_of(query) for log in group.all_logs}
 
 
 def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> list[str]:
-    """Say what a change would lose that nobody asked to lose, one sentence each."""
+    """List what a change would lose without an explicit request, one sentence each."""
     lost = [
         f"query {name} is not among the queries any more, and its {count:,} results in the state's table could not be "
         "read again"
@@ -141,3 +142,43 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
             "held now with rows to come"
         )
     return lost
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def stream_difference(before_all: Iterable[Stream], now_all: Iterable[Stream]) -> str | None:
+    """Describe the first stream that is not declared as it was when the state was made; None if all are.
+
+    Options that do not change the meaning of rows may differ (`penstock.sql.source_options`).
+    """
+    before = {stream.name.lower(): stream for stream in before_all}
+    for now in now_all:
+        was = before.get(now.name.lower())
+        changed = next(_differences(was, now), None) if was else None
+        if changed is not None:
+            return f"stream {now.name} is not declared as it was: {changed}"
+    return None
+
+
+def _differences(was: Stream, now: Stream) -> Iterator[str]:
+    """Describe how the second of two declarations differs from the first."""
+    if (was.results is None) != (now.results is None):
+        yield (
+            "it was the results of a query" if was.results else "it was no query's results, but had a source"
+        )
+    if was.name != now.name:
+        yield f"it was called {was.name}"
+    columns, others = ({column.name: column.type for column in stream.columns} for stream in (was, now))
+    if list(columns.items()) != list(others.items()):
+        yield "its columns were " + ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    if was.time != now.time:
+        yield f"its time was {was.time}"
+    if was.lateness != now.lateness:
+        yield f"its lateness was {was.lateness / SECOND:g} seconds"
+    if was.format.lower() != now.format.lower():
+        yield f"its format was {was.format or 'that of a DataFrame'}"
+    before, after = row_meaning(was.options), row_meaning(now.options)
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield f"its option {name} was {before[name]!r}" if name in before else f"it had no option {name}"

@@ -1,4 +1,4 @@
-"""The commit that makes a plan true: where its groups go on, what its queries start with, how its pairs are stored.
+"""The commit of a plan: where its groups continue, what its queries start with, how its pairs are stored.
 
 In:  the ledger, the plan before and the plan to come.  Out: the ``plan`` commit.
 """
@@ -44,13 +44,13 @@ Upgrades = Mapping[str, "Replacement"]
 
 
 def upgraded(ledger: Ledger, plan: Plan, upgrades: Upgrades) -> Ledger:
-    """Give the ledger as it will be when the logs have their new layouts and the upgraded segments."""
+    """Return the ledger with new layouts of the logs and the upgraded segments."""
     layouts, logs = dict(ledger.layouts), dict(ledger.logs)
     for log in new_layouts(plan, ledger):
         fresh = {ledger.layout(log.id) + 1: Layout(log.columns, log.predicates)}
         layouts[log.id] = {**layouts.get(log.id, {}), **fresh}
     for name, new in upgrades.items():
-        rest = (each for each in ledger.segments(name) if each.name not in set(new.removed))
+        rest = (segment for segment in ledger.segments(name) if segment.name not in set(new.removed))
         logs[name] = (*new.added, *rest)
     return replace(ledger, layouts=layouts, logs=logs)
 
@@ -65,10 +65,10 @@ def plan_commit(
     release: Released | None = None,
     parts: int = 1,
 ) -> PlanServed:
-    """Write the commit that makes a plan true.
+    """Return the commit of a plan.
 
-    `release` ends the sequences of queries that are defined anew.  It becomes true with the plan or not at all:
-    a query that keeps its old definition after a crash must not have got anything early.
+    `release` ends the sequences of altered queries.  It is part of the same commit: after a crash, a query that keeps
+    its old definition must not have delivered anything early.
     """
     if before is not None:
         _refuse_repeats(plan, before, change, ledger)
@@ -82,7 +82,7 @@ def plan_commit(
         for group, _, member in [plan.find(name)]
     }
     lacking = [name for name, state in starts.items() if state.backfill]
-    lacking += [each.name for each in plan.queries if ledger.query(each.name).backfill]
+    lacking += [query.name for query in plan.queries if ledger.query(query.name).backfill]
     return PlanServed(
         plan=served(plan),
         reason=str(change) if before else "start",
@@ -110,11 +110,11 @@ def plan_commit(
 
 
 def _begun_streams(plan: Plan, before: Plan | None, ledger: Ledger) -> dict[str, StreamState]:
-    """Say what the results of queries begin with that are read from here on: what was found before counts as gone by.
+    """Return the start of result streams that are read from now on: earlier results are not read.
 
     The position of a result is its number among the query's results, unless an earlier query of its name had more.
     """
-    standing = {each.name for each in before.results} if before else set()
+    standing = {stream.name for stream in before.results} if before else set()
     begun = {}
     for stream in plan.results:
         state, found = ledger.stream(stream.name), ledger.query(stream.name).results
@@ -126,8 +126,8 @@ def _begun_streams(plan: Plan, before: Plan | None, ledger: Ledger) -> dict[str,
 def _pane_sets(
     plan: Plan, before: Plan | None, change: Change, ledger: Ledger, parts: int
 ) -> dict[str, PaneSet]:
-    """Give aggregate queries the pane sets they read from now on; one that answers something else begins anew."""
-    standing = {name: each.panes for name, each in ledger.panes.items()}
+    """Return the pane sets of aggregate queries; a query that answers something else begins anew."""
+    standing = {name: state.panes for name, state in ledger.panes.items()}
     anew = [
         name
         for name in change.added + change.altered + change.resumed
@@ -138,7 +138,7 @@ def _pane_sets(
 
 
 def served(plan: Plan) -> ServedPlan:
-    """Say what a state serves by a plan, without the secrets of its sources."""
+    """Return what a state serves by a plan, without the secrets of its sources."""
     return ServedPlan(
         streams=tuple(map(without_stream_secrets, plan.streams)),
         queries=plan.queries,
@@ -150,19 +150,19 @@ def served(plan: Plan) -> ServedPlan:
 
 
 def _tables(group: Group, plan: Plan, ledger: Ledger, lacking: Iterable[str]) -> tuple[StoredTable, ...]:
-    """Say how to read the pairs that a group stores from now on: nothing new if it goes on as it was.
+    """Return the tables of pairs that a group begins: none if it continues its present one.
 
-    Pairs that new queries get of the past are kept apart, and numbered by those queries alone.
+    Pairs of a backfill are stored apart, and numbered by the backfilled queries alone.
     """
     now = _table(group, plan, ledger.version + 1)
     tables = [now] if _written(group, plan, ledger) == now.id else []
     if set(lacking) & {member.query.name for member in group.members}:
         tables.append(_table(subgroup(group, lacking), plan, ledger.version + 1, "-past"))
-    return tuple(each for each in tables if each.members)
+    return tuple(table for table in tables if table.members)
 
 
 def _written(group: Group, plan: Plan, ledger: Ledger) -> str:
-    """Name the table that a group's units write to under a plan: the one there is if it does; none for no reader."""
+    """Return the table that a group's units write to: the present one if it fits; none without a reader."""
     now, current = _table(group, plan, ledger.version + 1), ledger.table(group.id)
     if current is not None and current.same_reading(now):
         return current.id
@@ -170,20 +170,20 @@ def _written(group: Group, plan: Plan, ledger: Ledger) -> str:
 
 
 def is_stored_anew(plan: Plan, ledger: Ledger) -> bool:
-    """Say whether a group would keep its pairs in another way than it does: an earlier version may have begun it."""
+    """Return whether a group would begin another table of pairs."""
     return any(_written(group, plan, ledger) != ledger.writes.get(group.id, "") for group in plan.groups)
 
 
 def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) -> None:
-    """Refuse to let a query go over from time to rows where rows that it has joined wait to be counted for others."""
+    """Refuse to change a query from time to rows where rows that it has joined wait to be counted for others."""
     for name in change.altered:
         group = plan.find(name)[0]
         state = ledger.groups.get(group.id)
         if before.find(name)[0].signature.counted or not group.signature.counted or state is None:
             continue
         horizon = state.watermarks[0]
-        segments = [each for log in group.logs for each in ledger.segments(log.id)]
-        if any(horizon is None or each.max_t >= horizon for each in segments):
+        segments = [segment for log in group.logs for segment in ledger.segments(log.id)]
+        if any(horizon is None or segment.max_t >= horizon for segment in segments):
             raise InputError(
                 f"query {name} cannot go over to counting rows now: others that count them still wait for rows it has "
                 "joined by time, and it would get some pairs twice; drop it and create it again"
@@ -197,12 +197,12 @@ def new_layouts(plan: Plan, ledger: Ledger) -> list[LogPlan]:
 
 
 def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
-    """Say whether the plan can be changed here: if not, the groups before must catch up first.
+    """Return whether the plan can change here; if not, the present groups must catch up first.
 
-    All slices of a chain must be together, because the next chain may be cut elsewhere.  Joins that divide the rows of
-    one log must be equally far, because a change may take a row from one to another, and what one of them holds is
-    vouched for by all.  A query that gets other state must have joined all that came, and so must one that is defined
-    anew where input waits: whatever its order policy, what has come counts by the old definition.
+    All slices of a chain must be at one cursor, because the next chain may be cut elsewhere.  Joins that divide the
+    rows of one log must be equally far, because a change may move a row from one to another.  A query that gets other
+    state must have joined all ingested rows.  So must an altered query whose input waits: rows ingested so far count by
+    its old definition.
     """
     if before is None:
         return True
@@ -213,20 +213,20 @@ def is_in_step(plan: Plan, before: Plan | None, ledger: Ledger) -> bool:
     for group in before.groups:
         divided = progress.setdefault((group.signature, *(log.id for log in group.logs)), set())
         divided.add(_progress(group, ledger))
-    return all(len(each) <= 1 for each in progress.values()) and not must_join_all(plan, before, ledger)
+    return all(len(places) <= 1 for places in progress.values()) and not must_join_all(plan, before, ledger)
 
 
 def must_join_all(plan: Plan, before: Plan, ledger: Ledger) -> bool:
-    """Return whether all that came must be joined before the plan changes, however much that is."""
+    """Return whether all ingested rows must be joined before the plan changes, however many there are."""
     change = find_change(before, plan)
     waiting = any(is_waiting(before, ledger, before.find(name)[0]) for name in change.altered)
     return bool(change.moved) or waiting
 
 
 def _progress(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:
-    """Say where a group is: its cursor, and its horizon where it counts rows.
+    """Return where a group is: its cursor, and its horizon if it counts rows.
 
-    Where all that came is joined it does not matter up to which time it was joined out of turn.
+    If all ingested rows are joined, the time up to which waiting input was joined does not matter.
     """
     state = ledger.groups[group.id]
     cursor, ends = state.cursors[0], tuple(ledger.stream(log.stream).batches for log in group.logs)
@@ -235,16 +235,17 @@ def _progress(group: Group, ledger: Ledger) -> tuple[Cursor, int | None]:
 
 
 def _table(group: Group, plan: Plan, version: int, suffix: str = "") -> StoredTable:
-    """Say how to read the pairs that a group stores under this plan.
+    """Describe how to read the pairs that a group stores under this plan.
 
-    Where Spark SQL decides about pairs they are kept with the set of their readers: that is settled then.
+    Where Spark SQL decides about pairs, they are stored with the set of their readers, since the decision is not
+    repeated.
     """
     streams = tuple(plan.stream(name) for name in group.streams)
     views = {
         member.query.name: Definition(
             number,
             member.levels,
-            tuple((each.name, each.expression) for each in member.query.outputs),
+            tuple((output.name, output.expression) for output in member.query.outputs),
             version,
         )
         for number, member in enumerate(group.members)

@@ -1,12 +1,11 @@
-"""Where a running engine cuts its chains, and when it thinks again (paper 1, 5.2, 5.3 and 6.2).
+"""Where a running engine cuts its chains, and when it reconsiders that (paper 1, 5.2, 5.3 and 6.2).
 
-Only `cpu-opt` and `auto` choose; the other strategies cut where they always do, and so do chains that count rows.  A
-chain is chosen when its windows change, if its streams are known by then; and again when what was measured since says
-that another chain would do markedly less work.  So that a plan does not swing to and fro with every batch, the same
-other chain has to promise `LEAST_GAIN` at `PATIENCE` looks in a row.  With a memory budget a chain that outgrows it
-is changed whatever the gain.
+Only `cpu-opt` and `auto` choose; other strategies have fixed cuts, and so have chains that count rows.  A chain is
+chosen when its windows change, if its streams are known by then, and again when measurements say that another chain
+does markedly less work.  So that a plan does not oscillate, the same chain has to save `MIN_RECUT_GAIN` of the work at
+`RECUT_LOOKS` looks in a row (`penstock.limits`).  A chain that exceeds a memory budget is changed whatever the gain.
 
-In:  the plan, the ledger, and what the user has set.  Out: cuts by group, and the reason, for the journal.
+In:  the plan, the ledger, and settings.  Out: cuts by group, and the reason, for the journal.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.engine.views.estimates import longest_finite, measure
 from penstock.engine.views.plans import next_plan, standing_plan
 from penstock.errors import InputError
@@ -36,21 +36,6 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query, Stream
     from penstock.state.ledger import Ledger
 
-TURNS_BETWEEN_LOOKS = 2
-"""Turns from one look to the next, for each eight queries: finding the best chain takes time that grows with them."""
-
-LEAST_GAIN = 0.1
-"""The share of a chain's work that another one has to save."""
-
-QUERIES_CHOSEN_AT_ONCE = 36
-"""Queries of a chain up to which it is chosen at once when windows change: a matter of milliseconds."""
-
-MOST_QUERIES = 200
-"""Queries of a chain up to which it is chosen at all, which takes a second; a longer one is cut at every window."""
-
-PATIENCE = 3
-"""Looks in a row at which it has to."""
-
 
 def plan_over(
     streams: Mapping[str, Stream],
@@ -59,7 +44,7 @@ def plan_over(
     settings: Mapping[str, str],
     stopped: Iterable[Stopped] = (),
 ) -> Plan:
-    """Plan queries over what a state stores and knows, shared and cut as the settings say."""
+    """Plan queries over what a state stores, shared and cut as the settings and measurements say."""
     asked, strategy = tuple(queries), strategy_of(settings)
     again = partial(next_plan, streams, asked, ledger, strategy=strategy, stopped=tuple(stopped))
     everywhere = again()
@@ -68,9 +53,9 @@ def plan_over(
 
 
 def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str, tuple[int, ...]]:
-    """Choose the cuts of a plan to come: as they are where no window has changed, else by what is known by now.
+    """Return the cuts of a new plan: unchanged where no window has changed, else as measurements say.
 
-    A chain that is not named is cut at every window: that is never wrong for long, and holds the least.
+    A chain without an entry is cut at every window: that holds the fewest rows.
     """
     if plan.strategy not in CHOSEN:
         return {}
@@ -84,7 +69,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
         if group.id in kept and kept[group.id].bounds == group.chain.bounds:
             cuts[group.id] = kept[group.id].cuts
             continue
-        if len(group.members) > QUERIES_CHOSEN_AT_ONCE or not group.is_pair:
+        if len(group.members) > limits.MAX_QUERIES_CHOSEN_AT_ONCE or not group.is_pair:
             continue  # whoever registers a query must not wait for this: the chain is looked at again later
         estimate = measure(plan, ledger, group.signature)
         if estimate.seen and not group.signature.counted:
@@ -94,7 +79,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
 
 @dataclass(slots=True)
 class RecutPolicy:
-    """Looks at what was measured, now and then, and says when a chain should be cut elsewhere."""
+    """Reconsiders the cuts of chains, now and then, by what was measured."""
 
     budget: float | None = None
     _turns: int = 0
@@ -102,9 +87,11 @@ class RecutPolicy:
     """For each group the cuts it was last better to have, and at how many looks in a row."""
 
     def look(self, plan: Plan, ledger: Ledger) -> tuple[dict[str, tuple[int, ...]], str] | None:
-        """Say where chains should be cut from now on, and why; None if they stay."""
+        """Return the cuts that chains should have from now on, and why; None if they stay."""
         self._turns += 1
-        if plan.strategy not in CHOSEN or self._turns % (TURNS_BETWEEN_LOOKS * (1 + len(plan.queries) // 8)):
+        if plan.strategy not in CHOSEN or self._turns % (
+            limits.TURNS_PER_RECUT_LOOK * (1 + len(plan.queries) // 8)
+        ):
             return None
         reasons = []
         cuts = dict(plan.cuts)
@@ -116,8 +103,8 @@ class RecutPolicy:
         return (cuts, "; ".join(reasons)) if reasons else None
 
     def _consider(self, plan: Plan, ledger: Ledger, group: Group) -> tuple[tuple[int, ...], str] | None:
-        """Look at one chain: give its new cuts once they have been better for long enough."""
-        if group.signature.counted or not group.is_pair or len(group.members) > MOST_QUERIES:
+        """Return the new cuts of one chain, once they have been better for long enough."""
+        if group.signature.counted or not group.is_pair or len(group.members) > limits.MAX_QUERIES_TO_CHOOSE:
             return None
         estimate = measure(plan, ledger, group.signature)
         if not estimate.seen:
@@ -138,21 +125,21 @@ class RecutPolicy:
         before, looks = self._wishes.get(group.id, (wished, 0))
         looks = looks + 1 if before == wished else 1
         self._wishes[group.id] = wished, looks
-        if looks < PATIENCE:
+        if looks < limits.RECUT_LOOKS:
             return None
         del self._wishes[group.id]
         slices = f"{len(wished) - 1} slices in place of {len(group.chain.readers)}"
         return wished, f"cut {group.title} anew, {slices}: {reason}{note}"
 
     def _reason(self, estimate: Estimate, now: PricedChain, best: PricedChain) -> str:
-        """Say why a chain is better than the one there is; empty if it is not by enough."""
+        """Return why a chain is better than the present one; empty if the gain is too small."""
         if self.budget is not None and now.cost.bytes > max(self.budget, best.cost.bytes):
             return f"{show_size(now.cost.bytes)} of state expected, and {show_size(self.budget)} allowed"
         flow = Flow(1, estimate.pace.rows, estimate.pace.rows)
         work = seconds(now.cost, estimate.statistics, estimate.prices, estimate.pace, flow)
         gain = (now.cpu - best.cpu) / work if work else 0.0
         rates = f"{estimate.statistics.left_rate:,.0f} and {estimate.statistics.right_rate:,.0f} rows/s"
-        return f"{gain:.0%} less work expected at {rates}" if gain >= LEAST_GAIN else ""
+        return f"{gain:.0%} less work expected at {rates}" if gain >= limits.MIN_RECUT_GAIN else ""
 
 
 def _best(strategy: str, estimate: Estimate, budget: float | None) -> tuple[PricedChain, str]:
@@ -167,7 +154,7 @@ def _best(strategy: str, estimate: Estimate, budget: float | None) -> tuple[Pric
 
 
 def _ages(group: Group, far: int) -> Cuts:
-    """Give the ages at which a group's chain is cut now; age 0 is one of them on a side that is held at all."""
+    """Return the ages at which a group's chain is cut now; a side that is held at all includes age 0."""
     left, right = (
         tuple(
             sorted({0, *(min(age, far) for _, piece in group.chain.side(side) for age in _span(piece.ages))})
@@ -180,6 +167,6 @@ def _ages(group: Group, far: int) -> Cuts:
 
 
 def _span(ages: tuple[int, int]) -> tuple[int, int]:
-    """Count ages from 0: the microsecond by which the right side begins later costs nothing."""
+    """Count ages from 0: the right side begins a microsecond later, which costs nothing."""
     start, end = ages
     return (0 if start == 1 else start), end

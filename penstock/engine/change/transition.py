@@ -1,13 +1,13 @@
-"""A transition: from the plan that stands to another, made as a value, shown, refused or applied.
+"""A transition from the plan in force to another: made as a value, shown, refused or applied.
 
-    Transition.to(plan, ledger) ──┬── losses, str(change)      shown by `penstock plan`
-                                  ├── refuse_losses, …moves    refused at a start or while running
-                                  └── get_in_step, apply       true in the journal, with nothing left behind
+    Transition.to(plan, ledger) ──┬── losses, str(change)       shown by `penstock plan`
+                                  ├── refuse_losses, …moves     refused at a start or while running
+                                  └── align_cursors, apply      committed, with nothing left behind
 
-A start, a change of the queries, a chain that is cut elsewhere and a query that is stopped all go this way.
+A start, a change of queries, a chain that is cut elsewhere and a stopped query are all transitions.
 
 In:  the plan of what is registered now, and the ledger.  Out: the same plan over what is stored then; a ``plan`` commit
-if it changed.  Applied while no unit and no batch is on its way, so the ledger does not move underneath.
+if it changed.  No unit and no batch is under way meanwhile, so the ledger does not change.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.change.declarations import stream_difference
-from penstock.engine.change.diff import find_change, losses
+from penstock.engine.change.diff import find_change, losses, stream_difference
 from penstock.engine.change.plan_commit import (
     is_in_step,
     is_stored_anew,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """From one plan to the next: what changes, and what would be lost that nobody asked to lose."""
+    """From one plan to the next: what changes, and what would be lost without an explicit request."""
 
     before: Plan | None
     after: Plan
@@ -63,7 +62,7 @@ class Transition:
 
     @classmethod
     def to(cls, after: Plan, ledger: Ledger, why: str = "") -> Transition:
-        """Go from the plan that stands to another; `why` its chains are cut where they are."""
+        """Return the transition from the plan in force to another; `why` its chains are cut elsewhere."""
         before = standing_plan(ledger)
         change = find_change(before, after, why)
         return cls(before, after, change, tuple(losses(change, before, after, ledger)))
@@ -71,7 +70,7 @@ class Transition:
     # --- shown and refused ----------------------------------------------------------------------------------------
 
     def refuse_losses(self, state: str) -> None:
-        """Refuse a change by which results would be lost that nobody asked to lose."""
+        """Refuse a change that loses results without an explicit request."""
         if self.losses:
             raise InputError(
                 f"state {state} would lose results: {'; '.join(self.losses)}. Put things back as they were, use "
@@ -79,7 +78,7 @@ class Transition:
             )
 
     def refuse_moves(self) -> None:
-        """Refuse to give running queries other state: they would miss pairs without anybody having accepted it."""
+        """Refuse to give running queries other state: they would miss pairs."""
         if moved := self.change.moved:
             raise InputError(
                 f"strategy cannot become {self.after.strategy} while the engine runs: {', '.join(moved)} would go over "
@@ -87,19 +86,19 @@ class Transition:
             )
 
     def expected(self, ledger: Ledger) -> Ledger:
-        """Give the ledger as it would be afterwards, as far as can be told without writing anything."""
+        """Return the ledger as it would be afterwards, as far as that is known without writing anything."""
         return fold(ledger, plan_commit(self.after, self.before, self.change, ledger))
 
     def drop_messages(self, ledger: Ledger) -> dict[str, str]:
-        """Say what becomes of the results of each query that goes, by its name in lower case."""
+        """Describe what becomes of the results of each dropped query, by its name in lower case."""
         if self.before is None:
             return {}
-        return {name.lower(): _farewell(self.before.query(name), ledger) for name in self.change.dropped}
+        return {name.lower(): _drop_message(self.before.query(name), ledger) for name in self.change.dropped}
 
     # --- applied --------------------------------------------------------------------------------------------------
 
     def align_cursors(self, ledger: Ledger, context: Callable[[Plan], TurnContext]) -> None:
-        """Let the groups of the plan before catch up, where the next plan divides rows among joins in another way."""
+        """Advance the groups of the plan before to one cursor, where the next plan needs that."""
         if self.before is not None and not is_in_step(self.after, self.before, ledger):
             if must_join_all(self.after, self.before, ledger):
                 bring_up(context(self.before), self.before.groups, without=self.change.failed)
@@ -107,13 +106,12 @@ class Transition:
                 align_cursors(context(self.before), without=self.change.failed)
 
     def apply(self, store: Store, backend: Backend[Any]) -> Plan:
-        """Make the plan true, unless it is already; the groups before are in step."""
+        """Commit the plan, unless it is in force already; the groups before are aligned."""
         ledger = store.ledger
         if self.before is not None and not self.change and not is_stored_anew(self.before, ledger):
             _declare(store, self.after)
-            return (
-                self.before
-            )  # with the numbering by which its tables are written, whatever the order of registration
+            # keep the numbers of queries in its tables, whatever the order of registration
+            return self.before
         upgrades = _upgrades(store, backend, self.after)
         plan = _planned_again(self.after, upgraded(ledger, self.after, upgrades))
         release = self._last_release(store, backend.runner)
@@ -126,7 +124,7 @@ class Transition:
         return plan
 
     def _last_release(self, store: Store, runner: Runner) -> Released | None:
-        """Write out what is held of queries that are defined anew or stopped: their sequences end here."""
+        """Release all held results of altered and stopped queries: their sequences end here."""
         ended = (*self.change.altered, *self.change.failed)
         last = last_releases(self.before, store.ledger, store.files, only=ended) if self.before else []
         return release_commit(last, runner.map(last, release_job(last))) if last else None
@@ -135,7 +133,7 @@ class Transition:
 def _planned_again(plan: Plan, ledger: Ledger) -> Plan:
     """Plan the same over what is stored by now."""
     again = next_plan(
-        {each.name: each for each in plan.streams},
+        {stream.name: stream for stream in plan.streams},
         plan.queries,
         ledger,
         strategy=plan.strategy,
@@ -145,8 +143,8 @@ def _planned_again(plan: Plan, ledger: Ledger) -> Plan:
     return replace(again, spark_settings=plan.spark_settings)
 
 
-def _farewell(query: Query, ledger: Ledger) -> str:
-    """Say what becomes of a query's results when it goes."""
+def _drop_message(query: Query, ledger: Ledger) -> str:
+    """Describe what becomes of a query's results when it is dropped."""
     count, held = ledger.query(query.name).results, ledger.hold(query.name).rows
     said = f"its {count:,} results stay where they are"
     if query.sink.kind == "table":
@@ -157,13 +155,13 @@ def _farewell(query: Query, ledger: Ledger) -> str:
 
 
 def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
-    """Refuse a plan that takes a stream for another than it was, also one that no query has read for a while.
+    """Refuse a plan with a stream that is declared in another way than before, even if no query read it lately.
 
-    Results of a query that nobody reads now may be others when they are read again.
+    Results of a query that no query reads now may change.
     """
-    read = {each.name for each in ledger.plan.streams} if ledger.plan else set()
-    free = {each.name for each in plan.results if each.name not in read}
-    known = [each for each in ledger.declared.values() if not (each.results and each.name in free)]
+    read = {stream.name for stream in ledger.plan.streams} if ledger.plan else set()
+    free = {stream.name for stream in plan.results if stream.name not in read}
+    known = [stream for stream in ledger.declared.values() if not (stream.results and stream.name in free)]
     if (difference := stream_difference(known, plan.streams)) is not None:
         raise InputError(
             f"state {state} was made by another script: {difference}. "
@@ -172,40 +170,40 @@ def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
 
 
 def _declare(store: Store, plan: Plan) -> None:
-    """Note the options that streams are read with from now on, if they are others than before."""
+    """Commit the options that streams are read with, if they have changed."""
     declared = store.ledger.declared
     fresh = tuple(
-        each for each in map(without_stream_secrets, plan.streams) if declared.get(each.name) != each
+        stream for stream in map(without_stream_secrets, plan.streams) if declared.get(stream.name) != stream
     )
     if fresh:
         store.commit(Declared(fresh))
 
 
 def _upgrades(store: Store, backend: Backend[Any], plan: Plan) -> dict[str, Replacement]:
-    """Evaluate new predicates over the rows held, wherever what is stored allows it."""
+    """Evaluate new predicates on the rows held, wherever the stored columns allow it."""
     ledger = store.ledger
     upgrades: dict[str, Replacement] = {}
     for log in new_layouts(plan, ledger):
         stream, layout = plan.stream(log.stream), ledger.layout(log.id) + 1
         for number, old in ledger.layouts.get(log.id, {}).items():
-            segments = [each for each in ledger.segments(log.id) if each.layout == number]
+            segments = [segment for segment in ledger.segments(log.id) if segment.layout == number]
             if segments and backend.can_upgrade(stream, log, old):
                 made = _upgraded(backend, Upgrade(stream, log, old, segments, layout))
                 before = upgrades.get(log.id, Replacement((), ()))
-                removed = (*before.removed, *(each.name for each in segments))
+                removed = (*before.removed, *(segment.name for segment in segments))
                 upgrades[log.id] = Replacement(removed, (*before.added, *made))
     return upgrades
 
 
 def _upgraded(backend: Backend[Any], upgrade: Upgrade) -> list[Segment]:
-    """Write segments again for a new plan; a predicate that fails on rows that are held is refused with the plan."""
+    """Write segments again for a new plan; refuse the plan if a new predicate fails on rows that are held."""
     try:
         job = Job("change", f"evaluate new predicates on stored rows of {upgrade.stream.name}")
         return backend.runner.map_sql(upgrade.tasks(), backend.upgrade_sql(upgrade), job)
     except PenstockError:
         raise
     except Exception as error:
-        asked = [each for each in upgrade.log.predicates if each not in upgrade.old.predicates]
+        asked = [predicate for predicate in upgrade.log.predicates if predicate not in upgrade.old.predicates]
         raise InputError(
             f"the change cannot be made: {' or '.join(asked)} cannot be evaluated on rows of stream "
             f"{upgrade.stream.name} that are held: {short_message(error)}. Guard it, or mend the query"

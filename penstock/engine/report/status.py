@@ -14,9 +14,7 @@ import numpy as np
 from penstock.engine.report.iso_times import iso_time
 from penstock.engine.report.late_rows import late_share, late_warning
 from penstock.engine.stages.many_plan import probe_orders
-from penstock.engine.views.accuracy import accuracy_of
-from penstock.engine.views.buffers import BufferFigures, buffer_of, figures
-from penstock.engine.views.disorder import disorder
+from penstock.engine.views.buffers import BufferFigures, accuracy_of, buffer_of, disorder, figures
 from penstock.engine.views.memory import MemoryFigures, memory_figures
 from penstock.engine.views.needs import claim, in_time
 from penstock.engine.views.plans import current_plan

@@ -1,4 +1,4 @@
-"""The stage that answers aggregate queries."""
+"""Answer: compute the answers of aggregate queries that are due."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def answer(context: TurnContext) -> None:
-    """Answer aggregate queries as far as can be; at the end of the input, once all of it is joined, to the end."""
+    """Answer aggregate queries as far as possible; when the input has ended and all is joined, to the end."""
     ledger, files = context.ledger, context.store.files
     if not ledger.panes:
         return

@@ -1,13 +1,13 @@
-"""Compaction: files of results become fewer and larger, and tables of old plans one, a little in every turn.
+"""Compact: merge small files of results, and tables of old plans, a little in every turn.
 
-A unit writes a file for each task, and every change of plan may begin a table, so that both would grow for ever, and so
-would every read.  After its other work the joiner merges what `penstock.state.tables` chooses: one Spark job whose
-tasks write a file each, one commit that puts them in the place of others::
+A unit writes a file per task, and every change of plan may begin a table.  Without merging, their number and the cost
+of every read would grow for ever.  The joiner merges what `penstock.state.tables` chooses: one Spark job whose tasks
+write a file each, and one commit that replaces the old files::
 
     files 1 1 1 1 1 1 1 1   ──job──▶   8 beside them   ──commit──▶   8   ──a while later──▶   the ones are deleted
 
-A reader that has begun goes on with the files it has been told of, so these stay for a while.  A crash leaves files
-that no commit names, which the next start removes.
+A reader that has begun continues with the old files, so they are deleted later.  A crash leaves files that no commit
+names; the next start deletes them.
 
 In:  the ledger.  Out: ``compact`` commits.
 """
@@ -24,13 +24,7 @@ from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.sinks import pairs_folder, results_folder
 from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
-from penstock.state.tables import (
-    Merge,
-    bits_between,
-    merged_table,
-    runs_to_merge,
-    words_of,
-)
+from penstock.state.tables import Merge, bits_between, merged_table, runs_to_merge, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,12 +33,9 @@ if TYPE_CHECKING:
     from penstock.state.ledger import Ledger
     from penstock.state.tables import StoredFile, StoredTable
 
-GRACE = 600.0
-"""Seconds that files stay after others took their place: whoever reads them may finish."""
-
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MergeStep:
     """One file to be made of others: for a table of a group, or for a query that has files of its own."""
 
     merge: Merge
@@ -54,20 +45,22 @@ class Step:
 
     @property
     def names(self) -> list[str]:
-        """Name the files that it replaces."""
-        return [each.name for each in self.merge.inputs]
+        """List the files that it replaces."""
+        return [part.name for part in self.merge.inputs]
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """What to do next: tables to begin, each with those that go over into it, and files to make."""
+class MergePlan:
+    """What to merge next: tables to begin, each with the tables that go over into it, and files to make."""
 
     begun: Mapping[str, tuple[StoredTable, tuple[str, ...]]]
-    steps: tuple[Step, ...]
+    steps: tuple[MergeStep, ...]
 
 
-def choose_steps(ledger: Ledger, tasks: int, *, busy: bool, excluded: Iterable[frozenset[str]] = ()) -> Steps:
-    """Choose what to merge, at most a file for each task; while there is something to join, only what presses.
+def choose_steps(
+    ledger: Ledger, tasks: int, *, busy: bool, excluded: Iterable[frozenset[str]] = ()
+) -> MergePlan:
+    """Choose what to merge, at most one file per task; while there is input to join, only what is urgent.
 
     `excluded` are files that cannot be merged with each other.
     """
@@ -88,21 +81,23 @@ def choose_steps(ledger: Ledger, tasks: int, *, busy: bool, excluded: Iterable[f
         ),
         *(step for query, files in ledger.kept.items() for step in _own_steps(query, files, fan, patience)),
     ]
-    return Steps(begun, tuple(each for each in chosen if frozenset(each.names) not in unmergeable)[:tasks])
+    return MergePlan(
+        begun, tuple(step for step in chosen if frozenset(step.names) not in unmergeable)[:tasks]
+    )
 
 
 def _with(
     ledger: Ledger, begun: Mapping[str, tuple[StoredTable, tuple[str, ...]]]
 ) -> dict[str, tuple[StoredTable, ...]]:
-    """Give the tables as they will be when others have been begun."""
+    """Return the tables as they will be when others have been begun."""
     return {
         group: tables
         if group not in begun
         else (
             begun[group][0],
             *(
-                replace(each, into=begun[group][0].id) if each.id in begun[group][1] else each
-                for each in tables
+                replace(table, into=begun[group][0].id) if table.id in begun[group][1] else table
+                for table in tables
             ),
         )
         for group, tables in ledger.tables.items()
@@ -112,45 +107,47 @@ def _with(
 def _begin(
     tables: Sequence[StoredTable], written: str, many: int
 ) -> tuple[StoredTable, tuple[str, ...]] | None:
-    """Begin to merge the tables of the lowest generation that has many of them, if no others of it are being merged."""
-    busy = {written, *(each.into for each in tables)}
-    settled = [each for each in tables if each.files and not each.into and each.id not in busy]
-    for generation in sorted({each.generation for each in settled}):
-        alike = [each for each in settled if each.generation == generation]
-        if len(alike) >= many and not any(each.into for each in tables if each.generation == generation):
-            return merged_table(alike, f"m{uuid.uuid4().hex[:12]}"), tuple(each.id for each in alike)
+    """Begin to merge the tables of the lowest generation that has many of them, unless some of it are being merged."""
+    busy = {written, *(table.into for table in tables)}
+    settled = [table for table in tables if table.files and not table.into and table.id not in busy]
+    for generation in sorted({table.generation for table in settled}):
+        alike = [table for table in settled if table.generation == generation]
+        if len(alike) >= many and not any(table.into for table in tables if table.generation == generation):
+            return merged_table(alike, f"m{uuid.uuid4().hex[:12]}"), tuple(table.id for table in alike)
     return None
 
 
-def _table_steps(group: str, tables: Sequence[StoredTable], fan: int, *, pressing: bool) -> Iterator[Step]:
-    """List what there is to merge in the tables of a group: those that go over into another, then small files."""
+def _table_steps(
+    group: str, tables: Sequence[StoredTable], fan: int, *, pressing: bool
+) -> Iterator[MergeStep]:
+    """List the merges in the tables of a group: files that go over into another table, then small files."""
     for target in tables:
-        sources = [each for each in tables if each.into == target.id]
+        sources = [table for table in tables if table.into == target.id]
         if sources:
             yield from _moves(group, sources, target)
     for table in tables:
         if not table.into:
-            by_age = sorted(table.files, key=lambda each: -each.generation)
-            for run in runs_to_merge([replace(each, shape="") for each in by_age], fan, pressing=pressing):
+            by_age = sorted(table.files, key=lambda file: -file.generation)
+            for run in runs_to_merge([replace(file, shape="") for file in by_age], fan, pressing=pressing):
                 merge = Merge(run, f"{pairs_folder(group)}/", run[0].generation + 1)
-                yield Step(merge, group, table.id)
+                yield MergeStep(merge, group, table.id)
 
 
-def _moves(group: str, sources: Sequence[StoredTable], target: StoredTable) -> Iterator[Step]:
-    """Take the files of some tables over into another, about as many at a time as make a full one."""
-    bits = {each.name: bits_between(table, target) for table in sources for each in table.files}
-    for run in _bins([each for table in sources for each in table.files]):
-        generation = max(each.generation for each in run) + (len(run) > 1)
-        bits_of = {each.name: bits[each.name] for each in run}
+def _moves(group: str, sources: Sequence[StoredTable], target: StoredTable) -> Iterator[MergeStep]:
+    """Move the files of some tables into another, about as many at a time as make a full file."""
+    bits = {file.name: bits_between(table, target) for table in sources for file in table.files}
+    for run in _bins([file for table in sources for file in table.files]):
+        generation = max(file.generation for file in run) + (len(run) > 1)
+        bits_of = {file.name: bits[file.name] for file in run}
         merge = Merge(run, f"{pairs_folder(group)}/", generation, bits_of, words_of(target.members))
-        yield Step(merge, group, target.id)
+        yield MergeStep(merge, group, target.id)
 
 
 def _bins(files: Iterable[StoredFile]) -> Iterator[tuple[StoredFile, ...]]:
-    """Put files together, up to the size of a full one."""
+    """Divide files into runs of up to the size of a full file."""
     run: list[StoredFile] = []
     for file in files:
-        if run and sum(each.bytes for each in run) + file.bytes > limits.MAX_MERGED_FILE_BYTES:
+        if run and sum(file.bytes for file in run) + file.bytes > limits.MAX_MERGED_FILE_BYTES:
             yield tuple(run)
             run = []
         run.append(file)
@@ -158,24 +155,24 @@ def _bins(files: Iterable[StoredFile]) -> Iterator[tuple[StoredFile, ...]]:
         yield tuple(run)
 
 
-def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int) -> Iterator[Step]:
-    """List the neighbours among a query's own files that become one.
+def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int) -> Iterator[MergeStep]:
+    """List the merges of neighbours among a query's own files.
 
-    A release writes one file, whatever the number of tasks.  If its columns change often, unlike files are merged too.
+    A release writes one file, whatever the number of tasks.  If columns change often, unlike files are merged too.
     """
-    released = [each for each in files if _order(each) != "part"]
-    others = [each for each in files if _order(each) == "part"]
+    released = [file for file in files if _order(file) != "part"]
+    others = [file for file in files if _order(file) == "part"]
     for some, many in ((released, patience * limits.MERGE_FAN_IN), (others, fan)):
         runs = runs_to_merge(some, many, pressing=patience > 1)
         if not runs and len(some) > 4 * many:
-            runs = runs_to_merge([replace(each, shape="") for each in some], many)
+            runs = runs_to_merge([replace(file, shape="") for file in some], many)
         for run in runs:
             prefix = f"{results_folder(query)}/{_order(run[0])}-"
-            yield Step(Merge(run, prefix, run[0].generation + 1), query=query)
+            yield MergeStep(Merge(run, prefix, run[0].generation + 1), query=query)
 
 
 def _order(file: StoredFile) -> str:
-    """Give the part of a file's name by which files are in order: that of the first release in it, if it has an order.
+    """Return the sort key in a file's name: the number of its first release, or "part" for an unordered file.
 
     >>> from penstock.state.tables import StoredFile
     >>> [_order(StoredFile(name, 9)) for name in ("r/q/released-000000000007-ab.parquet", "r/q/part-1-2.parquet")]
@@ -185,8 +182,8 @@ def _order(file: StoredFile) -> str:
     return name[: len("released-000000000000")] if name.startswith("released-") else "part"
 
 
-def compact_commit(chosen: Steps, made: Sequence[StoredFile | str | None]) -> Compacted:
-    """Say what takes the place of what; what could not be brought together stays."""
+def compact_commit(chosen: MergePlan, made: Sequence[StoredFile | str | None]) -> Compacted:
+    """Return the commit of merged files; files that could not be merged stay."""
     done = [(step, file) for step, file in zip(chosen.steps, made, strict=True) if not isinstance(file, str)]
     pairs: dict[str, FilesReplaced] = {}
     kept: dict[str, tuple[NeighboursMerged, ...]] = {}
@@ -204,42 +201,43 @@ def compact_commit(chosen: Steps, made: Sequence[StoredFile | str | None]) -> Co
 
 
 @dataclass
-class Attic:
-    """Files that others have taken the place of, until they are deleted."""
+class ReplacedFiles:
+    """Files that were replaced, until no reader needs them any more."""
 
     files: list[tuple[float, str]] = field(default_factory=list)
 
-    def take(self, names: Iterable[str]) -> None:
-        """Keep some files for a while longer."""
-        until = time.monotonic() + GRACE
+    def keep(self, names: Iterable[str]) -> None:
+        """Keep replaced files for a while longer."""
+        until = time.monotonic() + limits.REPLACED_FILE_SECONDS
         self.files += [(until, name) for name in names]
 
-    def clear(self, let_go: Callable[[str], None]) -> None:
-        """Let go of those whose time is over."""
+    def delete_expired(self, delete: Callable[[str], None]) -> None:
+        """Delete the files whose time is over."""
         now = time.monotonic()
-        for _, name in (each for each in self.files if each[0] <= now):
-            let_go(name)
-        self.files = [each for each in self.files if each[0] > now]
+        for until, name in self.files:
+            if until <= now:
+                delete(name)
+        self.files = [(until, name) for until, name in self.files if until > now]
 
 
 def compact(context: TurnContext) -> None:
-    """Merge files of results, a few at a time; `untidy` says whether there is more to merge."""
+    """Merge files of results, a few at a time; set `untidy` if more can be merged."""
     ledger, store = context.ledger, context.store
-    context.attic.clear(store.let_go)
+    context.replaced_files.delete_expired(store.let_go)
     tasks = context.runner.parallelism
-    busy = context.any_behind() or context.input_ended  # who waits for the end need not wait for this
+    busy = context.any_behind() or context.input_ended  # at the end of the input, results come first
     chosen = choose_steps(ledger, tasks, busy=busy, excluded=context.unmergeable)
     context.untidy = bool(chosen.steps)
     if not chosen.steps and not chosen.begun:
         return
     job = Job(
         "compact",
-        f"merge {counted(sum(len(each.names) for each in chosen.steps), 'file', 'files')} of results",
+        f"merge {counted(sum(len(step.names) for step in chosen.steps), 'file', 'files')} of results",
     )
-    made = context.runner.map([MergeTask(each.merge) for each in chosen.steps], job)
+    made = context.runner.map([MergeTask(step.merge) for step in chosen.steps], job)
     context.unmergeable |= {
         frozenset(step.names) for step, file in zip(chosen.steps, made, strict=True) if file == CONFLICT
     }
     store.commit(compact_commit(chosen, made))
-    context.attic.take(ledger.files() - context.ledger.files())
-    context.attic.clear(store.let_go)
+    context.replaced_files.keep(ledger.files() - context.ledger.files())
+    context.replaced_files.delete_expired(store.let_go)

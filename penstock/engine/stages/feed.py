@@ -1,12 +1,12 @@
-"""Feed: results of queries that others read become rows of these, in the order in which they were committed.
+"""Feed: results of queries become input rows of the queries that read them, in the order of commits.
 
-Those at the bottom of a tree go first; what is joined of them is fed a turn later::
+Queries at the bottom of a tree are fed first.  What is joined of their results is fed a turn later::
 
     turn 1    q1 ── unit ──▶ results ── feed ──▶ rows of q1
     turn 2    q1 ── unit ──▶ results ── feed ──▶ rows of q1
               q2 ── unit, of the rows before ──▶ results ── feed ──▶ rows of q2 …
 
-In:  what stages share.  Out: ``batch`` commits.
+In:  the context of turns.  Out: ``batch`` commits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def feed(context: TurnContext) -> None:
-    """Put the results that wait into the logs of the queries that read them."""
+    """Write the results that wait into the logs of the queries that read them."""
     if not context.ledger.fed:
         return
     for stream in context.plan.results:
@@ -32,7 +32,7 @@ def feed(context: TurnContext) -> None:
 
 
 def _feed(context: TurnContext, stream: Stream) -> bool:
-    """Make one batch of what waits of a query; say whether the plan is still what it was."""
+    """Make one batch of the waiting results of a query; return False if the plan has changed."""
     plan = context.plan
     batch = ResultIngest(context.store, context.backend, plan, stream)
     try:

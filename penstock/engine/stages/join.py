@@ -1,6 +1,6 @@
-"""Join: new queries get the past that is held, then the slices whose turn it is advance by one unit of each group.
+"""Join: backfill new queries, then advance slices by one unit per group.
 
-In:  what stages share (`penstock.engine.stages.turn_context`).  Out: ``backfill`` and ``unit`` commits.
+In:  the context of turns.  Out: ``backfill`` and ``unit`` commits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.engine.spark.failed_queries import QueriesFailedError, find_failed
 from penstock.engine.stages.many_plan import exploding
 from penstock.engine.stages.next_unit import Advance, next_advance
 from penstock.engine.stages.turn_context import UnitDone
-from penstock.engine.stages.unit_commit import together, unit_delays, unit_fed, unit_output
+from penstock.engine.stages.unit_commit import merge_outputs, unit_output
 from penstock.engine.tasks.count_axis import row_spans, sealed_until
 from penstock.engine.tasks.join import FoldTask, JoinTask
 from penstock.engine.tasks.route_pairs import UnitReport
@@ -42,7 +42,7 @@ _log = Logger(__name__)
 
 
 def join(context: TurnContext) -> None:
-    """Bring new queries up, and let every group take its next step; queries that fail are stopped, the others go on."""
+    """Backfill new queries, and advance every group by one unit; stop queries that cannot be evaluated."""
     try:
         catch_up(context)
         for group in context.plan.groups:
@@ -55,7 +55,7 @@ def join(context: TurnContext) -> None:
 
 
 def align_cursors(context: TurnContext, without: Iterable[str] = ()) -> None:
-    """Advance all slices to the cursor of the newest one, and groups that divide a log's rows to the newest group."""
+    """Advance all slices to the newest cursor, and groups that divide a log's rows to the newest group."""
     ledger, families = context.ledger, context.plan.families
     context.targets = {
         group.id: furthest(group, ledger, families[group.id].groups)
@@ -66,9 +66,9 @@ def align_cursors(context: TurnContext, without: Iterable[str] = ()) -> None:
 
 
 def bring_up(context: TurnContext, groups: Iterable[Group], without: Iterable[str] = ()) -> None:
-    """Bring groups up to their streams; new queries first, so that they go on from their groups' cursors.
+    """Advance groups to the end of their streams, new queries first.
 
-    Nothing is evaluated or delivered for queries that the groups go `without`: they have failed.
+    Nothing is evaluated or delivered for queries in `without`: they have failed.
     """
     context.without = frozenset(without)
     catch_up(context)
@@ -82,20 +82,20 @@ def bring_up(context: TurnContext, groups: Iterable[Group], without: Iterable[st
 
 
 def catch_up(context: TurnContext) -> None:
-    """Give new queries the pairs of rows that were there before them: a unit in each group, one commit."""
+    """Join, for new queries, the rows that were there before them: a unit in each group, one commit."""
     lacking = [(group, names) for group in context.plan.groups if (names := context.lacking(group))]
     if not lacking:
         return
     outputs = [_past(context, group, names) for group, names in lacking]
     lack = {name for _, names in lacking for name in names}
-    queries = tuple(each.name for each in context.plan.queries if each.name in lack)
-    context.store.commit(Backfilled(queries, together(outputs)))
+    queries = tuple(query.name for query in context.plan.queries if query.name in lack)
+    context.store.commit(Backfilled(queries, merge_outputs(outputs)))
 
 
 def _past(context: TurnContext, group: Group, names: list[str]) -> Output:
-    """Join, for some queries of a group, all that was there before them."""
+    """Join all earlier rows for some queries of a group."""
     ledger = context.ledger
-    # where the group was when they came: this is done before it advances
+    # a backfill runs before the group advances, so this is the cursor at which the queries came
     until, horizon = ledger.groups[group.id].cursors[0], ledger.groups[group.id].watermarks[0]
     small = subgroup(group, names)
     unit = f"{group.id[-8:]}-{ledger.version:06d}-past"
@@ -104,7 +104,7 @@ def _past(context: TurnContext, group: Group, names: list[str]) -> Output:
     planner = context.planner(ledger)
     task = planner.task(small, since, until, (None, horizon)).without_arrivals()
     past = f"v{ledger.version}-past"
-    table = next((each for each in ledger.tables.get(group.id, ()) if each.id == past), None)
+    table = next((table for table in ledger.tables.get(group.id, ()) if table.id == past), None)
     delivery = planner.delivery(small, unit, table)
     label = f"backfill of {', '.join(names)}"
     reports = _run(planner, small, task, delivery, label) if task.inputs[0].new else []
@@ -116,7 +116,7 @@ def _past(context: TurnContext, group: Group, names: list[str]) -> Output:
 
 
 def advance(context: TurnContext, group: Group) -> None:
-    """Run one unit of the slices whose turn it is, and commit it."""
+    """Run one unit of the slices that are due, and commit it."""
     started, ledger = time.monotonic(), context.ledger
     step = _next_step(context, group, ledger)
     unit = f"{group.id[-8:]}-{ledger.version:06d}-{ledger.groups[group.id].units:08d}"
@@ -130,24 +130,23 @@ def advance(context: TurnContext, group: Group) -> None:
         refuse_large_batch(group, task.new_segments, ledger, context.memory.budget)
     table = ledger.table(group.id)
     delivery, reports = planner.delivery(group, unit, table, task), list[UnitReport]()
-    if any(each.new for each in task.inputs):
+    if any(part.new for part in task.inputs):
         label = _label(group, step)
         reports = _run(planner, group, task, delivery, label)
         if task.has_innermost:
             reports += _fold(planner, task, delivery, label)
-    output = unit_output(group, unit, reports, table, context.without)
     counted = group.signature.counted
     joined = UnitJoined(
         group=group.id,
         cursors=step.cursors,
         watermarks=(horizon,) * len(group.inputs) if counted else step.watermarks,
-        pairs=sum(each.pairs for each in reports),
-        output=replace(output, delays=unit_delays(group, reports), fed=unit_fed(reports, task.arrived)),
+        pairs=sum(report.pairs for report in reports),
+        output=unit_output(group, unit, reports, table, context.without, arrived=task.arrived),
         spans=row_spans(group, ledger, context.runner, horizon),
         rows=task.new_rows,
         seconds=time.monotonic() - started,
         stations=step.stations if len(set(step.cursors)) > 1 else (),
-        fanouts={step: seen for each in reports for step, seen in each.fanouts.items()},
+        fanouts={step: seen for report in reports for step, seen in report.fanouts.items()},
         mapped=task.mapped_bytes,
     )
     context.store.commit(joined)
@@ -161,7 +160,7 @@ def advance(context: TurnContext, group: Group) -> None:
 
 
 def _warn_of_keys(context: TurnContext, group: Group, joined: UnitJoined) -> None:
-    """Name keys whose rows multiply the results, once for each."""
+    """Log, once per key, keys whose rows multiply the results."""
     for key, sentence in exploding(group, joined.fanouts):
         if key not in context.warned:
             context.warned.add(key)
@@ -186,7 +185,7 @@ def _next_step(context: TurnContext, group: Group, ledger: Ledger) -> Advance:
 
 
 def _label(group: Group, step: Advance) -> str:
-    """Describe a unit: which batches of which streams it joins, and for how many queries."""
+    """Describe a unit: its batches, its streams, and its number of queries."""
     first, last = min(step.since.batches), max(step.until.batches) - 1
     batches = f"batch {last}" if first >= last else f"batches {first}–{last}"
     return f"{' with '.join(group.streams)}, {batches}, {counted(len(group.members), 'query', 'queries')}"
@@ -195,8 +194,8 @@ def _label(group: Group, step: Advance) -> str:
 def _run(
     planner: UnitPlanner, group: Group, task: UnitTask, delivery: Delivery, label: str
 ) -> list[UnitReport]:
-    """Run a unit's job; if it fails, find out whether that is because of some queries."""
-    if delivery.of_rows().targets:  # they may look farther than those who want pairs
+    """Run a unit's job; if it fails, find the queries that cannot be evaluated."""
+    if delivery.of_rows().targets:  # queries that fold rows may have wider windows
         task = task.within(*delivery.of_pairs().levels)
         if not task.levels:
             return []
@@ -230,7 +229,7 @@ def _without_output(delivery: Delivery, names: Collection[str]) -> Delivery:
 
 
 def _fold(planner: UnitPlanner, task: UnitTask, delivery: Delivery, label: str) -> list[UnitReport]:
-    """Fold the new rows of a unit for the queries that want no pairs, if there are any."""
+    """Fold the new rows of a unit for queries that need no pairs, if there are any."""
     rows = delivery.of_rows()
     if not rows.targets:
         return []

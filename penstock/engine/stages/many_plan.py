@@ -1,4 +1,4 @@
-"""What a unit of more than two streams is told of its plan: where keys are, in which order partners are looked for.
+"""What a unit of more than two streams needs of its plan: the places of keys, and the order of search steps.
 
 In:  a group, and what was measured of it.  Out: plain values for `penstock.engine.tasks.join_many.ManyTask`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.engine.tasks.join_many import LinkColumns
 from penstock.plan.links import columns_of_input, link_columns
 from penstock.plan.probe_order import all_steps, choose_order
@@ -25,24 +26,18 @@ if TYPE_CHECKING:
 
     Limits = tuple[tuple[int, ...], ...]
 
-_FIRST_UNITS, _UNITS_BETWEEN = 4, 8
-"""Units in which fan-outs are looked at: the first ones, and every so many after them."""
-
-MANY_PARTNERS = 10_000
-"""Partners of one row in one input from which on a key is named."""
-
 _forced: list[Callable[[Group], tuple[LinkSteps, ...]]] = []
 
 
 def is_divided_by_key(group: Group) -> bool:
-    """Say whether tasks can divide a unit by the hash of a key: one that all rows of a result have."""
+    """Return whether tasks can divide a unit by the hash of a key: one that all rows of a result have."""
     if group.is_pair:
         return bool(group.signature.keys)
     return len(group.links) == 1 and any(parts for _, parts in group.links[0].keys)
 
 
 def link_keys(group: Group) -> Iterator[dict[int, LinkColumns]]:
-    """Say for each link where the inputs have its key."""
+    """List by link the places of its key in the inputs."""
     for link in group.links:
         yield {number: _columns(group, link, number) for number in link.inputs}
 
@@ -55,7 +50,7 @@ def _columns(group: Group, link: Link, number: int) -> LinkColumns:
 
 
 def probe_orders(group: Group, ledger: Ledger) -> tuple[LinkSteps, ...]:
-    """Give for each input the steps by which its new rows find theirs, by what was seen lately."""
+    """Return by input the steps by which its new rows find partners, by recent measurements."""
     if _forced:
         return _forced[-1](group)
     seen = ledger.groups[group.id].fanouts if group.id in ledger.groups else {}
@@ -64,12 +59,12 @@ def probe_orders(group: Group, ledger: Ledger) -> tuple[LinkSteps, ...]:
 
 
 def exploding(group: Group, seen: Mapping[str, Fanout]) -> Iterator[tuple[str, str]]:
-    """Name the keys that have so many rows on one side that a row on the other multiplies, each with a sentence."""
+    """List keys with so many rows on one side that a row on the other multiplies, each with a sentence."""
     for step in all_steps(group.links):
         fanout = seen.get(str(step))
         key = ", ".join(part.expression for part in group.links[step.link].key(step.to))
-        # of a CROSS JOIN it is always said what it comes to
-        if fanout is not None and fanout.most >= (MANY_PARTNERS if key else 1):
+        # a CROSS JOIN always multiplies
+        if fanout is not None and fanout.most >= (limits.MAX_EXPECTED_PARTNERS if key else 1):
             streams = group.streams
             which = f"{key} = {fanout.key}" if key else "the window alone"
             met = f"a row of {streams[step.source]} meets {fanout.most:,} of {streams[step.to]}"
@@ -78,7 +73,7 @@ def exploding(group: Group, seen: Mapping[str, Fanout]) -> Iterator[tuple[str, s
 
 @contextmanager
 def forced_orders(choose: Callable[[Group], tuple[LinkSteps, ...]]) -> Iterator[None]:
-    """Let units take other orders than the best: for measuring what that costs, and for tests."""
+    """Use other search orders than the best: for measurements, and for tests."""
     _forced.append(choose)
     try:
         yield
@@ -86,13 +81,13 @@ def forced_orders(choose: Callable[[Group], tuple[LinkSteps, ...]]) -> Iterator[
         _forced.pop()
 
 
-def is_survey_due(state: GroupState) -> bool:
-    """Say whether it is time to see again how many partners rows find."""
-    return state.units < _FIRST_UNITS or state.units % _UNITS_BETWEEN == 0
+def is_sample_due(state: GroupState) -> bool:
+    """Return whether the partners of rows are to be counted again."""
+    return state.units < limits.FIRST_SAMPLED_UNITS or state.units % limits.UNITS_PER_FANOUT_SAMPLE == 0
 
 
 def widest_limits(group: Group) -> Limits:
-    """Give the farthest that rows of two inputs may be apart for any query."""
+    """Return the maximum distance of rows of two inputs, over all queries."""
     tables = [member.query.graph.limits for member in group.members if member.query.graph]
     return tuple(
         tuple(max(table[i][j] for table in tables) for j in range(len(group.inputs)))
@@ -101,9 +96,9 @@ def widest_limits(group: Group) -> Limits:
 
 
 def uneven_limits(group: Group) -> tuple[tuple[Limits, int], ...]:
-    """Give the limits that the spread of a result does not decide, each with the queries that have them, as bits.
+    """Return the limits that the spread of a result does not decide, each with its queries, as bits.
 
-    Where windows count rows, it decides nothing.
+    Where windows count rows, these are all limits.
     """
     makers: dict[Limits, int] = {}
     for number, member in enumerate(group.members):

@@ -1,19 +1,19 @@
 """Scheduling: which slices of a group advance next, and how far (paper 2, on cursors instead of rows).
 
-A slice's cursor says what it has joined; the inner slices of a chain may be ahead of the outer ones, never behind.  The
-cursors at which slices are make *stations*, from the slowest to the newest; rows between two stations wait in front of
-the ring of slices that stands at the first of them::
+A slice's cursor says which batches it has joined.  Inner slices of a chain may be ahead of outer ones, never behind.
+The cursors of slices are called *stations*, from the slowest to the newest.  Rows between two stations wait for the
+ring of slices at the first of them::
 
     batches ingested        ...  7   8   9   10  11
     ring 0  (1 s)                                 ^ 11
     ring 1  (1 min)                      ^ 9            waiting: batches 9 and 10
     ring 2  (1 h)                ^ 7                    waiting: batches 7 and 8
 
-`penstock.schedulers` chooses.  What a ring costs is known from the chain, from what units have found so far, and
-from how many rows wait; a unit is a Spark job and has a price of its own.  A unit cannot be stopped half way, so it
-takes no more of the waiting batches than can be joined in `UNIT_SECONDS` seconds, but one station at least.
+`penstock.schedulers` chooses.  The cost of a ring follows from the chain, from the pairs that units have found, and
+from the rows that wait; a unit, which is a Spark job, has a price of its own.  A unit cannot be interrupted, so it
+takes the waiting batches that can be joined in `OUTER_UNIT_SECONDS`, and at least those up to the next station.
 
-In:  the group and the ledger.  Out: an `Advance`, run by the joiner.
+In:  the group and the ledger.  Out: an `Advance`, executed by the join stage.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.engine.views.estimates import prices_of
 from penstock.schedulers import Rings, ScanStep, make_scheduler
 from penstock.sql.units import parse_duration
@@ -36,16 +37,12 @@ if TYPE_CHECKING:
     from penstock.state.ledger import Ledger
     from penstock.state.values import Cursor, GroupState, Station, Watermarks
 
-UNIT_SECONDS = 1.0
-"""Seconds that a unit of outer slices should take at most."""
-
-MOST_STEPS = 12
-"""Steps that a chain is scanned in at most: more would cost more in jobs than they save in waiting."""
+_NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a unit does: slices that go from one cursor to another, and where all slices of the group are then."""
+    """A unit: the slices that go from one cursor to another, and the stations of all slices of the group after it."""
 
     slices: tuple[int, ...]
     since: Cursor
@@ -53,15 +50,15 @@ class Advance:
     cursors: tuple[Cursor, ...]
     stations: tuple[Station, ...]
     overdue: str = ""
-    """The query that has waited longer than it may, if that is why."""
+    """The query that exceeds its max_lag, if that is why they advance."""
 
     @property
     def watermarks(self) -> Watermarks:
-        """Give the watermarks of the slowest slice."""
+        """Return the watermarks of the slowest slice."""
         return self.stations[0][1]
 
     def runs(self, chain: Chain) -> tuple[tuple[int, int], ...]:
-        """Give the levels of the slices that advance, as runs ``[first, last)``."""
+        """Return the levels of the slices that advance, as runs ``[first, last)``."""
         runs: list[tuple[int, int]] = []
         slices = chain.slices
         for number in sorted(self.slices):
@@ -89,7 +86,7 @@ def rings_of(chain: Chain) -> list[tuple[int, ...]]:
 
 
 def next_advance(group: Group, ledger: Ledger, policy: str, goal: Station) -> Advance | None:
-    """Choose what a group does next; None if all of it is where it may be."""
+    """Choose the next unit of a group; None if all its slices are at the goal."""
     outlook = _Outlook.of(group, ledger, goal)
     if not any(outlook.stands):
         return None
@@ -98,7 +95,7 @@ def next_advance(group: Group, ledger: Ledger, policy: str, goal: Station) -> Ad
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    """Where the rings of a group stand, and what lies before them."""
+    """The stations of the rings of a group, and the rows that wait."""
 
     group: Group
     ledger: Ledger
@@ -113,7 +110,6 @@ class _Outlook:
 
     @classmethod
     def of(cls, group: Group, ledger: Ledger, goal: Station) -> _Outlook:
-        """Look at a group that may go as far as `goal`."""
         state = ledger.groups[group.id]
         stations = state.all_stations if state.all_stations[-1][0] == goal[0] else (*state.all_stations, goal)
         numbers = {cursor: number for number, (cursor, _) in enumerate(stations)}
@@ -124,46 +120,48 @@ class _Outlook:
 
     @property
     def state(self) -> GroupState:
-        """Give what is known of the group."""
+        """Return the state of the group."""
         return self.ledger.groups[self.group.id]
 
     def ahead(self, ring: int) -> int:
-        """Give the number of the station up to which a ring may go: that of the next inner one, or the goal."""
+        """Return the station up to which a ring may advance: that of the next inner ring, or the goal."""
         return self.at[ring - 1] if ring else len(self.stations) - 1
 
     def rows(self, since: int, until: int) -> int:
         """Count the rows of both streams between two stations."""
         first, last = self.stations[since][0], self.stations[until][0]
         return sum(
-            each.rows
+            segment.rows
             for index, log in enumerate(self.group.logs)
-            for each in self.ledger.segments(log.id)
-            if has_rows_between(each, index, first, last)
+            for segment in self.ledger.segments(log.id)
+            if has_rows_between(segment, index, first, last)
         )
 
     def costs(self) -> list[float]:
-        """Give the seconds that a row takes in each ring: its share of what a row takes, and the pairs it finds."""
+        """Return by ring the seconds per row: its share of the cost of a row, and of the pairs that a row finds."""
         slices = self.group.chain.slices
-        widths = [max(slices[each].ages[1] - slices[each].ages[0] for each in ring) for ring in self.rings]
+        widths = [
+            max(slices[number].ages[1] - slices[number].ages[0] for number in ring) for ring in self.rings
+        ]
         prices, effort = self.prices, self.state.effort
         pairs = effort.pairs / effort.rows if effort.rows else 1.0
         whole = sum(widths)
         return [prices.row / len(widths) + prices.pair * pairs * width / whole for width in widths]
 
     def ring_runs(self, costs: Sequence[float], waiting: Sequence[float]) -> list[range]:
-        """Put rings together where one alone, for the rows that come to it next, costs less than a unit by itself."""
+        """Combine neighbouring rings where joining the next rows in one ring costs less than a unit by itself."""
         unit, whole = self.prices.unit, sum(costs)
         starts, spent, rows = [0], 0.0, 0.0
         for ring, cost in enumerate(costs):
             rows = waiting[ring] or rows
-            if ring and (self.stands[ring] or spent >= max(unit, whole * rows / MOST_STEPS)):
+            if ring and (self.stands[ring] or spent >= max(unit, whole * rows / limits.MAX_RING_RUNS)):
                 starts.append(ring)
                 spent = 0.0
             spent += cost * rows
         return [range(first, last) for first, last in pairwise([*starts, len(costs)])]
 
     def advance(self, policy: str, late: str) -> Advance:
-        """Let the scheduler choose, and say what its choice means for slices and cursors."""
+        """Translate the choice of the scheduler to slices and cursors."""
         costs = self.costs()
         waiting = [self._waiting(ring) for ring in range(len(costs))]
         ring_runs = self.ring_runs(costs, waiting)
@@ -186,35 +184,39 @@ class _Outlook:
         moved = {number for ring in going for number in self.rings[ring]}
         target = self._target(first, priced, step)
         until = self.stations[target][0]
-        cursors = tuple(until if number in moved else each for number, each in enumerate(self.state.cursors))
+        cursors = tuple(
+            until if number in moved else cursor for number, cursor in enumerate(self.state.cursors)
+        )
         at = [target if ring in going else here for ring, here in enumerate(self.at)]
         kept = _thinned(self.stations[min(at) : max(at) + 1], cursors)
         return Advance(tuple(sorted(moved)), self.stations[self.at[first]][0], until, cursors, kept, late)
 
     def _at_last(self, outermost: int, ring_runs: Sequence[range]) -> ScanStep:
-        """Let the slowest slices of a query that has waited too long go on, up to its outermost ring."""
+        """Advance the slowest slices of an overdue query, up to its outermost ring."""
         last = next(number for number, run in enumerate(ring_runs) if outermost in run)
         waiting = [number for number in range(last + 1) if self.stands[ring_runs[number][0]]]
         return ScanStep(waiting[-1], last + 1)
 
     def _waiting(self, ring: int) -> float:
-        """Count the rows in front of a ring; a batch without rows is to be passed too."""
+        """Count the rows in front of a ring; a batch without rows counts as one, since it is to be passed too."""
         return max(1.0, float(self.rows(self.at[ring], self.ahead(ring)))) if self.stands[ring] else 0.0
 
     def _outermost(self) -> dict[str, int]:
-        """Find the outermost ring that each query reads."""
+        """Return the outermost ring that each query reads."""
         readers = self.group.chain.readers
         return {name: n for n, ring in enumerate(self.rings) for number in ring for name in readers[number]}
 
     def _target(self, ring: int, priced: Rings, step: ScanStep) -> int:
-        """Find the station to go to: the farthest in reach of `UNIT_SECONDS`, the next at least; inner rings all."""
+        """Return the farthest station within `OUTER_UNIT_SECONDS`, at least the next one; for inner rings, the goal."""
         if ring == 0:
             return self.ahead(0)
         legs = accumulate(self.rows(stop, stop + 1) for stop in range(self.at[ring], self.ahead(ring)))
-        return self.at[ring] + max(1, sum(priced.cost(step, rows) <= UNIT_SECONDS for rows in legs))
+        return self.at[ring] + max(
+            1, sum(priced.cost(step, rows) <= limits.OUTER_UNIT_SECONDS for rows in legs)
+        )
 
     def overdue(self) -> str:
-        """Name a query that is behind the newest rows, in event time, by more than its `max_lag`; empty if none is."""
+        """Return a query that is behind the newest rows by more than its `max_lag` of event time; empty if none is."""
         newest = self.stations[-1][1]
         for member in self.group.members:
             name, most = member.query.name, dict(member.query.options).get("max_lag")
@@ -226,26 +228,19 @@ class _Outlook:
         return ""
 
     def _since(self, query: str) -> list[int]:
-        """Give, for each stream, where a query's slowest slice is: its watermark, or the first row it has not seen."""
+        """Return by stream the watermark of a query's slowest slice, or the time of the first row it has not joined."""
         slices = self.group.chain.read_by(query)
-        behind = min(self.state.cursors[each] for each in slices).batches
+        behind = min(self.state.cursors[piece] for piece in slices).batches
         times = []
         for mark, log, batch in zip(self.state.watermarks_of(slices), self.group.logs, behind, strict=True):
-            waiting = [each.min_t for each in self.ledger.segments(log.id) if each.last >= batch]
+            waiting = [segment.min_t for segment in self.ledger.segments(log.id) if segment.last >= batch]
             times.append(mark if mark is not None else min(waiting, default=_NEVER))
         return times
 
 
-_NEVER = 1 << 62
-
-
-MOST_STATIONS = 64
-"""Stations between the slowest slices and the newest that are remembered."""
-
-
 def _thinned(stations: Sequence[Station], cursors: Iterable[Cursor]) -> tuple[Station, ...]:
-    """Leave out every other station where nobody stands, if there are too many."""
-    if len(stations) <= MOST_STATIONS:
+    """Remove every other station without a slice, if there are too many."""
+    if len(stations) <= limits.MAX_STATIONS:
         return tuple(stations)
     taken = set(cursors)
     return tuple(stop for number, stop in enumerate(stations) if number % 2 == 0 or stop[0] in taken)

@@ -1,21 +1,22 @@
-"""Punctuations of a result: the values of the join's key that no more results of a query will have.
+"""Propagate: deliver punctuations of a result, the values of the join's key that no more results will have.
 
-A value that is finished for a query (`penstock.engine.views.finished`) is told once, after all results that have it:
-the stage comes after those that deliver, and what it tells is published with them or later::
+A value that is finished for a query (`penstock.engine.views.finished`) is delivered once, after all results that have
+it: this stage runs after those that deliver results, and its output is published with them or later::
 
-    results  ... (k = 7) ... (k = 9) ... (k = 7)
-    told                                         7         no result with k = 7 after this
+    results        ... (k = 7) ... (k = 9) ... (k = 7)
+    punctuations                                       7         no result with k = 7 after this
 
-A parquet sink with ``punctuations = 'true'`` gets them as files below ``_punctuations``, where Spark does not look for
-results.  What was told is kept like promises are, sorted by the hash of the key, so that nothing is told twice.
+A parquet sink with ``punctuations = 'true'`` gets them as files below ``_punctuations``, which Spark does not read as
+results.  Delivered values are kept like promises, sorted by the hash of the key, so that none is delivered twice.
 
-In:  the plan and the ledger.  Out: `Propagation`, one task each, and the ``propagate`` commit made of what they report.
+In:  the plan and the ledger.  Out: `Propagation`, one task per query, and the ``propagate`` commit of their reports.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import limits
 from penstock.engine.outputs.key_columns import key_columns
 from penstock.engine.runners.runner import Job
 from penstock.engine.sinks.sinks import PUNCTUATIONS, publications
@@ -35,22 +36,13 @@ if TYPE_CHECKING:
     from penstock.sql.query import Query
     from penstock.state.ledger import Ledger
 
-LOOK_SHARE = 1024
-"""Values are told when a promise has taken effect for each so many that are remembered."""
-
-
-# --- which values are finished --------------------------------------------------------------------------------------
-
-
-# --- what is due ----------------------------------------------------------------------------------------------------
-
 
 def choose_propagations(
     plan: Plan, ledger: Ledger, backend: Backend[Any], least: int | None = None
 ) -> list[Propagation]:
-    """List the queries that may have something to tell by now; `least` promises must have taken effect since."""
-    asking = [each for each in plan.queries if tells(each)]
-    return [task for each in asking if (task := _due(plan, ledger, each, backend, least))]
+    """List the queries that may have finished values now, if at least `least` promises have taken effect since."""
+    asking = [query for query in plan.queries if tells(query)]
+    return [task for query in asking if (task := _due(plan, ledger, query, backend, least))]
 
 
 def _due(
@@ -60,7 +52,8 @@ def _due(
     if finishing is None or not _is_answered(ledger, query, finishing):
         return None
     known = finishing.left.known.rows + finishing.right.known.rows
-    if finishing.spoken - ledger.propagated.get(index, 0.0) < (least or max(1, known // LOOK_SHARE)):
+    enough = least or max(1, known // limits.PROMISES_PER_PROPAGATION)
+    if finishing.spoken - ledger.propagated.get(index, 0.0) < enough:
         return None
     return Propagation(
         query=query.name,
@@ -76,21 +69,20 @@ def _due(
 
 
 def _is_answered(ledger: Ledger, query: Query, finishing: FinishedKeys) -> bool:
-    """Say whether a query has got all answers with values that are finished so far; without an aggregate it has."""
-    state = next((each for each in ledger.panes.values() if query.name in each.panes.readers), None)
+    """Return whether a query has all answers with values that are finished so far."""
+    state = next((panes for panes in ledger.panes.values() if query.name in panes.panes.readers), None)
     if state is None or not state.files:
         return True
     if state.panes.emit == "changes":
-        return all(each.folded for each in state.files)  # what is not folded is not answered yet
+        return all(file.folded for file in state.files)  # an answer needs folded files
     return state.promises_seen >= finishing.spoken
 
 
 def check_propagation(plan: Plan) -> None:
-    """Refuse to tell which values are finished where results with them may still follow."""
+    """Refuse punctuations of queries whose results may still follow them."""
     for query in plan.queries:
-        if not tells(query):
-            continue
-        _refuse_unfinished(plan, query)
+        if tells(query):
+            _refuse_unfinished(plan, query)
 
 
 def _refuse_unfinished(plan: Plan, query: Query) -> None:
@@ -108,7 +100,7 @@ def _refuse_unfinished(plan: Plan, query: Query) -> None:
 
 
 def finished_now(plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any]) -> Propagation | None:
-    """Say how to find all values that are finished for a query; None if there cannot be any."""
+    """Return the task that finds all finished values of a query; None if there can be none."""
     _refuse_unfinished(plan, query)
     finishing = finished_keys(plan, ledger, query)
     if finishing is None or not _is_answered(ledger, query, finishing):
@@ -116,16 +108,10 @@ def finished_now(plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any]
     return Propagation(query.name, "", finishing.bare(), key_columns(plan, query, backend))
 
 
-# --- in a task ------------------------------------------------------------------------------------------------------
-
-
-# --- the commit -----------------------------------------------------------------------------------------------------
-
-
 def propagate_commit(
     tasks: Sequence[Propagation], reports: Sequence[PropagationReport], number: int
 ) -> Propagated:
-    """Say what was told, and what there is to publish."""
+    """Return the commit of delivered punctuations, with the files to publish."""
     done = list(zip(tasks, reports, strict=True))
     written = [report.file for _, report in done if report.file]
     return Propagated(
@@ -136,11 +122,11 @@ def propagate_commit(
 
 
 def propagate(context: TurnContext) -> None:
-    """Tell sinks that ask for it which values have no more results."""
+    """Deliver new punctuations to the sinks that want them."""
     ledger = context.ledger
     least = 1 if context.input_ended else None
     tasks = choose_propagations(context.plan, ledger, context.backend, least) if ledger.promises else []
     if not tasks:
         return
-    job = Job("propagate", f"propagate punctuations of {', '.join(each.query for each in tasks)}")
+    job = Job("propagate", f"propagate punctuations of {', '.join(task.query for task in tasks)}")
     context.store.commit(propagate_commit(tasks, context.runner.map(tasks, job), ledger.tellings))

@@ -1,4 +1,4 @@
-"""The stage that brings committed output to its sinks."""
+"""Publish: committed output becomes visible in its sinks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
 
 def publish(context: TurnContext) -> None:
-    """Bring committed output to its sinks, then forget it."""
+    """Move committed files into their sinks, and hand results over to consoles and callbacks."""
     pending = context.ledger.pending
     for publication in pending:
         publish_files(publication, context.store.files)
         if publication.query:
             context.hand_over(publication)
     if pending:
-        context.store.commit(Published(tuple((each.unit, each.query) for each in pending)))
+        context.store.commit(
+            Published(tuple((publication.unit, publication.query) for publication in pending))
+        )
     for publication in pending:
         if publication.query:
             delete_spooled(publication)

@@ -1,8 +1,7 @@
-"""Sealing: give rows their final positions as the watermarks pass them, for windows that count rows.
+"""Seal: give rows their final positions as the watermarks pass them, for windows that count rows.
 
-A stream is sealed up to its own watermark, whatever the others do; a group joins what is sealed in both of its streams.
-At the end of a run that handles all input there is (`Engine.wait`), everything is sealed: nothing is waited for then,
-and a row that comes below that horizon in a later run is too late to be counted.
+A stream is sealed up to its own watermark.  A group joins what is sealed in both of its streams.  When the input has
+ended (`Engine.wait`), everything is sealed.  A row below that horizon that comes in a later run is too late to count.
 
 In:  the plan and the ledger.  Out: what to seal (`penstock.state.row_times.Sealing`), and the ``seal`` commit.
 """
@@ -27,32 +26,32 @@ if TYPE_CHECKING:
 
 
 def choose_sealings(plan: Plan, ledger: Ledger, *, everything: bool) -> list[Sealing]:
-    """Say what can be sealed now: up to each stream's watermark, or everything."""
+    """List what can be sealed now: up to each stream's watermark, or everything."""
     sealings = []
     for stream in plan.counted:
         until, roll = _goal(plan, ledger, stream, everything=everything), ledger.roll(stream)
         if until is not None and (roll.horizon is None or until > roll.horizon):
             claims = roll_claims(plan, stream, ledger)
-            ended = [each for each in roll.pieces if is_ended(each, claims)]
+            ended = [piece for piece in roll.pieces if is_ended(piece, claims)]
             sealings.append(plan_sealing(stream, roll, until, ended))
     return sealings
 
 
 def _goal(plan: Plan, ledger: Ledger, stream: str, *, everything: bool) -> int | None:
-    """Give the event time up to which a stream can be sealed; None while it has sent nothing."""
+    """Return the event time up to which a stream can be sealed; None while it has sent nothing."""
     if not everything:
         return ledger.stream(stream).watermark
-    newest = [ledger.stream(each).newest for each in plan.counted]
-    return max((each + 1 for each in newest if each is not None), default=None)
+    newest = [ledger.stream(stream).newest for stream in plan.counted]
+    return max((time + 1 for time in newest if time is not None), default=None)
 
 
 def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> Sealed:
-    """Write the commit that makes some streams' new horizons true."""
+    """Return the commit of new horizons of some streams."""
     gone: list[str] = []
     for sealing, piece in zip(sealings, made, strict=True):
-        gone += [each.name for each in sealing.ended]
-        gone += [each.name for each in sealing.absorbed if piece]
-        gone += [each.name for each in sealing.waiting if each.max_t < sealing.until]
+        gone += [segment.name for segment in sealing.ended]
+        gone += [absorbed.name for absorbed in sealing.absorbed if piece]
+        gone += [batch.name for batch in sealing.waiting if batch.max_t < sealing.until]
     rolls = {
         sealing.stream: SealedRoll(sealing.until, (piece,) if piece else ())
         for sealing, piece in zip(sealings, made, strict=True)
@@ -61,12 +60,12 @@ def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> 
 
 
 def seal(context: TurnContext) -> None:
-    """Give the rows that the watermarks have passed their final positions, where windows count rows."""
+    """Give rows that the watermarks have passed their final positions, where windows count rows."""
     sealings = choose_sealings(context.plan, context.ledger, everything=context.input_ended)
     if not sealings:
         return
-    any_rows = any(each.waiting for each in sealings)
-    job = Job("seal", f"count rows of {', '.join(each.stream for each in sealings)}")
+    any_rows = any(sealing.waiting for sealing in sealings)
+    job = Job("seal", f"count rows of {', '.join(sealing.stream for sealing in sealings)}")
     made = context.runner.map(sealings, job) if any_rows else [None] * len(sealings)
     commit = seal_commit(sealings, made)
     context.store.commit(commit)

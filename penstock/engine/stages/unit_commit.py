@@ -1,4 +1,4 @@
-"""What a unit's tasks report, as the output of one commit.
+"""The output of a unit, for its commit.
 
 In:  the reports of all tasks of a unit.  Out: an `Output`: results counted, files to publish, to keep and to hold.
 """
@@ -29,9 +29,11 @@ def unit_output(
     reports: Sequence[UnitReport],
     table: StoredTable | None,
     without: Container[str] = (),
+    *,
+    arrived: float = 0.0,
 ) -> Output:
-    """Say what output a unit made: results, files to publish or to keep, and files of results that are held."""
-    spooled = {each.query.name for each in group.members if each.query.sink.kind in SPOOLED}
+    """Return the output of a unit; `arrived` is when the last of its rows came."""
+    spooled = {member.query.name for member in group.members if member.query.sink.kind in SPOOLED}
     written = [file for report in reports for file in report.files]
     results = {
         member.query.name: count
@@ -40,6 +42,7 @@ def unit_output(
     }
     kept = kept_files(written)
     stored = kept.pop("", ())
+    fed = by_name(report.fed for report in reports)
     return Output(
         results=results,
         publish=publications(unit, written, spooled),
@@ -47,17 +50,13 @@ def unit_output(
         kept=kept,
         held=by_name(report.held for report in reports),
         panes=by_name(report.panes for report in reports),
-        fed=unit_fed(reports, 0.0),
+        delays=_delays(group, reports),
+        fed={query: Fed(files, arrived) for query, files in fed.items()},
     )
 
 
-def unit_fed(reports: Sequence[UnitReport], arrived: float) -> dict[str, Fed]:
-    """Name the files of results that other queries read, and say when the last of their rows arrived."""
-    return {query: Fed(files, arrived) for query, files in by_name(each.fed for each in reports).items()}
-
-
-def unit_delays(group: Group, reports: Sequence[UnitReport]) -> dict[str, tuple[tuple[float, int], ...]]:
-    """Say how long each query's results of a unit took; those that are held are counted when they are released."""
+def _delays(group: Group, reports: Sequence[UnitReport]) -> dict[str, tuple[tuple[float, int], ...]]:
+    """Return by query the delays of its results; held results are counted when they are released."""
     now = time.time()
     delays = {}
     for number, member in enumerate(group.members):
@@ -67,21 +66,20 @@ def unit_delays(group: Group, reports: Sequence[UnitReport]) -> dict[str, tuple[
     return delays
 
 
-def together(outputs: Sequence[Output]) -> Output:
-    """Make one of the output of several units; a query may have got something from each."""
-    results = sum((Counter(each.results) for each in outputs), Counter[str]())
+def merge_outputs(outputs: Sequence[Output]) -> Output:
+    """Merge the outputs of units in several groups; a query may have results from each."""
+    results = sum((Counter(output.results) for output in outputs), Counter[str]())
     return Output(
         results=dict(results),
-        publish=tuple(file for each in outputs for file in each.publish),
-        stored={group: files for each in outputs for group, files in each.stored.items()},
-        kept=by_name(each.kept for each in outputs),
-        held=by_name(each.held for each in outputs),
-        panes=by_name(each.panes for each in outputs),
-        fed={query: _fed(query, outputs) for each in outputs for query in each.fed},
+        publish=tuple(file for output in outputs for file in output.publish),
+        stored={group: files for output in outputs for group, files in output.stored.items()},
+        kept=by_name(output.kept for output in outputs),
+        held=by_name(output.held for output in outputs),
+        panes=by_name(output.panes for output in outputs),
+        fed={query: _merge_fed(query, outputs) for output in outputs for query in output.fed},
     )
 
 
-def _fed(query: str, outputs: Sequence[Output]) -> Fed:
-    """Bring together the results of one query that others read."""
-    found = [each.fed[query] for each in outputs if query in each.fed]
-    return Fed(tuple(file for each in found for file in each.files), max(each.arrived for each in found))
+def _merge_fed(query: str, outputs: Sequence[Output]) -> Fed:
+    found = [output.fed[query] for output in outputs if query in output.fed]
+    return Fed(tuple(file for fed in found for file in fed.files), max(fed.arrived for fed in found))

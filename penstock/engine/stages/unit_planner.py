@@ -1,6 +1,6 @@
-"""What a unit is told: which rows it joins with which, and where the pairs go.
+"""Describe a unit: the rows that it joins, and where the pairs go.
 
-In:  the plan and the ledger at one moment.  Out: a `UnitTask`, a `Delivery` and the expressions on pairs, for one job.
+In:  the plan and one version of the ledger.  Out: a `UnitTask`, a `Delivery` and the expressions on pairs, for one job.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from penstock.engine.sinks.notes import Buffers
 from penstock.engine.sinks.pair_batch import Delivery, Target
 from penstock.engine.sinks.routes import FeedRoute, TableRoute, route_of
 from penstock.engine.sinks.sinks import feed_folder, pairs_folder
-from penstock.engine.stages.fanout_sample import survey
 from penstock.engine.stages.many_plan import (
     is_divided_by_key,
-    is_survey_due,
+    is_sample_due,
     link_keys,
     probe_orders,
     uneven_limits,
     widest_limits,
 )
 from penstock.engine.tasks.count_axis import Counting
+from penstock.engine.tasks.fanout_sample import sample_fanouts
 from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask
 from penstock.engine.tasks.join_many import ManyTask
-from penstock.engine.views.accuracy import accuracy_of
+from penstock.engine.views.buffers import accuracy_of
 from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.panes import alike, set_of
 from penstock.sql.bind.safety import Constancy, constancy_of
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlanner:
-    """Describes units of a plan at one moment; nothing is delivered for queries that it goes `without`: they failed."""
+    """Describes units of a plan; nothing is delivered for queries in `without`, which have failed."""
 
     plan: Plan
     ledger: Ledger
@@ -67,7 +67,7 @@ class UnitPlanner:
     without: frozenset[str] = field(default=frozenset())
 
     def streams(self, group: Group) -> tuple[Stream, ...]:
-        """Give the streams of a group's inputs."""
+        """Return the streams of a group's inputs."""
         return tuple(self.plan.stream(name) for name in group.streams)
 
     # --- its input ------------------------------------------------------------------------------------------------
@@ -77,24 +77,23 @@ class UnitPlanner:
     ) -> UnitTask:
         """Describe a unit's input: for each stream, which segments are old and which new, by batch or by position.
 
-        `since` is where each input's old rows end; for a unit of slices that advance it is one cursor for all.
+        `since` is the end of each input's old rows; a unit of slices that advance has one cursor for all inputs.
         """
         counting = Counting.of(group, self.ledger, *horizons) if group.signature.counted else None
         if not group.is_pair:
             return self._many(group, since, until, counting)
         inputs = tuple(
-            self._input(group, each, each.log, (start, until), counting)
-            for each, start in zip(group.inputs, since, strict=True)
+            self._input(group, part, part.log, (start, until), counting)
+            for part, start in zip(group.inputs, since, strict=True)
         )
         return UnitTask(inputs=inputs, counting=counting, **self._common(group))
 
     def _many(
         self, group: Group, since: Sequence[Cursor], until: Cursor, counting: Counting | None
     ) -> ManyTask:
-        """Describe the input of a unit of more than two streams."""
         inputs = [
-            [self._input(group, each, log, (start, until), counting) for log in each.logs]
-            for each, start in zip(group.inputs, since, strict=True)
+            [self._input(group, part, log, (start, until), counting) for log in part.logs]
+            for part, start in zip(group.inputs, since, strict=True)
         ]
         return ManyTask(
             inputs=tuple(logs[0] for logs in inputs),
@@ -108,9 +107,9 @@ class UnitPlanner:
         )
 
     def _common(self, group: Group) -> dict[str, Any]:
-        """Give what units of two and of many streams are told alike."""
+        """Return the arguments that tasks of two and of many streams have in common."""
         ordered = any(member.query.ordered for member in group.members)
-        writing = {each.levels for each in group.members if _writes_pairs(each.query)}
+        writing = {member.levels for member in group.members if _writes_pairs(member.query)}
         return {
             "cuts": group.chain.bounds,
             "level_sets": tuple(group.level_sets()),
@@ -136,7 +135,7 @@ class UnitPlanner:
         (since, until), side, index = reach, part.side, group.index(part.side)
         segments = self.ledger.segments(log.id)
         if counting is not None:
-            sealed = [each for each in segments if each.last < until.batches[index]]
+            sealed = [segment for segment in segments if segment.last < until.batches[index]]
             old, new = counting.old(sealed), counting.new(sealed)
         else:
             old = joined_before(segments, index, since)
@@ -144,7 +143,7 @@ class UnitPlanner:
         types = self.backend.arrow_types(self.plan.stream(log.stream))
         layouts = {
             number: self.ledger.layouts[log.id][number]
-            for number in {each.segment.layout for each in old + new}
+            for number in {part.segment.layout for part in old + new}
         }
         return InputTask(
             old=tuple(map(_range, old)),
@@ -166,8 +165,8 @@ class UnitPlanner:
     def delivery(
         self, group: Group, unit: str, table: StoredTable | None, task: UnitTask | None = None
     ) -> Delivery:
-        """Describe a unit's output: which query's rows go where.  The table says who reads pairs from it."""
-        is_time = isinstance(task, ManyTask) and is_survey_due(self.ledger.groups[group.id])
+        """Describe a unit's output: the sinks of each query; `table` names the queries that read pairs from it."""
+        is_due = isinstance(task, ManyTask) and is_sample_due(self.ledger.groups[group.id])
         targets = tuple(
             self._target(group, number, in_table=table is not None and member.query.name in table.members)
             for number, member in enumerate(group.members)
@@ -177,15 +176,16 @@ class UnitPlanner:
             unit,
             len(group.members),
             targets,
-            pairs_folder(group.id) if any(each.in_table for each in targets) else "",
+            pairs_folder(group.id) if any(target.in_table for target in targets) else "",
             table.selective if table else False,
             self.files.root,
             buffers=self._buffers(group, targets),
-            survey=partial(survey, self.files, task) if is_time and isinstance(task, ManyTask) else None,
+            survey=partial(sample_fanouts, self.files, task)
+            if is_due and isinstance(task, ManyTask)
+            else None,
         )
 
     def _target(self, group: Group, number: int, *, in_table: bool) -> Target:
-        """Describe one query's delivery."""
         member = group.members[number]
         query, route = member.query, self._route(group, member.query, in_table=in_table)
         decided_only = in_table and not isinstance(route, FeedRoute)
@@ -194,40 +194,44 @@ class UnitPlanner:
             query=query.name,
             levels=member.levels,
             route=route,
-            columns=tuple((each.name, *each.column) for each in query.outputs if each.column),
+            columns=tuple((output.name, *output.column) for output in query.outputs if output.column),
             computed=bool(query.residual) if decided_only else is_computed(query),
             types=self.backend.result_types(group, number, self.streams(group)) if route.makes_rows else "",
         )
 
     def _route(self, group: Group, query: Query, *, in_table: bool) -> Route:
-        """Choose the way out for a query's pairs: into its panes, if it answers with aggregates."""
+        """Choose the route of a query's pairs: to its sink, to its readers, or into its panes."""
         if query.aggregation is None:
             way = route_of(query, self.files, in_table=in_table)
-            is_read = any(each.name == query.name for each in self.plan.results)
+            is_read = any(stream.name == query.name for stream in self.plan.results)
             return FeedRoute(way, feed_folder(query.name)) if is_read else way
-        panes = set_of(query.name, {name: each.panes for name, each in self.ledger.panes.items()})
+        panes = set_of(query.name, {name: state.panes for name, state in self.ledger.panes.items()})
         assert panes is not None  # noqa: S101 - the plan's commit gave it one
         types = {
             side: self.backend.arrow_types(stream)
             for side, stream in zip(group.sides, self.streams(group), strict=True)
         }
         spec = FoldSpec.of(panes, query, types, group)
-        bits = alike(query, (each.query for each in group.members), panes)
+        bits = alike(query, (member.query for member in group.members), panes)
         if panes.by_rows:
             return RowRoute(spec, bits, tuple(self._folds_side(group, query, side) for side in group.sides))
         return FoldRoute(spec, bits)
 
     def _folds_side(self, group: Group, query: Query, side: Side) -> bool:
-        """Say whether a group folds the rows of its part of a side: the first of a query's groups with it does."""
+        """Return whether a group folds the rows of its part of a side: the first of a query's groups with it does."""
         alike = [
-            each.id for each, _, _ in self.plan.groups_of(query.name) if each.part(side) == group.part(side)
+            other.id
+            for other, _, _ in self.plan.groups_of(query.name)
+            if other.part(side) == group.part(side)
         ]
         return alike[0] == group.id
 
     def _buffers(self, group: Group, targets: Sequence[Target]) -> dict[str, Buffers]:
-        """Say what waits for each query whose results go into files of the unit; in order, they go into a release's."""
+        """Return what waits, for each query whose results go into files of the unit."""
         names = [
-            each.query for each in targets if each.route.at_once and (each.route.makes_rows or each.in_table)
+            target.query
+            for target in targets
+            if target.route.at_once and (target.route.makes_rows or target.in_table)
         ]
         if not names:
             return {}
@@ -240,35 +244,36 @@ class UnitPlanner:
         return buffers
 
     def expressions(self, group: Group, delivery: Delivery) -> PairExpressions | None:
-        """Say what is computed of the pairs for the targets of a delivery; None if nothing is."""
+        """Return what is computed of the pairs for the targets of a delivery; None if nothing is."""
         streams = self.streams(group)
-        asked = [each for each in delivery.targets if each.computed]
+        asked = [target for target in delivery.targets if target.computed]
         if not asked:
             return None
-        members = [group.members[each.number] for each in asked]
+        members = [group.members[target.number] for target in asked]
         alone = (
             computed_for(group, target.number, member, in_table=isinstance(target.route, TableRoute))
             for target, member in zip(asked, members, strict=True)
             if not target.is_folded
         )
         shared = (
-            computed_together(group, sorted(each.number for each in fold.targets)) for fold in folds_of(asked)
+            computed_together(group, sorted(target.number for target in fold.targets))
+            for fold in folds_of(asked)
         )
         return PairExpressions(
             group,
             streams,
             (*alone, *shared),
-            fleeting=any(constancy_of(each.query, streams) == Constancy.ONCE for each in members),
+            fleeting=any(constancy_of(member.query, streams) == Constancy.ONCE for member in members),
         )
 
 
 def passes_spark(group: Group) -> bool:
-    """Say whether the pairs of a group's units pass through Spark SQL."""
+    """Return whether the pairs of a group's units pass through Spark SQL."""
     return any(is_computed(member.query) for member in group.members)
 
 
 def _writes_pairs(query: Query) -> bool:
-    """Say whether a query has files in which a result is some columns of its pair."""
+    """Return whether a query writes files in which a result is some columns of its pair."""
     is_pair = query.aggregation is None and not query.ordered and not is_computed(query)
     return is_pair and query.sink.kind == "parquet"
 

@@ -1,11 +1,11 @@
-"""Watch the streams of joins without a window: after a unit, say which rows meet nobody any more, and what was missed.
+"""Watch: after units of joins without a window, find rows that no partner needs, and estimate missed results.
 
-    unit joined up to here ──▶ orders as they are there ──▶ rows let go from now on     ══ commit `watch`
-                           └─▶ its sampled rows, against what had been let go before ──▶ accuracy
+    unit joined up to here ──▶ orders as they are there ──▶ rows that may be removed    ══ commit `watch`
+                           └─▶ its sampled rows, against rows removed before ──▶ accuracy
 
-Results were missed where a row came later than was known of its stream, or was set aside.  The log has a warning.
+Results are missed if a row comes later than its stream's known order allows, or was set aside.  A warning is logged.
 
-In:  what stages share.  Out: ``watch`` commits; expiry goes by them (`penstock.engine.views.needs`).
+In:  the context of turns.  Out: ``watch`` commits, which decide about expiry (`penstock.engine.views.needs`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from penstock import limits
 from penstock.engine.views.advance_limit import views
 from penstock.engine.views.buffers import (
     buffer_of,
+    group_disorder,
+    is_known,
     lowest_of,
     orders_now,
     reached,
@@ -27,11 +29,9 @@ from penstock.engine.views.buffers import (
     scramblings,
     watch_at,
 )
-from penstock.engine.views.disorder import group_disorder
 from penstock.engine.views.memory import (
     Room,
     choose_strategy,
-    is_known,
     rows_without_room,
     strategy_in_force,
 )
@@ -55,24 +55,24 @@ _log = Logger(__name__)
 
 
 def watch(context: TurnContext) -> None:
-    """Look at what units of joins without a window have read since the last time."""
+    """Process what units of joins without a window have read since the last time."""
     ledger, plan = context.ledger, context.plan
     oblivious = [group for group in plan.groups if group.oblivious]
-    moved = _moved(plan, oblivious, ledger, context.memory)
+    moved = _changed_groups(plan, oblivious, ledger, context.memory)
     if not moved:
         return
     context.store.commit(Watched(moved, _settled(oblivious, moved, ledger)))
     for group in oblivious:
         if group.id in moved:
             before, after = ledger.buffers.get(group.id), moved[group.id]
-            _tell(context, group, before, after)
+            _warn_of_misses(context, group, before, after)
             known = is_known(plan, group, after.scrambling, ledger)
-            _tell_of_disorder(context, group)
-            _tell_of_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
+            _warn_of_disorder(context, group)
+            _log_memory(group, before.memory if before else MemoryWatch(), after.memory, known=known)
 
 
-def _has_moved(group: Group, ledger: Ledger, policy: MemoryPolicy) -> bool:
-    """Say whether a join has read something since it was last looked at, or has other memory."""
+def _has_changed(group: Group, ledger: Ledger, policy: MemoryPolicy) -> bool:
+    """Return whether a join has read something since the last time, or its memory settings have changed."""
     known, cursor = ledger.buffers.get(group.id), ledger.groups[group.id].cursors[0]
     if known is None or (reached(group, ledger), cursor.sorters) != (known.until, known.sorters):
         return True
@@ -80,16 +80,16 @@ def _has_moved(group: Group, ledger: Ledger, policy: MemoryPolicy) -> bool:
     return in_force != (known.memory.strategy, known.memory.budget)
 
 
-def _moved(
+def _changed_groups(
     plan: Plan, oblivious: Sequence[Group], ledger: Ledger, policy: MemoryPolicy
 ) -> dict[str, GroupWatch]:
-    """Look at the groups that have read something, and at those that read the results of other ones, after them."""
+    """Return the new state of groups that have read something; readers of results come after their sources."""
     moved: dict[str, GroupWatch] = {}
-    for group in sorted(oblivious, key=lambda each: max(map(plan.depth, each.streams))):
-        has_read = _has_moved(group, ledger, policy)
-        if not has_read and not any(plan.stream(each).results for each in group.streams):
+    for group in sorted(oblivious, key=lambda group: max(map(plan.depth, group.streams))):
+        has_read = _has_changed(group, ledger, policy)
+        if not has_read and not any(plan.stream(stream).results for stream in group.streams):
             continue
-        looked = _looked(plan, group, ledger, policy)
+        looked = _watch_group(plan, group, ledger, policy)
         if (
             has_read
             or looked.gone != ledger.buffers[group.id].gone
@@ -100,13 +100,13 @@ def _moved(
     return moved
 
 
-def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> GroupWatch:
-    """Say what a group lets go of from here on, and what it has missed up to here."""
+def _watch_group(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> GroupWatch:
+    """Return the new state of a group: which rows it needs no more, and which results it has missed."""
     before, until = buffer_of(group, ledger), reached(group, ledger)
     apart = scramblings(plan, group, orders_now(group, ledger))
     told = replace(before, scrambling=apart)
-    watches = [watch_at(log.id, each, ledger) for log, each in zip(group.logs, until, strict=True)]
-    passed = [each.passed for each in views(plan, group, ledger, told)]
+    watches = [watch_at(log.id, batch, ledger) for log, batch in zip(group.logs, until, strict=True)]
+    passed = [view.passed for view in views(plan, group, ledger, told)]
     gone = rows_let_go(watches, passed)
     known = is_known(plan, group, apart, ledger)
     choice = choose_strategy(plan, group, ledger, policy, watches)
@@ -122,8 +122,8 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
     if policy.budget is not None and not known:
         after = _with_room(after, watches, Room.of(plan, group, ledger))
     rows, halvings = _sampled(group, before, after, ledger)
-    news = list(_news(group, before, after, ledger))
-    # partners of rows that only had no room are still to come: their values stay open
+    news = list(_joined_batches(group, before, after, ledger))
+    # rows removed for memory may still meet partners: their values stay open
     sketch = before.sketch.then_sampled(
         rows, halvings, before.gone, gone, doubt=_is_in_doubt(news, before, watches)
     )
@@ -131,44 +131,50 @@ def _looked(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy) -> G
     after = replace(after, sketch=sketch)
     if missed <= 0:
         return after
-    aside = sum(each.aside for each in news)
+    aside = sum(batch.aside for batch in news)
     return replace(after, misses=_misses(plan, group, before, after, (missed, aside)))
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
-    """A batch that was joined, maybe in part: a value that none of its new rows is below, and rows set aside of it."""
+class _JoinedBatch:
+    """A batch that was joined, maybe in part: a lower bound of its new rows, and its rows that were set aside."""
 
     input: int
     lowest: int
     aside: int
 
 
-def _news(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger) -> Iterator[_News]:
+def _joined_batches(
+    group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger
+) -> Iterator[_JoinedBatch]:
     """List the batches of which rows were joined since the last time."""
     for number, log in enumerate(group.logs):
         for piece in ledger.watches.get(log.id, LogWatch()).pieces:
             ends = piece.order.ends or (HIGHEST, HIGHEST)
-            was, now = (each.has_joined(number, piece.batch, np.array(ends)) for each in (before, after))
+            was, now = (watch.has_joined(number, piece.batch, np.array(ends)) for watch in (before, after))
             if was[0] and now[0] and not was[1]:
-                yield _News(number, before.sorters[number].value + 1, 0)
+                yield _JoinedBatch(number, before.sorters[number].value + 1, 0)
             elif now[0] and not was[0]:
-                yield _News(number, ends[0], piece.aside)
+                yield _JoinedBatch(number, ends[0], piece.aside)
 
 
-def _is_in_doubt(news: Iterable[_News], before: GroupWatch, watches: Sequence[LogWatch]) -> bool:
-    """Return whether a new row was set aside, or may be equal to one that a partner had let go."""
-    gone = [each.order.highest_of(rows - each.first) for each, rows in zip(watches, before.gone, strict=True)]
+def _is_in_doubt(news: Iterable[_JoinedBatch], before: GroupWatch, watches: Sequence[LogWatch]) -> bool:
+    """Return whether a new row was set aside, or may be equal to one that a partner had removed."""
+    gone = [
+        watch.order.highest_of(rows - watch.first) for watch, rows in zip(watches, before.gone, strict=True)
+    ]
     return any(
-        each.aside
-        or any(value is not None and each.lowest <= value for i, value in enumerate(gone) if i != each.input)
-        for each in news
+        batch.aside
+        or any(
+            value is not None and batch.lowest <= value for i, value in enumerate(gone) if i != batch.input
+        )
+        for batch in news
     )
 
 
 def _with_room(watch: GroupWatch, watches: Sequence[LogWatch], room: Room) -> GroupWatch:
-    """Let go of the oldest rows that there is no room for."""
-    ends = [each.first + each.order.rows for each in watches]
+    """Remove the oldest rows, if they exceed the memory budget."""
+    ends = [watch.first + watch.order.rows for watch in watches]
     kept = [max(0, end - gone) for end, gone in zip(ends, watch.gone, strict=True)]
     dropped = rows_without_room(room, watch.memory, kept)
     if not any(dropped):
@@ -202,9 +208,9 @@ def _sampled(group: Group, before: GroupWatch, after: GroupWatch, ledger: Ledger
 def _misses(
     plan: Plan, group: Group, before: GroupWatch, after: GroupWatch, missed: tuple[float, int]
 ) -> tuple[Miss, ...]:
-    """Add an occasion on which so many results were missed and so many rows set aside: whose rows came late.
+    """Add an occasion of missed results, with the streams whose rows came late.
 
-    Results of a query come when their rows do, so it is not they that were late.
+    Results of a query have no order of their own, so they are never named.
     """
     wrong = {
         name: now
@@ -217,7 +223,7 @@ def _misses(
 
 
 def _settled(oblivious: Sequence[Group], moved: dict[str, GroupWatch], ledger: Ledger) -> dict[str, int]:
-    """Say for each log up to where every join without a window has looked."""
+    """Return by log the batch up to which every join without a window has processed it."""
     settled: dict[str, int] = {}
     for group in oblivious:
         buffer = moved.get(group.id) or ledger.buffers[group.id]
@@ -226,8 +232,8 @@ def _settled(oblivious: Sequence[Group], moved: dict[str, GroupWatch], ledger: L
     return {log: until for log, until in settled.items() if log in ledger.watches}
 
 
-def _tell(context: TurnContext, group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
-    """Warn of results that were missed; again when as many have been missed since as were told of."""
+def _warn_of_misses(context: TurnContext, group: Group, before: GroupWatch | None, after: GroupWatch) -> None:
+    """Warn of missed results; again when as many have been missed since as were warned of."""
     if not after.misses or (before is not None and after.misses == before.misses):
         return
     last = after.misses[-1]
@@ -242,17 +248,17 @@ def _tell(context: TurnContext, group: Group, before: GroupWatch | None, after: 
     _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
 
 
-def _tell_of_disorder(context: TurnContext, group: Group) -> None:
-    """Warn once of each stream that does not follow the order that it declares."""
-    for said in group_disorder(context.plan, group, context.ledger):
-        stream = said.partition(":")[0]
+def _warn_of_disorder(context: TurnContext, group: Group) -> None:
+    """Warn once of each stream that does not follow its declared order."""
+    for sentence in group_disorder(context.plan, group, context.ledger):
+        stream = sentence.partition(":")[0]
         if stream not in context.warned:
             context.warned.add(stream)
-            _log.warning("%s", said)
+            _log.warning("%s", sentence)
 
 
-def _tell_of_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:
-    """Say by which strategy a join goes on, and warn if none is thrifty enough."""
+def _log_memory(group: Group, before: MemoryWatch, after: MemoryWatch, *, known: bool) -> None:
+    """Log a new strategy, and warn if none fits the budget."""
     if after.budget is None:
         return
     memory, takes = show_size(after.budget), show_size(after.needed)

@@ -1,7 +1,7 @@
 """What the ledger says of the streams: rates, selectivities, the share of pairs that join, and the prices of work.
 
-Everything is a value computed from the ledger, so that EXPLAIN, `penstock plan` and the choice of a chain see the same,
-also from outside and also after a restart.
+All of it is computed from the ledger.  So EXPLAIN, `penstock plan` and the choice of a chain agree, also from another
+process and after a restart.
 
 In:  a plan and a ledger.  Out: `Estimate`, per signature.
 """
@@ -35,30 +35,30 @@ if TYPE_CHECKING:
     """The predicates that bits stand for, and how many rows had which bits."""
 
 ASSUMED_RATE = 1000.0
-"""Rows a second of a stream that nobody has seen yet."""
+"""Rows per second of a stream without any rows yet."""
 
 ASSUMED_SHARE = 0.5
-"""The share of rows that a condition lets through before anybody has counted."""
+"""The share of rows that satisfy a condition, before rows were counted."""
 
 ASSUMED_JOIN = 1e-4
-"""The share of pairs that join before anybody has counted: each row meets one in ten thousand."""
+"""The share of pairs that join, before pairs were counted."""
 
-ASSUMED_ROW = 48.0
-"""Bytes of a row that nobody has stored yet."""
+ASSUMED_ROW_BYTES = 48.0
+"""Bytes of a row, before rows were stored."""
 
-ROWS_PER_UNIT = 100_000.0
-"""Rows that a unit takes before one has run."""
+ASSUMED_UNIT_ROWS = 100_000.0
+"""Rows of a unit, before one has run."""
 
-COVERED = 0.9
-"""The share of rows whose patterns must be told apart for patterns to be used; else conditions are counted singly."""
+MIN_PATTERN_SHARE = 0.9
+"""Minimum share of rows with known patterns; with less, conditions are counted singly."""
 
-ENOUGH_UNITS = 2.5
-"""Units after which a stream counts as known; faded as `penstock.state.recent` fades them: three of them."""
+MIN_KNOWN_UNITS = 2.5
+"""Units after which a stream counts as known: three, as `penstock.state.recent` fades their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known of one signature's streams, and how its work arrives; `seen` is False where it is assumed."""
+    """What is known of one signature's streams and its work; `seen` is False where it is assumed."""
 
     readers: tuple[PricedQuery, ...]
     statistics: Statistics
@@ -68,11 +68,11 @@ class Estimate:
     pairs: float = 0.0
     """Pairs found in a second of the streams."""
     seconds: float = 0.0
-    """What units took, per second of the streams."""
+    """Time of units per second of the streams."""
 
 
 def prices_of(ledger: Ledger) -> Prices:
-    """Give the prices: calibrated or default, following what units and rewrites took since."""
+    """Return the prices: calibrated or default, adjusted by what units and rewrites took since."""
     return updated(ledger.prices or Prices(), ledger.unit_fit, ledger.rewrite_fit)
 
 
@@ -85,13 +85,13 @@ def signatures(plan: Plan) -> dict[Signature, tuple[Query, ...]]:
 
 
 def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Estimate:
-    """Say what is known of one signature's streams."""
+    """Return what is known of one signature's streams."""
     queries = signatures(plan)[signature]
     groups = [group for group in plan.groups if group.signature == signature]
     traffic = {side: _traffic(plan, groups, ledger, side) for side in SIDES}
     rates = [_rate(traffic[side]) for side in SIDES]
     far = longest_finite(queries)
-    readers = tuple(_reader(query, [each or ASSUMED_RATE for each in rates], far) for query in queries)
+    readers = tuple(_reader(query, [rate or ASSUMED_RATE for rate in rates], far) for query in queries)
     selections = [_selection(_conditions(queries, side), _counted(groups, ledger, side)) for side in SIDES]
     statistics = Statistics(
         rates[0] or ASSUMED_RATE,
@@ -108,16 +108,16 @@ def measure(plan: Plan, ledger: Ledger, signature: Signature) -> Estimate:
     return Estimate(
         readers,
         replace(statistics, join=join),
-        ArrivalPace(both, both / work.units if work.units else ROWS_PER_UNIT),
+        ArrivalPace(both, both / work.units if work.units else ASSUMED_UNIT_ROWS),
         prices_of(ledger),
-        seen=all(rates) and work.seen >= ENOUGH_UNITS,
+        seen=all(rates) and work.seen >= MIN_KNOWN_UNITS,
         pairs=work.pairs,
         seconds=work.seconds,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _JoinWork:
     """What all joins of a signature do in a second of the streams; `units` are those of one join."""
 
     units: float = 0.0
@@ -126,27 +126,27 @@ class _Work:
     seen: float = 0.0
 
 
-def _work(efforts: Iterable[Effort]) -> _Work:
+def _work(efforts: Iterable[Effort]) -> _JoinWork:
     """Add up the joins of a signature, each over the event time that its own units have covered."""
-    timed = [each for each in efforts if each.micros]
+    timed = [effort for effort in efforts if effort.micros]
     if not timed:
-        return _Work()
-    return _Work(
-        units=mean(each.units / each.micros for each in timed) * SECOND,
-        pairs=sum(each.pairs / each.micros for each in timed) * SECOND,
-        seconds=sum(each.seconds / each.micros for each in timed) * SECOND,
-        seen=min(each.units for each in timed),
+        return _JoinWork()
+    return _JoinWork(
+        units=mean(effort.units / effort.micros for effort in timed) * SECOND,
+        pairs=sum(effort.pairs / effort.micros for effort in timed) * SECOND,
+        seconds=sum(effort.seconds / effort.micros for effort in timed) * SECOND,
+        seen=min(effort.units for effort in timed),
     )
 
 
 def longest_finite(queries: Iterable[Query]) -> int:
-    """Say how long a window without an end is taken to be: a day, or twice the longest window that has one."""
+    """Return the assumed length of a window without an end: a day, or twice the longest window that has one."""
     ends = (abs(end) for query in queries for end in (query.window.lo, query.window.hi))
     return max(86_400 * SECOND, 2 * max((end for end in ends if end < FOREVER - 1), default=0))
 
 
 def _reader(query: Query, rates: Sequence[float], far: int) -> PricedQuery:
-    """Take from a query what its cost depends on; a window without an end is priced as one that is `far` long.
+    """Return what the cost of a query depends on; a window without an end is priced as `far` long.
 
     A window that counts rows is as long as its stream takes to send so many.
     """
@@ -161,17 +161,17 @@ def _reader(query: Query, rates: Sequence[float], far: int) -> PricedQuery:
 
 
 def _traffic(plan: Plan, groups: Iterable[Group], ledger: Ledger, side: Side) -> Traffic | None:
-    """Find what was counted of one side's stream: any log of the stream has seen all its rows."""
+    """Return what was counted of one side's stream: any log of the stream has seen all its rows."""
     logs = [group.log(side) for group in groups]
     streams = {log.stream for log in logs}
-    for log in [*logs, *(each for each in plan.logs if each.stream in streams)]:
+    for log in [*logs, *(log for log in plan.logs if log.stream in streams)]:
         if traffic := ledger.traffic.get(log.id):
             return traffic
     return None
 
 
 def stream_rates(plan: Plan, ledger: Ledger, group: Group) -> tuple[float, ...]:
-    """Give the rows per second of event time of a group's streams, 0 where that is not known."""
+    """Return the rows per second of event time of a group's streams, 0 where that is not known."""
     return tuple(_rate(_traffic(plan, [group], ledger, side)) for side in group.sides)
 
 
@@ -187,12 +187,11 @@ def _counted(groups: Iterable[Group], ledger: Ledger, side: Side) -> list[Counte
 
 
 def _rate(traffic: Traffic | None) -> float:
-    """Give rows per second of event time, 0 if that is not known."""
     return traffic.rows / traffic.micros * SECOND if traffic and traffic.micros else 0.0
 
 
 def _conditions(queries: Iterable[Query], side: Side) -> dict[str, frozenset[str]]:
-    """List the distinct conditions on one side, by the text a `PricedQuery` knows them by, with their predicates."""
+    """Return by distinct condition on one side, as text, its predicates."""
     return {
         PricedQuery.of(query).condition(side): frozenset(query.predicates(side))
         for query in queries
@@ -201,20 +200,24 @@ def _conditions(queries: Iterable[Query], side: Side) -> dict[str, frozenset[str
 
 
 def _selection(conditions: Mapping[str, frozenset[str]], counted: Iterable[Counted]) -> Selection:
-    """Say which conditions rows satisfy together: as counted in one log, else each by itself, else by assumption."""
+    """Return which conditions rows satisfy together: as counted in one log, else each alone, else as assumed."""
     shares: dict[str, float] = dict.fromkeys(conditions, ASSUMED_SHARE)
     for predicates, traffic in counted:
         counted_here = [
-            each for each, needs in conditions.items() if traffic.rows and needs <= set(predicates)
+            condition for condition, needs in conditions.items() if traffic.rows and needs <= set(predicates)
         ]
-        shares |= {each: _share(conditions[each], predicates, traffic) for each in counted_here}
+        shares |= {
+            condition: _share(conditions[condition], predicates, traffic) for condition in counted_here
+        }
         total = sum(rows for _, rows in traffic.patterns)
-        if len(counted_here) == len(conditions) and total >= COVERED * traffic.rows:
+        if len(counted_here) == len(conditions) and total >= MIN_PATTERN_SHARE * traffic.rows:
             return PatternShares(
                 tuple(
                     (
                         frozenset(
-                            each for each in counted_here if _holds(conditions[each], predicates, bits)
+                            condition
+                            for condition in counted_here
+                            if _holds(conditions[condition], predicates, bits)
                         ),
                         rows / total,
                     )
@@ -225,26 +228,26 @@ def _selection(conditions: Mapping[str, frozenset[str]], counted: Iterable[Count
 
 
 def _share(needs: Iterable[str], predicates: Sequence[str], traffic: Traffic) -> float:
-    """Give the share of rows that satisfy a condition, taking its predicates to know nothing of each other."""
-    return prod(traffic.holds[predicates.index(each)] / traffic.rows for each in needs)
+    """Return the share of rows that satisfy a condition, with its predicates taken to be independent."""
+    return prod(traffic.holds[predicates.index(predicate)] / traffic.rows for predicate in needs)
 
 
 def _holds(needs: Iterable[str], predicates: Sequence[str], bits: int) -> bool:
-    """Say whether a pattern of bits has all predicates of a condition."""
-    return all(bits >> predicates.index(each) & 1 for each in needs)
+    """Return whether a pattern of bits has all predicates of a condition."""
+    return all(bits >> predicates.index(predicate) & 1 for predicate in needs)
 
 
 def _row_bytes(groups: Iterable[Group], ledger: Ledger) -> float:
-    """Give the average size of a stored row, of both sides together."""
-    segments = [each for group in groups for log in group.logs for each in ledger.segments(log.id)]
-    rows = sum(each.rows for each in segments)
-    return sum(each.bytes for each in segments) / rows if rows else ASSUMED_ROW
+    """Return the average size of a stored row, of both sides together."""
+    segments = [segment for group in groups for log in group.logs for segment in ledger.segments(log.id)]
+    rows = sum(segment.rows for segment in segments)
+    return sum(segment.bytes for segment in segments) / rows if rows else ASSUMED_ROW_BYTES
 
 
 def _compared(readers: Sequence[PricedQuery], statistics: Statistics, *, alone: bool) -> float:
-    """Count the comparisons, in a second, of rows that some query wants together: pairs over these is the paper's S⋈.
+    """Count the comparisons, in a second, of rows that some query needs together: the divisor of the paper's S⋈.
 
-    Queries that share nothing compare each for itself.
+    If queries share nothing, each compares for itself.
     """
     if alone:
         return isolated_cost(readers, statistics).probe
@@ -258,8 +261,8 @@ def _compared(readers: Sequence[PricedQuery], statistics: Statistics, *, alone: 
         for start, end in pairwise(age_bounds(readers, side)):
             here = sum(
                 1 << number
-                for number, each in enumerate(readers)
-                if (reach := each.reach(side)) and reach[0] < end and reach[1] > start
+                for number, reader in enumerate(readers)
+                if (reach := reader.reach(side)) and reach[0] < end and reach[1] > start
             )
             shares = (
                 left_share * right_share
@@ -274,12 +277,12 @@ def _compared(readers: Sequence[PricedQuery], statistics: Statistics, *, alone: 
 def _wanted_by(readers: Sequence[PricedQuery], statistics: Statistics, side: Side) -> dict[int, float]:
     """Divide one stream's rows by the set of queries, as bits, whose condition they satisfy."""
     shares: dict[int, float] = {}
-    conditions = {each.condition(side) for each in readers}
+    conditions = {reader.condition(side) for reader in readers}
     for holds, share in statistics.selection(side).patterns(conditions):
         queries = sum(
             1 << number
-            for number, each in enumerate(readers)
-            if not each.condition(side) or each.condition(side) in holds
+            for number, reader in enumerate(readers)
+            if not reader.condition(side) or reader.condition(side) in holds
         )
         shares[queries] = shares.get(queries, 0.0) + share
     return shares

@@ -1,8 +1,8 @@
-"""When a value of a join's key is finished for a query: no more of its pairs will come.
+"""When a value of a join's key is finished for a query: no more pairs with it will come.
 
-Let e be the least p of a side's promises about a value: after e that side has no more rows of it.  The value is
-finished when both sides have spoken, and their watermarks have passed what they promised; or when one has, and the last
-row it can have had has left its window, because the other side's watermark has passed ``e + reach``::
+Let e be the lowest p among a side's promises about a value: that side has no rows with it after e.  The value is
+finished when both sides have promised and their watermarks have passed e.  It is also finished when one side has, and
+its last possible row has left its window, because the other watermark has passed ``e + reach``::
 
     left    ------ rows ---- e_l           left    --- rows --- e_l
     right   --- rows ------------- e_r     right   .............|------ reach ------|
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PromisedSide:
-    """One side of a join: what is promised about it, how far it has come, and how long its rows are of use."""
+    """One side of a join: the promises about it, its watermark, and how long its rows are needed."""
 
     known: PromiseFiles
     watermark: int
     """Below it all its rows are joined."""
     reach: int | None
-    """How long its rows are of use, in microseconds; None if they never leave their window, or leave it by count."""
+    """How long its rows are needed, in microseconds; None if they never leave their window, or leave it by count."""
 
     def spoken(self, partner: PromisedSide) -> float:
-        """Say about how many promises have taken effect, by either way."""
+        """Estimate how many promises have taken effect, by either way."""
         early = 0.0 if self.reach is None else self.known.before(partner.watermark - self.reach + 1)
         return self.known.before(self.watermark) + early
 
@@ -69,29 +69,29 @@ class FinishedKeys:
 
     @property
     def spoken(self) -> float:
-        """Say about how many promises have taken effect."""
+        """Estimate how many promises have taken effect."""
         return self.left.spoken(self.right) + self.right.spoken(self.left)
 
     def bare(self) -> FinishedKeys:
-        """Leave out statistics, which tasks do not read."""
+        """Return the same without statistics, which tasks do not read."""
         left, right = (
-            PromisedSide(each.known.bare(), each.watermark, each.reach) for each in (self.left, self.right)
+            PromisedSide(side.known.bare(), side.watermark, side.reach) for side in (self.left, self.right)
         )
         return FinishedKeys(self.columns, self.whole, left, right)
 
     def is_finished(self, files: Files, keys: Sequence[pa.Array]) -> Mask:
-        """Say of each group, by its key, whether no more pairs will come to it."""
+        """Return by group, given its key, whether no more pairs will come to it."""
         values = [_one_way(keys[column]) for column in self.columns]
-        left, right = (self._least(files, each.known, values) for each in (self.left, self.right))
+        left, right = (self._least(files, side.known, values) for side in (self.left, self.right))
         return self._finished(left, right) & _has_value(values)
 
     def holds_for(self, files: Files, h: Hashes, keys: Sequence[pa.Array]) -> Mask:
-        """Say of each value, as promises are kept, whether it is finished."""
-        left, right = (open_promises(files, each.known).earliest(h, keys) for each in (self.left, self.right))
+        """Return by promised value whether it is finished."""
+        left, right = (open_promises(files, side.known).earliest(h, keys) for side in (self.left, self.right))
         return self._finished(left, right)
 
     def _finished(self, left: Ints, right: Ints) -> Mask:
-        """Say whether values are finished, by the least p of either side's promises about them."""
+        """Return whether values are finished, by the lowest p of each side's promises about them."""
         said_left, said_right = left < self.left.watermark, right < self.right.watermark
         early_left = _has_left(left, self.left, self.right)
         early_right = _has_left(right, self.right, self.left)
@@ -100,43 +100,43 @@ class FinishedKeys:
     def _least(self, files: Files, known: PromiseFiles, values: Sequence[pa.Array]) -> Ints:
         promises = open_promises(files, known)
         if self.whole or not promises.exact:
-            kinds = [each.type for each in values]
+            kinds = [value.type for value in values]
         else:
-            kinds = [each.type for each in promises.exact[0].keys]
+            kinds = [key.type for key in promises.exact[0].keys]
         return promises.earliest_of_values(
-            [each.cast(kind) for each, kind in zip(values, kinds, strict=True)], whole=self.whole
+            [value.cast(kind) for value, kind in zip(values, kinds, strict=True)], whole=self.whole
         )
 
 
 def _has_left(least: Ints, side: PromisedSide, partner: PromisedSide) -> Mask:
-    """Say whether the last row that one side can have has left its window."""
+    """Return whether the last possible row of one side has left its window."""
     if side.reach is None:
         return np.zeros(least.size, np.bool_)
     return (least < NEVER) & (least <= partner.watermark - side.reach)
 
 
 def _one_way(values: pa.Array) -> pa.Array:
-    """Write floating-point values as keys are written: there is one zero."""
+    """Normalize floating-point values as keys are: there is one zero."""
     return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _has_value(values: Sequence[pa.Array]) -> Mask:
     valid = np.ones(len(values[0]), np.bool_)
-    for each in values:
-        valid &= np.asarray(each.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    for value in values:
+        valid &= np.asarray(value.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     return valid
 
 
 def finished_keys(
     plan: Plan, ledger: Ledger, query: Query, columns: tuple[int, ...] = ()
 ) -> FinishedKeys | None:
-    """Give the promises that finish values for a query, with its watermarks; None if there are none yet.
+    """Return the promises that finish values for a query, with its watermarks; None if there are none yet.
 
-    The watermark of an idle stream stays where it is, and its promises wait.  An ordered query has its results below
-    the lower watermark only, so that one counts for both sides.
+    The watermark of an idle stream does not advance, and its promises wait.  An ordered query has its results below the
+    lower watermark only, so that one counts for both sides.
     """
     indexes = promised_sides(plan, query) if ledger.promises else None
-    known = [each for each in side_marks(plan, ledger, query).values() if each is not None]
+    known = [mark for mark in side_marks(plan, ledger, query).values() if mark is not None]
     if indexes is None or len(known) < len(SIDES) or ledger.query(query.name).backfill:
         return None
     marks = [min(known)] * len(SIDES) if query.ordered else known
@@ -144,7 +144,7 @@ def finished_keys(
         _side(query, side, ledger.promises.get(index.id if index else "", PromiseFiles()), mark)
         for side, index, mark in zip(SIDES, indexes, marks, strict=True)
     )
-    return FinishedKeys(columns, next(each for each in indexes if each).whole_key, left, right)
+    return FinishedKeys(columns, next(index for index in indexes if index).whole_key, left, right)
 
 
 def _side(query: Query, side: Side, known: PromiseFiles, watermark: int) -> PromisedSide:

@@ -1,7 +1,7 @@
-"""Who still needs a log's rows: the plan's windows against the partners' watermarks.
+"""Which rows of a log are still needed: the plan's windows against the partners' watermarks.
 
-In:  the plan and the ledger.  Out: the claims (`penstock.state.claims.Claim`) by which rows are kept or let go, for the
-segments of one layout: a query has no claim on rows that lack what it reads.
+In:  the plan and the ledger.  Out: the claims (`penstock.state.claims.Claim`) by which rows are kept, for the segments
+of one layout: a query has no claim on rows that lack what it reads.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def claim(
     group: Group, side: Side, ledger: Ledger, layout: Layout, partner: Partner | None = None
 ) -> WindowClaim:
-    """Give one group's claim on one of its logs: it waits for partners from the other streams, or from one of them.
+    """Return one group's claim on one of its logs, for the rows of one partner or of all partners.
 
-    A partner still to be joined may be ingested already, so what counts is the partner's watermark at the group's
-    cursor, not the one its stream has reached meanwhile.
+    A partner's rows may be ingested and not joined yet, so its watermark at the group's cursor counts, not the
+    watermark that its stream has reached meanwhile.
     """
     masks = group.masks_under(side, layout.columns, layout.predicates)
     reaches = in_time(group, side, ledger, group.reaches(side, partner.number if partner else None))
@@ -50,7 +50,7 @@ def claim(
         else partner_watermark(group, side, ledger)
     )
     if group.oblivious and POSITION not in group.log(side).columns:
-        # times are positions: what has left the buffer is as if a watermark had passed it
+        # times are positions: rows that have left the buffer are as if a watermark had passed them
         reaches, watermark = [0] * len(masks), buffer_of(group, ledger).gone[group.index(side)] - 1
     mine = [
         (0 if group.filter_last else mask, far)
@@ -66,31 +66,31 @@ def claim(
 
 
 def buffer_claim(group: Group, side: Side, ledger: Ledger, layout: Layout) -> BufferClaim:
-    """Give the claim of a join without a window on one of its logs: the rows that arrived last."""
+    """Return the claim of a join without a window on one of its logs: the rows that arrived last."""
     accepted = replace(claim(group, side, ledger, layout), watermark=None)
     gone = buffer_of(group, ledger).gone[group.index(side)]
     return BufferClaim(accepted, gone, POSITION in group.log(side).columns)
 
 
 def partner_watermark(group: Group, side: Side, ledger: Ledger) -> int | None:
-    """Give the event time that no partner of one side's rows, still to be joined, is older than; None if not known."""
+    """Return the event time that no partner row still to be joined is older than; None if not known."""
     watermarks = ledger.groups[group.id].watermarks
-    return trigger([each for number, each in enumerate(watermarks) if number != group.index(side)])
+    return trigger([mark for number, mark in enumerate(watermarks) if number != group.index(side)])
 
 
 def in_time(group: Group, side: Side, ledger: Ledger, reaches: Sequence[int]) -> list[int]:
-    """Give how far back some ages of one side reach, in microseconds.
+    """Return how far back some ages of one side reach, in microseconds.
 
-    Where they count rows, that is as the last unit found it; what it did not look up reaches back for ever.
+    Ages that count rows reach as far as the last unit found; an age that it did not look up reaches back for ever.
     """
     if not group.counts(side):
         return list(reaches)
     spans = ledger.groups[group.id].spans[group.index(side)]
-    return [spans.get(each, FOREVER) for each in reaches]
+    return [spans.get(reach, FOREVER) for reach in reaches]
 
 
 def roll_claims(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
-    """List every claim on a stream's roll: it is held as far back as the rows that it may have to count."""
+    """List every claim on a stream's roll: it is kept as far back as rows may have to be counted."""
     claims: list[Claim] = [
         WindowClaim(
             (0,),
@@ -105,23 +105,23 @@ def roll_claims(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
 
 
 def _retained(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
-    """Give a stream's own claim on its rows, if it retains them for queries to come."""
+    """Return a stream's own claim on its rows, if it retains them for later queries."""
     retained = retention(plan.stream(stream))
     return [] if retained is None else [RetainClaim(retained, ledger.stream(stream).watermark)]
 
 
 def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | None = None) -> list[Claim]:
-    """List every claim on a log's segments of one layout: each group's, and the stream's own if it retains.
+    """List every claim on a log's segments of one layout: of each group, and of the stream if it retains.
 
-    Given the files, promises that partners make are taken into account.
+    With `files`, the promises of partners are taken into account.
     """
     shape = ledger.layouts[log][layout]
     claims: list[Claim] = [
         buffer_claim(group, side, ledger, shape)
         if group.oblivious
-        else _promised(plan, each, ledger, claim(group, side, ledger, shape, each), files)
+        else _promised(plan, partner, ledger, claim(group, side, ledger, shape, partner), files)
         for group, side in plan.uses(log)
-        for each in _partners(group, side, log)
+        for partner in _partners(group, side, log)
     ]
     return claims + _retained(plan, plan.stream_of(log), ledger)
 
@@ -129,7 +129,7 @@ def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | 
 def _promised(
     plan: Plan, partner: Partner, ledger: Ledger, window: WindowClaim, files: Files | None
 ) -> Claim:
-    """Let a group's claim end with the promises of the partner, if it makes any by the log's key."""
+    """Return a claim that ends with the promises of the partner, if it makes any by the log's key."""
     index = index_for(plan, partner.log) if partner.log is not None and files is not None else None
     known = ledger.promises.get(index.id) if index else None
     if files is None or partner.log is None or known is None or not known.files():
@@ -139,9 +139,9 @@ def _promised(
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """An input whose rows those of a log wait for, by its number, and its log by the same key, if there is one.
+    """An input that the rows of a log wait for: its number, and its log by the same key, if there is one.
 
-    A row is kept as long as it may meet a new row of any partner, so each has a claim of its own.
+    A row is kept as long as it may meet a new row of any partner, so there is a claim for each.
     """
 
     number: int
@@ -151,21 +151,21 @@ class Partner:
 def _partners(group: Group, side: Side, log: str) -> list[Partner]:
     """List the inputs that the rows of one of a side's logs wait for."""
     own = group.index(side)
-    others = [(number, each) for number, each in enumerate(group.inputs) if number != own]
+    others = [(number, part) for number, part in enumerate(group.inputs) if number != own]
     if group.is_pair:
-        return [Partner(number, each.log) for number, each in others]
+        return [Partner(number, part.log) for number, part in others]
     link = next(
         link
         for link in group.links
         if own in link.inputs
-        for each in group.inputs[own].logs
-        if each.id == log and each.key == link.key(own)
+        for own_log in group.inputs[own].logs
+        if own_log.id == log and own_log.key == link.key(own)
     )
-    return [Partner(number, _log_by(each, link, number)) for number, each in others]
+    return [Partner(number, _log_by(part, link, number)) for number, part in others]
 
 
 def _log_by(part: GroupInput, link: Link, number: int) -> LogPlan | None:
-    """Find the log of an input by the key of a link; None if the input is not in it."""
+    """Return the log of an input by the key of a link; None if the input is not in it."""
     if number not in link.inputs:
         return None
     return next(log for log in part.logs if log.key == link.key(number))
@@ -178,16 +178,16 @@ class PromisingPartner:
     partner: str
     index: str
     beyond: int | None
-    """How far before a row its partners can be at the most, in microseconds; None if that is not known."""
+    """Maximum time by which a partner can precede a row, in microseconds; None if that is not known."""
 
 
 def promising_partners(plan: Plan, log: LogPlan) -> tuple[PromisingPartner, ...]:
-    """List the partners of a log's rows, if all of them make promises by its key, and nobody wants rows retained."""
+    """List the partners of a log's rows, if all make promises by its key and the stream does not retain rows."""
     partners = []
     for group, side in plan.uses(log.id):
         (partner, *others) = _partners(group, side, log.id)
         index = index_for(plan, partner.log) if partner.log is not None else None
-        # what several partners promise ends rows when they are looked at again, not at the door
+        # promises of several partners end rows at a later check, not at ingest
         if others or partner.log is None or index is None or retention(plan.stream(log.stream)) is not None:
             return ()
         partners.append(PromisingPartner(partner.log.stream, index.id, _farthest(group, side)))
@@ -195,14 +195,14 @@ def promising_partners(plan: Plan, log: LogPlan) -> tuple[PromisingPartner, ...]
 
 
 def _farthest(group: Group, side: Side) -> int | None:
-    """Say how long the partners of one side's rows are of use."""
-    (other,) = (each for each in group.sides if each != side)
+    """Return how long the partners of one side's rows are needed."""
+    (other,) = (other for other in group.sides if other != side)
     far = reach(Range(group.chain.cuts[0], group.chain.cuts[-1]), other)
     return None if group.signature.counted or far >= FOREVER else far
 
 
 def promises_before(plan: Plan, log: str, ledger: Ledger) -> float:
-    """Say about how many promises of its partners have taken effect for the rows of a log."""
+    """Estimate how many promises of its partners have taken effect for the rows of a log."""
     total = 0.0
     for group, side in plan.uses(log):
         for partner in _partners(group, side, log):
@@ -214,23 +214,23 @@ def promises_before(plan: Plan, log: str, ledger: Ledger) -> float:
 
 
 def settled_alike(plan: Plan, log: str, ledger: Ledger) -> dict[Layout, list[Segment]]:
-    """Sort the segments that may be rewritten by what they have in common with the log's present layout.
+    """Group the segments that may be rewritten by what they have in common with the log's present layout.
 
-    A query reads a segment if that has all it reads, and all that any query reads is in the present layout.  So what a
-    segment has besides makes no difference to anybody, and segments that have the same left are alike.
+    A query reads a segment if that has all it reads, and the present layout has all that any query reads.  So whatever
+    else a segment stores is not needed, and segments that are equal without it can be merged.
     """
     layouts = ledger.layouts[log]
     now = layouts[ledger.layout(log)]
     shared = {
         number: Layout(
-            tuple(each for each in now.columns if each in layout.columns),
-            tuple(each for each in now.predicates if each in layout.predicates),
+            tuple(column for column in now.columns if column in layout.columns),
+            tuple(predicate for predicate in now.predicates if predicate in layout.predicates),
         )
         for number, layout in layouts.items()
     }
     found: dict[Layout, list[Segment]] = {}
-    for each in settled_segments(plan, log, ledger):
-        found.setdefault(shared[each.layout], []).append(each)
+    for segment in settled_segments(plan, log, ledger):
+        found.setdefault(shared[segment.layout], []).append(segment)
     return found
 
 
@@ -243,25 +243,29 @@ def common_layout(
     *,
     files: Files | None = None,
 ) -> Common:
-    """Say how segments that are alike become segments of one layout: one there is, or one of its own.
+    """Return the common layout of segments that are alike: one there is, or a new one.
 
-    New ones are counted downwards: the highest number is the present layout's.
+    New layouts are numbered downwards, because the highest number is the present layout's.
     """
     layouts = ledger.layouts[log]
-    number = next((each for each, layout in layouts.items() if layout == shared), min(layouts) - 1)
-    used = {each.layout for each in segments}
+    number = next((known for known, layout in layouts.items() if layout == shared), min(layouts) - 1)
+    used = {segment.layout for segment in segments}
     return Common(
         number,
         shared.columns,
-        {each: tuple(layouts[each].predicates.index(name) for name in shared.predicates) for each in used},
-        {each: tuple(claims_on(plan, log, ledger, each, files)) for each in used},
+        {
+            layout: tuple(layouts[layout].predicates.index(name) for name in shared.predicates)
+            for layout in used
+        },
+        {layout: tuple(claims_on(plan, log, ledger, layout, files)) for layout in used},
     )
 
 
 def ingest_masks(plan: Plan, log: LogPlan) -> tuple[int, ...]:
-    """List the predicate bits of everyone who may want a new row of a log; a stream that retains wants them all.
+    """List the predicate bits of every query that may need a new row of a log; 0 if all rows are needed.
 
-    So does a join whose selections come last, unless the key of a row that nobody wants must not be evaluated.
+    A stream that retains needs all rows.  So does a join whose selections come last, unless the key must not be
+    evaluated for rows that fail them.
     """
     masks = {
         0 if group.filter_last and not log.wanted else log.mask(member.predicates(side))
@@ -272,7 +276,7 @@ def ingest_masks(plan: Plan, log: LogPlan) -> tuple[int, ...]:
 
 
 def passed(plan: Plan, log: str, ledger: Ledger) -> int:
-    """Say up to which batch of its stream every slice of every group has joined a log."""
+    """Return the batch before which every slice of every group has joined a log."""
     return min(
         cursor.batches[group.index(side)]
         for group, side in plan.uses(log)
@@ -281,7 +285,7 @@ def passed(plan: Plan, log: str, ledger: Ledger) -> int:
 
 
 def settled_segments(plan: Plan, log: str, ledger: Ledger) -> list[Segment]:
-    """List a log's segments of which every group has joined all there is to join: they may be rewritten.
+    """List a log's segments that every group has joined completely: they may be rewritten.
 
     A group that counts rows has joined a segment when its horizon has passed all of it.
     """
@@ -290,7 +294,8 @@ def settled_segments(plan: Plan, log: str, ledger: Ledger) -> list[Segment]:
         ledger.groups[group.id].watermarks[0] for group, _ in plan.uses(log) if group.signature.counted
     ]
     return [
-        each
-        for each in ledger.segments(log)
-        if each.last < until and all(horizon is not None and each.max_t < horizon for horizon in horizons)
+        segment
+        for segment in ledger.segments(log)
+        if segment.last < until
+        and all(horizon is not None and segment.max_t < horizon for horizon in horizons)
     ]

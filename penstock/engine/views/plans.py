@@ -1,6 +1,6 @@
-"""Plans over what a state stores: the one that stands, and the next one for other queries.
+"""Plans over what a state stores: the plan in force, and the next one for other queries.
 
-In:  the ledger, and the queries to come.  Out: a `Plan` whose groups know what their segments lack.
+In:  the ledger, and the queries to come.  Out: a `Plan` whose groups know which columns and predicates segments lack.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def next_plan(
     stored = _still_stored(ledger, asked, refused)
     plan = build_plan(streams, asked, stored, strategy=strategy, cuts=cuts, stopped=refused)
     return replace(
-        plan, groups=tuple(replace(each, mixed_layouts=_is_mixed(each, ledger)) for each in plan.groups)
+        plan, groups=tuple(replace(group, mixed_layouts=_is_mixed(group, ledger)) for group in plan.groups)
     )
 
 
 def current_plan(ledger: Ledger) -> Plan:
-    """Give the plan that is true: its queries in the order, and its groups with the numbering, that was committed."""
+    """Return the plan in force, with the order of queries and the numbers that were committed."""
     known = ledger.plan or ServedPlan()
     plan = build_plan(
-        {each.name: ledger.declared[each.name] for each in known.streams},
+        {stream.name: ledger.declared[stream.name] for stream in known.streams},
         known.queries,
         stored_shapes(ledger),
         strategy=known.strategy,
@@ -54,14 +54,14 @@ def current_plan(ledger: Ledger) -> Plan:
     return replace(
         plan,
         groups=tuple(
-            replace(each, mixed_layouts=ledger.groups[each.id].mixed_layouts) for each in plan.groups
+            replace(group, mixed_layouts=ledger.groups[group.id].mixed_layouts) for group in plan.groups
         ),
         spark_settings=made_under(ledger) or plan.spark_settings,
     )
 
 
 def made_under(ledger: Ledger) -> SparkSettings | None:
-    """Give the settings of Spark that a state was made under; None if nobody noted them."""
+    """Return the Spark settings that a state was made under; None if there are none."""
     return ledger.plan.spark_settings if ledger.plan else None
 
 
@@ -72,44 +72,44 @@ def stopped_queries(ledger: Ledger) -> tuple[Stopped, ...]:
 
 def stopped_with_readers(plan: Plan, failures: Mapping[str, str], at: str) -> list[Stopped]:
     """List the queries that stop because they cannot be evaluated, and those that read their results."""
-    stopped = [Stopped(each, failures[each.name], at) for each in plan.queries if each.name in failures]
-    names = {each.name for each in plan.results}
-    sources = {each.name.lower() for each in plan.sources}
+    stopped = [Stopped(query, failures[query.name], at) for query in plan.queries if query.name in failures]
+    names = {stream.name for stream in plan.results}
+    sources = {stream.name.lower() for stream in plan.sources}
     for name in failures.keys() & names:
-        known = {each.query.name for each in stopped}
+        known = {stop.query.name for stop in stopped}
         why = f"it reads {name}, which failed: {failures[name]}"
         readers = set(readers_of(name, plan.queries, deep=True, hidden=sources)) - known
-        stopped += [Stopped(each, why, at, name) for each in plan.queries if each.name in readers]
+        stopped += [Stopped(query, why, at, name) for query in plan.queries if query.name in readers]
     return stopped
 
 
 def standing_plan(ledger: Ledger) -> Plan | None:
-    """Give the plan that is true, None before the first one."""
+    """Return the plan in force; None before the first one."""
     return current_plan(ledger) if ledger.plan else None
 
 
 def stored_shapes(ledger: Ledger) -> dict[str, Shape]:
-    """Say what each log stores now."""
+    """Return by log what it stores now."""
     current = {log: layouts[max(layouts)] for log, layouts in ledger.layouts.items()}
     return {log: (layout.columns, layout.predicates) for log, layout in current.items()}
 
 
 def _still_stored(ledger: Ledger, queries: Iterable[Query], stopped: Iterable[Stopped]) -> dict[str, Shape]:
-    """Leave out the logs that evaluate a predicate which only failed queries ask for: they must not go on so."""
-    wanted = {each for query in queries for side in query.sides for each in query.predicates(side)}
+    """Leave out logs with a predicate that only failed queries need: it must not be evaluated any more."""
+    wanted = {predicate for query in queries for side in query.sides for predicate in query.predicates(side)}
     failed = {
-        each for one in stopped for side in one.query.sides for each in one.query.predicates(side)
+        predicate for one in stopped for side in one.query.sides for predicate in one.query.predicates(side)
     } - wanted
     return {log: shape for log, shape in stored_shapes(ledger).items() if not failed & set(shape[1])}
 
 
 def _is_mixed(group: Group, ledger: Ledger) -> bool:
-    """Say whether some segment held lacks what some query of a group reads."""
+    """Return whether some segment lacks what some query of a group reads."""
     return any(
         not member.reads_under(part.side, layout.columns, layout.predicates)
         for part in group.inputs
         for log in part.logs
         for number, layout in ledger.layouts.get(log.id, {}).items()
-        if any(each.layout == number for each in ledger.segments(log.id))
+        if any(segment.layout == number for segment in ledger.segments(log.id))
         for member in group.members
     )

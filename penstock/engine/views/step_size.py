@@ -8,7 +8,8 @@ over all waiting rows would take longer each time::
     this unit   | a3   b3   a4 |                  batches in order of arrival
                 | a3 |#b3  |                      or rows older than a time, if one batch has too many
 
-Where input waits for its time (sync-filter), it is always a time.  If watermarks allow no cut, the unit has one batch.
+Where input waits for its time (sync-filter), the cut is always a time.  If watermarks allow no cut, the unit has one
+batch.
 
 In:  a goal, the ledger, and how many rows a unit may join.  Out: a station on the way to the goal.
 """
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnitBound:
-    """The seconds that units should take at most, and how fast units may grow.
+    """The target duration of units, and how fast units may grow.
 
-    What a row costs is known from earlier units.  A key that becomes frequent makes rows cost more from unit to unit.
+    The cost of a row is known from earlier units.  A key that becomes frequent makes rows cost more from unit to unit.
     So a unit has at most `growth` times the rows of the last one, priced as if rows had `growth` times the pairs.
     """
 
     turn_seconds: float = 2.0
-    """Target for the units of one turn, all groups together.  Results are delivered at the end of a turn."""
+    """Target for all units of one turn: results are delivered at its end."""
     least_seconds: float = 0.5
-    """Target for the unit of one group if there are many: shorter units would mostly be the cost of a job."""
+    """Target for the unit of one group if there are many: a shorter unit would be mostly job overhead."""
     growth: float = 2.0
     first_rows: int = 10_000
-    """Rows of a unit that may always be joined together, however few the last unit had."""
+    """Rows that a unit may always join, however few the last unit had."""
 
     def rows(self, prices: Prices, pairs_per_row: float, groups: int, last: int | None) -> int:
         """Return how many rows a unit may join; `last` is the number of rows of the last unit, None if any will do.
@@ -71,20 +72,22 @@ def station_at(group: Group, ledger: Ledger, cursor: Cursor, passed: Watermarks)
     marks = []
     for number, (log, before) in enumerate(zip(group.logs, passed, strict=True)):
         mark = ledger.stream(log.stream).watermark
-        waiting = [max(each.min_t, cursor.below) for each in _from(ledger, log.id, cursor.batches[number])]
+        waiting = [
+            max(segment.min_t, cursor.below) for segment in _from(ledger, log.id, cursor.batches[number])
+        ]
         known = None if mark is None else min([mark, *waiting])
-        marks.append(max((each for each in (known, before) if each is not None), default=None))
+        marks.append(max((time for time in (known, before) if time is not None), default=None))
     return cursor, tuple(marks)
 
 
 def furthest(group: Group, ledger: Ledger, groups: Sequence[Group]) -> Station:
     """Return the farthest station of several groups over the same logs."""
-    states = [ledger.groups[each.id] for each in groups]
-    cursors = [each.all_stations[-1][0] for each in states]
+    states = [ledger.groups[group.id] for group in groups]
+    cursors = [state.all_stations[-1][0] for state in states]
     if len(set(cursors)) == 1:
         return states[0].all_stations[-1]
-    batches = tuple(max(each) for each in zip(*(cursor.batches for cursor in cursors), strict=True))
-    cursor = cursors[0]._replace(batches=batches, below=max(each.below for each in cursors))
+    batches = tuple(max(numbers) for numbers in zip(*(cursor.batches for cursor in cursors), strict=True))
+    cursor = cursors[0]._replace(batches=batches, below=max(cursor.below for cursor in cursors))
     return station_at(group, ledger, cursor, ledger.groups[group.id].all_stations[-1][1])
 
 
@@ -95,10 +98,12 @@ def within(goal: Station, group: Group, ledger: Ledger, most_rows: int) -> Stati
         joined_between(ledger.segments(log.id), number, here, goal[0])
         for number, log in enumerate(group.logs)
     ]
-    rows = sum(each.segment.rows_between(each.min_t, each.max_t) for some in parts for each in some)
+    rows = sum(
+        segment.segment.rows_between(segment.min_t, segment.max_t) for some in parts for segment in some
+    )
     if rows <= most_rows or goal[0].sorters or here.sorters:
         return goal
-    waiting = [[each.segment for each in some] for some in parts]
+    waiting = [[segment.segment for segment in some] for some in parts]
     cursor = None if goal[0].below > here.below else _by_batch(here, goal[0], waiting, most_rows)
     if cursor is None and not group.oblivious:
         marks = [ledger.stream(log.stream).watermark for log in group.logs]
@@ -113,7 +118,7 @@ def _by_batch(
     """Advance batch by batch, in order of arrival; None if the first one has too many rows."""
     reached, rows = list(here.batches), 0
     for _, last, number in _batches(waiting):
-        rows += sum(each.rows for each in waiting[number] if each.last == last)
+        rows += sum(batch.rows for batch in waiting[number] if batch.last == last)
         if rows > most_rows:
             break
         reached[number] = max(reached[number], last + 1)
@@ -123,13 +128,15 @@ def _by_batch(
 def _first_batch(here: Cursor, goal: Cursor, waiting: Sequence[Sequence[Segment]]) -> Cursor:
     """Advance by one batch, however many rows it has."""
     _, last, number = _batches(waiting)[0]
-    batches = (last + 1 if each == number else batch for each, batch in enumerate(here.batches))
+    batches = (last + 1 if place == number else batch for place, batch in enumerate(here.batches))
     return here._replace(batches=tuple(batches)) if goal.below == here.below else goal
 
 
 def _batches(waiting: Sequence[Sequence[Segment]]) -> list[tuple[float, int, int]]:
-    """List the batches that segments end with, in order of arrival: when, which, and of which input."""
-    return sorted({(each.arrived, each.last, number) for number, some in enumerate(waiting) for each in some})
+    """List the last batches of segments in order of arrival, as (arrival, batch, input)."""
+    return sorted(
+        {(segment.arrived, segment.last, number) for number, some in enumerate(waiting) for segment in some}
+    )
 
 
 def _by_time(
@@ -137,20 +144,20 @@ def _by_time(
 ) -> Cursor | None:
     """Advance to a time that the watermarks of all streams have passed; None if no waiting row is older than that.
 
-    Part of a batch is joined then; the cursor's `below` says so.
+    The unit joins a part of a batch, and `below` of the cursor is that time.
     """
-    segments = [each for some in waiting for each in some]
-    low, high = min(max(each.min_t, here.below) for each in segments) + 1, latest
+    segments = [segment for some in waiting for segment in some]
+    low, high = min(max(segment.min_t, here.below) for segment in segments) + 1, latest
     if high < low:
         return None
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(_rows_before(each, here.below, middle) for each in segments) <= most_rows:
+        if sum(_rows_before(segment, here.below, middle) for segment in segments) <= most_rows:
             low = middle
         else:
             high = middle - 1
     batches = tuple(
-        min([end, *(each.first for each in some if each.max_t >= low)])
+        min([end, *(segment.first for segment in some if segment.max_t >= low)])
         for some, end in zip(waiting, goal.batches, strict=True)
     )
     return goal._replace(batches=batches, below=low)
@@ -164,4 +171,4 @@ def _rows_before(segment: Segment, since: int, until: int) -> float:
 
 def _from(ledger: Ledger, log: str, batch: int) -> list[Segment]:
     """Return the segments of a log that have this batch or a later one."""
-    return [each for each in ledger.segments(log) if each.last >= batch]
+    return [segment for segment in ledger.segments(log) if segment.last >= batch]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock import limits
-from penstock.engine.change.recut_policy import PATIENCE, RecutPolicy, starting_cuts
+from penstock.engine.change.recut_policy import RecutPolicy, starting_cuts
 from penstock.engine.report.costs import costs
 from penstock.engine.views.estimates import ASSUMED_RATE, ASSUMED_SHARE, measure, prices_of
 from penstock.engine.views.plans import next_plan
@@ -156,12 +156,12 @@ def test_one_look_is_not_enough(tmp_path):
     set_prices(world, unit=1e-9, row=1e-9, rewrite=1.0, pair=1e-9, filter=0.0, route=0.0)
     policy = RecutPolicy()
     looks = next(turn for turn in range(1, 100) if policy.look(world.plan, world.ledger))
-    assert looks > PATIENCE
+    assert looks > limits.RECUT_LOOKS
     dear = world.ledger
     set_prices(world, unit=1e-9, row=1e-9, rewrite=1e-9, pair=1.0)
     again = RecutPolicy()
     for turn in range(1, 100):
-        swinging = dear if turn // 2 % PATIENCE else world.ledger
+        swinging = dear if turn // 2 % limits.RECUT_LOOKS else world.ledger
         assert again.look(world.plan, swinging) is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - as Spark's own documents have it
 
 import penstock
-from penstock.engine.change.declarations import stream_difference
+from penstock.engine.change.diff import stream_difference
 from penstock.engine.sources.sources import open_source
 from penstock.engine.workload import Workload
 from penstock.errors import InputError, SqlError

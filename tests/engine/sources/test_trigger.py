@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 import penstock
-from penstock.engine.change.declarations import stream_difference
+from penstock.engine.change.diff import stream_difference
 from penstock.engine.sources.ingester import Ingester
 from penstock.engine.sources.sources import open_source
 from penstock.engine.tasks.parquet_reader import is_plain_parquet

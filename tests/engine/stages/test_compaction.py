@@ -49,7 +49,7 @@ def eager(fan=2, many=2, full=1 << 40):
             MAX_MERGED_FILE_BYTES=full,
             WAITING_FILES_PER_TASK=0,
         ),
-        patch.object(compact, "GRACE", 0.0),
+        patch.object(limits, "REPLACED_FILE_SECONDS", 0.0),
     ):
         yield
 
@@ -139,7 +139,7 @@ def test_ledger_and_files_do_not_grow_with_the_changes_and_batches_there_have_be
     source = random.Random(11)
     queries = [query("stays", Range.window(reach, reach))]
     queries += [query(f"q{number}", Range.window(9, 9)) for number in (1, 2, 3)]
-    with patch.object(compact, "GRACE", 0.0):
+    with patch.object(limits, "REPLACED_FILE_SECONDS", 0.0):
         world = World(tmp_path, queries, lateness=5, parts=1)
         sizes, files = {}, {}
         for number in range(91):
@@ -160,7 +160,7 @@ def test_ledger_and_files_do_not_grow_with_the_changes_and_batches_there_have_be
 
 def test_a_long_run_without_changes_keeps_few_files(tmp_path):
     ordered = query("ordered", Range.window(9, 9), order="filter-order")
-    with patch.object(compact, "GRACE", 0.0):
+    with patch.object(limits, "REPLACED_FILE_SECONDS", 0.0):
         world = World(tmp_path, [query("q", Range.window(9, 9)), ordered], parts=2)
         for number in range(300):
             for place, stream in enumerate("AB"):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from penstock import limits
 from penstock.engine.sinks import sinks
-from penstock.engine.stages import turn_context
 from penstock.sql.query import Range
 from penstock.state.files import open_files
 from penstock.state.segment import read_segment
@@ -43,7 +43,7 @@ def pairs(world, name):
 
 def test_the_pairs_of_a_unit_are_divided_among_all_tasks(state, units, monkeypatch):
     """A hundred rows of A meet a hundred of B: first all new, then new rows on either side beside old ones."""
-    monkeypatch.setattr(turn_context, "ROWS_PER_TASK", 1)
+    monkeypatch.setattr(limits, "UNIT_ROWS_PER_TASK", 1)
     world = World(state, [query("q", Range.window(1000, 1000), keys=NONE)], parts=4, lateness=1000)
     for go in range(2):
         for name in "AB":

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.engine.change.plan_commit import is_in_step
 from penstock.engine.stages import next_unit
 from penstock.engine.stages.next_unit import next_advance, rings_of
@@ -36,7 +37,7 @@ def split(quantum=0.0, unit=0.0):
     """Let every ring be worth a unit, and a unit worth one station."""
     with (
         patch.object(next_unit, "prices_of", lambda _: Prices(unit=unit, row=1.0, pair=1.0)),
-        patch.object(next_unit, "UNIT_SECONDS", quantum),
+        patch.object(limits, "OUTER_UNIT_SECONDS", quantum),
     ):
         yield
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from penstock import limits
 from penstock.engine.change.transition import Transition
 from penstock.engine.report.status import take_status
-from penstock.engine.views import idle, waiting
-from penstock.engine.views.horizon import horizon
+from penstock.engine.views import waiting
+from penstock.engine.views.horizon import IdleClock, horizon
 from penstock.engine.views.plans import next_plan
 from penstock.engine.views.waiting import load_of, mode_of
 from penstock.plan.order_policy import HOLD, SYNC, Load
@@ -277,7 +277,7 @@ def test_a_stream_that_is_idle_is_left_out_and_when_it_comes_back_nothing_is_los
     world = World(tmp_path, [one_query(order, idle_after="1 min")])
     (one,) = world.plan.queries
     with patch.object(time, "time") as now:
-        world.context.idle = idle.IdleClock(1000.0)
+        world.context.idle = IdleClock(1000.0)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         assert world.sequence(one) == [(1, 10), (1, 11)]
@@ -305,7 +305,7 @@ def test_when_all_streams_are_idle_nothing_is_waited_for(tmp_path):
     world = World(tmp_path, [one_query("sync-filter", idle_after="1 min")], lateness=1000)
     (one,) = world.plan.queries
     with patch.object(time, "time") as now:
-        world.context.idle = idle.IdleClock(1000.0)
+        world.context.idle = IdleClock(1000.0)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         assert world.sequence(one) == []
@@ -419,14 +419,14 @@ def test_a_stream_with_rows_on_their_way_is_not_idle(tmp_path):
     (one,) = world.plan.queries
     coming = {"A"}
     with patch.object(time, "time") as now:
-        world.context.idle = idle.IdleClock(1000.0, lambda: coming)
+        world.context.idle = IdleClock(1000.0, lambda: coming)
         now.return_value = world.now = 1000.0
         out_of_step(world)
         before = world.sequence(one)
         now.return_value = 1007.0
         world.turn()
         assert world.sequence(one) == before
-        assert world.context.idle.until_idle(world.plan, world.ledger) == idle.LOOK_AGAIN
+        assert world.context.idle.until_idle(world.plan, world.ledger) == limits.BUSY_STREAM_POLL_SECONDS
         coming.clear()
         world.turn()
         assert len(world.sequence(one)) > len(before)
@@ -434,7 +434,7 @@ def test_a_stream_with_rows_on_their_way_is_not_idle(tmp_path):
 
 def test_nobody_sleeps_longer_than_a_clock_can_say(tmp_path):
     world = World(tmp_path, [one_query("sync-filter", idle_after="200000 days")])
-    assert world.context.idle.until_idle(world.plan, world.ledger) == idle.LONGEST_SLEEP
+    assert world.context.idle.until_idle(world.plan, world.ledger) == limits.MAX_IDLE_WAIT_SECONDS
 
 
 def test_a_file_in_order_says_how_many_rows_were_waiting(tmp_path):

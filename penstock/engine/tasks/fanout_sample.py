@@ -1,12 +1,12 @@
-"""How many partners rows find: counted for a sample of each unit's new rows, by every link and from both of its ends.
+"""Count how many partners rows find: for a sample of each unit's new rows, by every link and from both of its ends.
 
-The order in which new rows look for partners is chosen by it (`penstock.plan.probe_order`).  Only ways that are taken
-would show in what units do; a sample shows the others too.
+The search order of new rows is chosen by these counts (`penstock.plan.probe_order`).  Units only take some of the
+steps; the sample covers all of them.
 
-A key with very many rows on one side multiplies the results of every row on the other; of each step, the row with the
-most partners is told too, with its key.
+A key with very many rows on one side multiplies the results of every row on the other.  So the report of each step
+includes the sampled row with the most partners, and its key.
 
-In:  a unit of a join of many streams.  Out: for each step, the rows that were sampled, and the partners they have.
+In:  a unit of a join of many streams.  Out: by step, the number of sampled rows and of their partners.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock import limits
 from penstock.engine.tasks.join_many import ManySearch
 from penstock.engine.tasks.partials import Bound, Partials
 from penstock.kernels.extend import runs_in
@@ -28,15 +29,9 @@ if TYPE_CHECKING:
     from penstock.engine.tasks.join_many import ManyTask
     from penstock.state.files import Files
 
-MOST_SAMPLED = 256
-"""New rows of one input that are looked at in one unit."""
 
-MOST_LETTERS = 80
-"""Letters of a key that are shown."""
-
-
-def survey(files: Files, task: ManyTask) -> dict[str, Fanout]:
-    """Count, for every step, some new rows and their partners."""
+def sample_fanouts(files: Files, task: ManyTask) -> dict[str, Fanout]:
+    """Count, for every step, the partners of some new rows."""
     search = ManySearch(task, files, (0, len(task.cuts) - 1))
     return {str(step): counted for step, counted in _counted(task, search)}
 
@@ -47,19 +42,19 @@ def _counted(task: ManyTask, search: ManySearch) -> Iterator[tuple[LinkStep, Fan
         if sample is None:
             continue
         for number, keys in enumerate(task.keys):
-            for to in (each for each in keys if source in keys and each != source):
+            for to in (target for target in keys if source in keys and target != source):
                 step = LinkStep(source, to, number)
                 yield step, _fanout(search, sample, step)
 
 
 def _sample(search: ManySearch, source: int) -> Partials | None:
-    """Take some of the new rows of an input, from all over its largest segment."""
+    """Return some of the new rows of an input, from all over its largest segment."""
     new = search.new_segments(source)
     if not new.segments:
         return None
-    sizes = [each.rows.t.size for each in new.segments]
+    sizes = [segment.rows.t.size for segment in new.segments]
     number = int(np.argmax(sizes))
-    rows = np.unique(np.linspace(0, sizes[number] - 1, MOST_SAMPLED).astype(np.int64))
+    rows = np.unique(np.linspace(0, sizes[number] - 1, limits.FANOUT_SAMPLE_ROWS).astype(np.int64))
     return Partials(source, Bound(new.segments, np.full(rows.size, number, np.int16), rows))
 
 
@@ -69,8 +64,8 @@ def _fanout(search: ManySearch, sample: Partials, step: LinkStep) -> Fanout:
     since, until = search.bounds(sample, step.to)
     state = search.state(step.to, search.task.keys[step.link][step.to].log, with_new=True)
     partners = np.zeros(len(sample), np.int64)
-    for each in state.segments:
-        partners += np.where(valid, runs_in(h, since, until, each.rows)[1], 0)
+    for segment in state.segments:
+        partners += np.where(valid, runs_in(h, since, until, segment.rows)[1], 0)
     at = int(np.argmax(partners))
     return Fanout(
         float(len(sample)), float(partners.sum()), int(partners[at]), _key_text(search, sample, step, at)
@@ -78,7 +73,7 @@ def _fanout(search: ManySearch, sample: Partials, step: LinkStep) -> Fanout:
 
 
 def _key_text(search: ManySearch, sample: Partials, step: LinkStep, at: int) -> str:
-    """Write the key of one sampled row, for people."""
+    """Format the key of one sampled row."""
     keys = search.task.keys[step.link][step.source]
     parts = [
         search.key_part(sample.only(np.array([at])), step.source, step.link, part)[0].as_py()
@@ -87,4 +82,4 @@ def _key_text(search: ManySearch, sample: Partials, step: LinkStep, at: int) -> 
     if not parts:
         h, _ = search.hashes(sample, step)
         parts = [int(unmixed(h[at : at + 1])[0])]
-    return ", ".join(str(each)[:MOST_LETTERS] for each in parts)
+    return ", ".join(str(part)[: limits.MAX_SHOWN_KEY_CHARACTERS] for part in parts)
