@@ -3,7 +3,7 @@
 Every error names the value, the rule it breaks and the fix.  Two families, because
 a command line has two exit codes for failure:
 
-* `InputError`: what the user wrote is wrong (exit 2).  `SqlError` adds where in the text.
+* `InputError`: the user's input is wrong (exit 2).  `SqlError` adds the position in the text.
 * `RunError`: the input was fine and the run failed (exit 1).
 """
 
@@ -58,7 +58,7 @@ _CHOICES = 40
 
 
 class SqlError(InputError):
-    r"""Something in the SQL text is wrong, and this is where.
+    r"""An error in the SQL text, with its position.
 
     >>> print(SqlError("stream Temprature is not declared", "SELECT *\nFROM Temprature", Place(2, 6, 10)))
     stream Temprature is not declared (line 2, column 6)
@@ -67,7 +67,7 @@ class SqlError(InputError):
     """
 
     def __init__(self, message: str, text: str = "", place: Place | None = None) -> None:
-        """Keep the bare `message` and `place` too, for tools that show errors their own way."""
+        """Keep the bare `message` and `place` for tools that show errors in their own way."""
         self.message = shortened(message)
         self.place = place
         super().__init__(_with_caret(self.message, text, place) if place else self.message)
@@ -84,7 +84,7 @@ def shortened(text: str, most: int = _MESSAGE_CHARACTERS) -> str:
 
 
 def _with_caret(message: str, text: str, place: Place) -> str:
-    """Put the offending line and a row of carets under the message; of a long line, what is around the caret."""
+    """Append the line and a row of carets to the message; of a long line, the part around the caret."""
     lines = text.splitlines()
     line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
     at = place.column - 1

@@ -28,7 +28,7 @@ class Logger(logging.LoggerAdapter[logging.Logger]):
         options.setdefault("stacklevel", _OUR_FRAME)
         try:
             super().log(level, msg, *args, **options)
-        except Exception as error:  # noqa: BLE001 - of a handler that somebody else wrote
+        except Exception as error:  # noqa: BLE001 - of a user's handler
             if self._has_failed or logging.lastResort is None:
                 return
             self._has_failed = True
@@ -41,7 +41,7 @@ class Tolerant:
     """A block of code whose errors are not raised; the first one is logged."""
 
     def __init__(self, log: Logger, what: str) -> None:
-        """Name what the block does, as the message will name it."""
+        """Describe the block for the message."""
         self._log, self._what, self._has_failed = log, what, False
 
     def __enter__(self) -> None:

@@ -159,7 +159,7 @@ class Engine:
         punctuation_of: str | None = None,
         promises: int | None = None,
     ) -> None:
-        """Declare a stream that is a streaming DataFrame; it is read as soon as a query asks for it.
+        """Declare a stream that is a streaming DataFrame; it is read as soon as a query reads it.
 
         `lateness` is how far behind the newest row of its stream a row may come; later ones are set aside (`late`).
         `retain` keeps rows at least this long, for queries still to come; by default as long as a query needs them.
@@ -170,11 +170,11 @@ class Engine:
         may be out of order.  `multiplicity` is the maximum number of rows with one value of what they are joined on.
         `scrambling` and `multiplicity` are measured where they are not given.
 
-        Rows may be promises, not data: those for which `punctuation` holds (Spark SQL over the columns) say that no
-        row comes after them with their values of the columns that `punctuates` names, as in ``"item_id"``,
-        ``"item_id IN items"`` or ``"item_id BETWEEN lo AND hi"``.  With `unique` every row is the last with its value
-        of these columns.  With `punctuation_of` the rows are promises of another stream, declared before.  At the most
-        `promises` of them are remembered.
+        Rows may be promises, not data: those for which `punctuation` holds (Spark SQL over the columns) say that no row
+        comes after them with their values of the columns that `punctuates` names, as in ``"item_id"``, ``"item_id IN
+        items"`` or ``"item_id BETWEEN lo AND hi"``.  With `unique` every row is the last with its value of these
+        columns.  With `punctuation_of` the rows are promises of another stream, declared before.  `promises` is the
+        maximum number of them that is remembered.
         """
         given = {
             "retain": retain,
@@ -197,7 +197,8 @@ class Engine:
     ) -> QueryHandle:
         """Register a query, also while running; its results go to `sink`, by default the state's own table.
 
-        While running it starts with what is held of the past; `QueryHandle.complete_from` says from when it is exact.
+        In a running engine it starts with the rows that are still stored; `QueryHandle.complete_from` says from when
+        its results are complete.
         """
         with self._registration():
             self._workload.add_query(name, sql, sink, options)
@@ -209,15 +210,15 @@ class Engine:
             return self._workload.add_script(text)
 
     def drop(self, name: str) -> None:
-        """Let a query go, also while running.
+        """Drop a query, also while running.
 
-        Results that were delivered stay where they are; those in the state's table cannot be read any more.
+        Delivered results stay where they are; those in the state's table cannot be read any more.
         """
         with self._registration():
             self._workload.drop_query(name)
 
     def alter(self, name: str, sql: str) -> None:
-        """Define a query anew, also while running: its window, predicates or columns change from here on."""
+        """Change the definition of a query, also while running: it holds from now on."""
         with self._registration():
             self._workload.alter_query(name, sql)
 

@@ -1,9 +1,8 @@
-"""The backend: the SQL engine behind the engine, and the runner that executes tasks.
+"""The backend: the SQL engine that knows types and evaluates expressions, and the runner that executes tasks.
 
-Only a SQL engine knows the types of columns and results, and evaluates expressions.  For users that is Spark
-(`penstock.engine.spark_backend`); `penstock.testing` has one without a JVM::
+For users it is Spark (`penstock.engine.spark_backend`).  `penstock.testing` has one without a JVM::
 
-    ingester, stages, transitions ──▶ Backend ──┬── questions about types, expressions as text (`Sql`)
+    ingester, stages, transitions ──▶ Backend ──┬── types of columns and results, expressions as text (`Sql`)
                                                 ├── batches as the source delivers them
                                                 └── runner ──▶ tasks
 
@@ -36,7 +35,7 @@ Batch = TypeVar("Batch")
 
 
 class Backend(Protocol[Batch]):
-    """Answers questions about types, and prepares batches and expressions for tasks."""
+    """Knows types, and prepares batches and expressions for tasks."""
 
     @property
     def runner(self) -> Runner:
@@ -60,7 +59,7 @@ class Backend(Protocol[Batch]):
         """Return the type of the instants at which queries over some streams are answered."""
 
     def can_upgrade(self, stream: Stream, log: LogPlan, old: Layout) -> bool:
-        """Check whether segments of an old layout hold all that it takes to write them under the new one."""
+        """Return whether segments of an old layout store all columns that the new layout needs."""
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -79,13 +78,13 @@ class Backend(Protocol[Batch]):
         """Write the segments of a batch."""
 
     def keep_late(self, batch: Batch, stream: Stream, watermark: int | None, folder: str) -> None:
-        """Write the rows of a batch that are late or have no time, whole, with the reason for each."""
+        """Write the rows of a batch that are late or have no time, with the reason for each."""
 
     def keep_late_and_broken(self, batch: Batch, stream: Stream, task: BatchTask, folder: str) -> None:
         """Write the same, and the rows that break a promise."""
 
     def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> Batch:
-        """Return the results of a query, which units have written to files, as a batch of the stream that they are."""
+        """Return the results of a query, which units have written to files, as a batch of its result stream."""
 
     def failures(self, batch: Batch, stream: Stream, plan: Plan) -> dict[str, str]:
         """Find the queries that cannot be evaluated on a batch, each with the reason."""

@@ -1,16 +1,15 @@
-"""Talk to a running engine through its state directory: a request is a file, and so is the answer.
+"""Requests to a running engine through its state directory: a request is a file, and so is its answer.
 
-    requests/<id>.json   put by whoever asks, read and removed by the engine
-    answers/<id>.json    put by the engine, read and removed by whoever asked
+    requests/<id>.json   put by the client, read and removed by the engine
+    answers/<id>.json    put by the engine, read and removed by the client
 
-It works wherever the state is and needs no port.  A request is for the engine that runs when it is put: one that was
-there before is answered with a refusal and never carried out.  The engine removes a request when it has read it, since
-it may hold secrets, and an answer that nobody came for when it starts.  A request that it cannot read is answered with
-the reason.  An error of the listener itself is logged, and the listener starts again.
+This works wherever the state is and needs no port.  A request is for the engine that runs when it is put.  A request
+from before its start is refused and never executed.  The engine removes a request when it has read it, since it may
+contain secrets, and removes unread answers when it starts.  A request that it cannot read is answered with the reason.
+An error of the listener itself is logged, and the listener starts again.
 
 In:  ``{"do": "add", "script": text}`` or ``{"do": "drop", "query": name}``.
-Out: ``{"ok": true, "say": sentence}``, or ``{"ok": false, "say": what is wrong, "input": whether the asker can mend
-it}``.
+Out: ``{"ok": true, "say": sentence}``, or ``{"ok": false, "say": reason, "input": whether the client can fix it}``.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ class Listener(threading.Thread):
     """Answers requests while an engine runs."""
 
     def __init__(self, files: Files, handle: Callable[[Request], str]) -> None:
-        """Get ready; `handle` does what a request asks and says what it did."""
+        """Prepare the thread; `handle` executes a request and returns the answer."""
         super().__init__(name="penstock-listener", daemon=True)
         self._files, self._handle = files, handle
         self._stopping = threading.Event()
         self._passed_over: set[str] = set()
-        """Requests that were answered; those that cannot be removed are answered once."""
+        """Requests that were answered: one that cannot be removed is answered once."""
 
     def run(self) -> None:
-        """Listen until told to stop; after an error, start again."""
+        """Listen until `finish` is called; after an error, start again."""
         before = ""
         while not self._stopping.is_set():
             try:
                 self._listen()
-            except BaseException as error:  # noqa: BLE001 - nobody else would answer requests
+            except BaseException as error:  # noqa: BLE001 - requests must still be answered
                 said = reason(error)
                 if said != before:
                     _log.warning("cannot listen for requests (penstock add, drop), and tries again: %s", said)
                 before = said
 
     def _listen(self) -> None:
-        """Look for requests."""
+        """Look for requests, and answer them."""
         while not self._stopping.wait(limits.CONTROL_POLL_SECONDS):
             names = set(self._files.list("requests"))
             self._passed_over &= names
@@ -78,8 +77,8 @@ class Listener(threading.Thread):
             self.join()
 
     def _answer(self, name: str) -> None:
-        """Do what one request asks, and answer it; whatever goes wrong is the answer."""
-        self._passed_over.add(name)  # until it is gone: it may be there for good
+        """Execute one request and answer it; an error is the answer."""
+        self._passed_over.add(name)  # it may be impossible to remove
         try:
             request = self._taken(name)
             if request is None:
@@ -87,12 +86,12 @@ class Listener(threading.Thread):
             answer = {"ok": True, "say": self._handle(request)}
         except PenstockError as error:
             answer = {"ok": False, "say": str(error), "input": isinstance(error, InputError)}
-        except BaseException as error:  # noqa: BLE001 - the next request must be heard
+        except BaseException as error:  # noqa: BLE001 - the next request must still be answered
             answer = {"ok": False, "say": f"the engine could not do it: {error!r}", "input": False}
         _reply(self._files, name, answer)
 
     def _taken(self, name: str) -> Request | None:
-        """Read a request and remove it; None if whoever asked has taken it back."""
+        """Read a request and remove it; None if the client has withdrawn it."""
         try:
             asked = self._files.read(f"requests/{name}")
         except OSError as error:
@@ -115,7 +114,7 @@ class Listener(threading.Thread):
 
 
 def refuse_waiting(files: Files) -> None:
-    """Refuse what was asked before this engine ran, and remove answers that nobody came for."""
+    """Refuse requests from before this start, and remove unread answers."""
     for name in files.list("answers"):
         _remove(files, f"answers/{name}")
     for name in files.list("requests"):
@@ -125,7 +124,7 @@ def refuse_waiting(files: Files) -> None:
 
 
 def _reply(files: Files, name: str, answer: Request) -> None:
-    """Answer a request, if an answer can be written."""
+    """Write the answer to a request; log it if that fails."""
     with Tolerant(_log, f"answering request {name}"):
         files.put(f"answers/{name}", json.dumps(answer).encode())
 
@@ -137,7 +136,7 @@ def _remove(files: Files, name: str) -> None:
 
 
 def ask(url: str, request: Request, *, patience: float = 120.0) -> str:
-    """Ask the engine that runs on a state, and return its answer; raise what it says is wrong."""
+    """Send a request to the engine that runs on a state, and return its answer; raise an error if it refuses."""
     files = open_files(url, private=True)
     name = f"{uuid.uuid4().hex}.json"
     try:
@@ -153,7 +152,7 @@ def ask(url: str, request: Request, *, patience: float = 120.0) -> str:
 
 
 def _awaited(files: Files, name: str, patience: float) -> Request:
-    """Wait for the answer to a request, and take it."""
+    """Wait for the answer to a request, and remove it."""
     until = time.monotonic() + patience
     while not files.exists(f"answers/{name}"):
         if time.monotonic() > until:
@@ -165,7 +164,7 @@ def _awaited(files: Files, name: str, patience: float) -> Request:
 
 
 def _no_answer(files: Files, name: str, patience: float) -> str:
-    """Take a request back that was not answered in time, or say that it is too late for that."""
+    """Withdraw a request without an answer, and return the reason to show."""
     if not files.exists(f"requests/{name}"):
         return (
             f"the engine on {files.root} has taken the request and not answered in {patience:.0f} s: it may still "

@@ -2,18 +2,18 @@
 
     journal/      commits and snapshots: all that is true
     log/          segments, one directory per log, and per roll of a stream whose rows are counted
-    checkpoint/   how far Spark has read each source
-    late/         rows that came too late, by stream and batch
+    checkpoint/   the progress of Spark's sources
+    late/         rows that were set aside, by stream and batch
     pairs/        pairs, stored once per group, read through views
     results/      results of queries with the table sink that have files of their own
-    feed/         results that other queries read, until they are rows of these
-    hold/         results that wait for their turn, where order was asked for
+    feed/         results that other queries read, until they are ingested there
+    hold/         ordered results that wait for release
     panes/        partial aggregates, by pane set
-    spool/        results on their way to a console or a callback
-    identity      what its sinks know this state by
+    spool/        results for a console or a callback, until they are handed over
+    identity      an id by which sinks know this state
     lock          held by the one engine that may write
 
-In:  a path or url.  Out: the open journal, and a ledger that is the fold of it.
+In:  a path or URL.  Out: the open journal, and the ledger, its fold.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 REPAIR_NOTE = "journal/repair.json"
-"""What a repair has begun to do (`penstock.engine.repair`); gone when it is done."""
+"""The plan of a repair that has begun (`penstock.engine.repair`); removed when it is done."""
 
 KINDS = (
     "journal",
@@ -56,8 +56,7 @@ KINDS = (
     "requests",
     "answers",
 )
-"""The directories of a state.  They are made before anybody else makes them, Spark for one, so that their content is
-their owner's alone, whoever may enter the state's own directory."""
+"""The directories of a state.  They are made here before Spark makes them, so that only their owner can read them."""
 
 
 class Store:
@@ -84,18 +83,18 @@ class Store:
 
     @cached_property
     def identity(self) -> str:
-        """Give what this state is known by, wherever it is moved; made when first asked for."""
+        """Return the identity by which sinks know this state, wherever it is moved; created at first use."""
         with suppress(FileExistsError):
             self.files.put_if_absent("identity", uuid.uuid4().hex.encode())
         return self.files.read("identity").decode()
 
     @property
     def ledger(self) -> Ledger:
-        """Give what is true now."""
+        """Return what is true now."""
         return self.journal.state
 
     def commit(self, commit: Commit) -> None:
-        """Make something true; from then on nobody can want what was let go before."""
+        """Commit; then delete the files that the commit before had made unnecessary."""
         with self._letting_go:
             unneeded, self._unneeded = self._unneeded, []
         self.journal.commit(encode(commit))
@@ -103,9 +102,9 @@ class Store:
             self.files.delete(name)
 
     def let_go(self, name: str) -> None:
-        """Delete a file that the last commit does without, when the next one is made.
+        """Delete a file that the last commit made unnecessary, after the next commit.
 
-        Should the last commit be damaged, one can go back to before it; the next carries a copy of it along.
+        If the last commit is damaged, the state can go back to the one before it; the next commit carries a copy of it.
         """
         with self._letting_go:
             self._unneeded.append(name)
@@ -116,11 +115,11 @@ class Store:
             self.files.delete_tree(f"{kind}/{name}")
 
     def close(self) -> None:
-        """Give up ownership."""
+        """Release the state."""
         self._lock.release()
 
     def _refuse_half_repaired(self) -> None:
-        """Refuse a state whose repair was cut short: some of it is of an earlier time than the rest."""
+        """Refuse a state whose repair was interrupted: a part of it is older than the rest."""
         if self.files.exists(REPAIR_NOTE):
             raise RunError(
                 f"a repair of {self.files.root} was begun and not finished: "
@@ -128,17 +127,17 @@ class Store:
             )
 
     def _claim(self) -> None:
-        """Where there is no lock (object stores), shut out an engine that still runs, before anything is touched.
+        """Where there is no lock (object stores), exclude an engine that still runs, before any file is removed.
 
-        Its next commit finds the number taken; so it cannot commit a file that is removed from here on.
+        Its next commit finds the number taken, so it cannot commit a file that is removed from here on.
         """
         if not self._lock.excludes:
             self.commit(Opened())
 
     def _remove_leftovers(self) -> None:
-        """Delete segments and hold files that no commit names: of tasks whose commit never came, or let go by the last.
+        """Delete files that no commit names, left by tasks without a commit or made unnecessary by the last commit.
 
-        Those may be needed to go back to before the last commit, so that is not the last any more.
+        The latter may be needed to go back to the commit before, so another commit is made first.
         """
         named = self.ledger.files()
         kinds = ("log", "hold", "panes", "pairs", "results", "feed")
@@ -150,7 +149,7 @@ class Store:
 
 
 def open_journal(files: Files) -> Journal[Ledger]:
-    """Give the journal of a state, before it is read."""
+    """Return the journal of a state, not read yet."""
     return Journal(files, fold_json, Ledger(), dump=encode_ledger, load=decode_ledger)
 
 

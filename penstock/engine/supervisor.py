@@ -1,7 +1,7 @@
 """The joiner: one thread that takes turns while there is something to do.
 
-Beside it, Structured Streaming ingests in threads of its own; the two meet only in the journal.  What a turn does is in
-`penstock.engine.stages.turn`; here is when::
+Structured Streaming ingests in other threads; they share the journal only.  `penstock.engine.stages.turn` defines a
+turn; this module decides when one starts::
 
     ingest   ──commit──▶ notify ─┐
     changes  ──▶ between_units ──┤      ┌──────┐      ┌──────┐
@@ -16,6 +16,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.engine.stages.turn import take_turn
 
 if TYPE_CHECKING:
@@ -24,12 +25,8 @@ if TYPE_CHECKING:
     from penstock.engine.stages.turn_context import TurnContext
 
 
-LONGEST_WAIT_FOR_PARTNER = 1.0
-"""Seconds that a batch waits at most for one of its partner, to be joined with it."""
-
-
 class Joiner(threading.Thread):
-    """Takes turns while there is something to join, and lets the plan be changed between two units."""
+    """Takes turns while there is something to join, with changes of plan between two units."""
 
     def __init__(self, context: TurnContext) -> None:
         """Get ready."""
@@ -38,22 +35,22 @@ class Joiner(threading.Thread):
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
         self.mid_batch: Callable[[], set[str]] = set
-        """Asked before a turn for the streams that have a batch between source and commit."""
+        """Returns the streams that have a batch between source and commit."""
         self._wake = threading.Condition()
         self._turning = threading.Lock()
         self._changing = 0
         context.is_wanted = lambda: self._changing > 0
         self._stopping = False
-        self._news = True
+        self._has_news = True
 
     def notify(self) -> None:
-        """Tell the joiner that there is something new."""
+        """Wake the joiner."""
         with self._wake:
-            self._news = True
+            self._has_news = True
             self._wake.notify_all()
 
     def finish_input(self) -> None:
-        """Wait for no more rows: what is there is all, for windows that count rows and for results in order."""
+        """Treat the input as complete: windows that count rows and ordered results wait for no more rows."""
         self.context.input_ended = True
         self.notify()
 
@@ -69,14 +66,14 @@ class Joiner(threading.Thread):
         """Wait until everything committed so far is joined and published."""
         with self._wake:
             self._wake.wait_for(
-                lambda: self.failure or self._stopping or not (self._news or self.context.has_work())
+                lambda: self.failure or self._stopping or not (self._has_news or self.context.has_work())
             )
 
     @contextmanager
     def between_units(self) -> Iterator[None]:
-        """Do something while no unit runs: the plan may be replaced here."""
+        """Hold the lock of the plan: no unit runs meanwhile."""
         with self._wake:
-            self._changing += 1  # the joiner lets it go first, however much there is to join
+            self._changing += 1  # a change goes before the next turn
         try:
             with self._turning:
                 yield
@@ -86,14 +83,14 @@ class Joiner(threading.Thread):
             self.notify()
 
     def run(self) -> None:
-        """Take turns until told to stop."""
+        """Take turns until `finish` is called."""
         try:
             while self._wait():
                 with self._turning:
                     take_turn(self.context)
                 if self.context.has_work():
-                    self.notify()  # other slices have still to follow, or an answer has left files to merge
-        except BaseException as failure:  # noqa: BLE001 - handed to the thread that owns the engine
+                    self.notify()  # other slices may follow, or an answer has left files to merge
+        except BaseException as failure:  # noqa: BLE001 - raised in the thread that owns the engine
             self.failure = failure
             self.on_failure()
         finally:
@@ -101,17 +98,19 @@ class Joiner(threading.Thread):
                 self._wake.notify_all()
 
     def _wait(self) -> bool:
-        """Wait for news; say whether to go on."""
+        """Wait for work; return whether to go on."""
         context = self.context
         with self._wake:
             self._wake.notify_all()
             idle = context.idle.until_idle(context.plan, context.ledger)
-            self._wake.wait_for(lambda: self._stopping or self._news, timeout=0 if context.untidy else idle)
-            patience = min(context.unit_seconds, LONGEST_WAIT_FOR_PARTNER)
+            self._wake.wait_for(
+                lambda: self._stopping or self._has_news, timeout=0 if context.untidy else idle
+            )
+            patience = min(context.unit_seconds, limits.MAX_PARTNER_WAIT_SECONDS)
             self._wake.wait_for(
                 lambda: self._stopping or not context.waits_for_partner(self.mid_batch()), timeout=patience
             )
-            self._news = False
+            self._has_news = False
         while self._changing and not self._stopping:
             time.sleep(0.001)
         return not self._stopping

@@ -1,6 +1,6 @@
-"""What a user has registered: streams, queries, settings; and whether a state was made by them.
+"""What a user has registered: streams, queries and settings.
 
-In:  calls and scripts.  Out: the shared plan.  Names are unique whatever their case.
+In:  calls and scripts.  Out: the shared plan.  Names are unique without regard to case.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Workload:
     handlers: dict[str, Handler] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     spark: Callable[[], SparkSession] = embedded_session
-    """How to get Spark, for what only Spark can tell: the type of a computed key."""
+    """Returns the session, which knows the types of computed keys."""
     session: Callable[[], SparkSettings | None] = lambda: None
-    """How to get the settings of the session, if there is one yet."""
+    """Returns the settings of the session, if there is one yet."""
     read_under: SparkSettings = field(default_factory=SparkSettings)
-    """The settings for which queries are read: the session's, or those that it will have."""
+    """The Spark settings under which queries are read: the session's, or those that it will have."""
 
     def add_stream(
         self,
@@ -71,7 +71,7 @@ class Workload:
         lateness: str,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Declare a stream that is a streaming DataFrame; `options` are those that are ours."""
+        """Declare a stream that is a streaming DataFrame; `options` are Penstock's own."""
         if not source.isStreaming:
             raise InputError(f"stream {name} is not a streaming DataFrame: make it with spark.readStream")
         if find_name(name, self.streams):
@@ -113,7 +113,7 @@ class Workload:
             self.handlers[name] = sink.function
 
     def add_script(self, text: str) -> Script:
-        """Do what a script says, statement by statement; it may drop and alter what was registered before it."""
+        """Execute a script; it may drop and alter what was registered before it."""
         session = self.session()
         script = parse_script(
             text,
@@ -129,7 +129,6 @@ class Workload:
         return script
 
     def _do(self, statement: Statement) -> None:
-        """Do what one statement says."""
         match statement:
             case CreateStream(stream):
                 self.streams[stream.name] = stream
@@ -152,37 +151,37 @@ class Workload:
         self.queries[query.name] = replace(typed, sink=settled(query.sink))
 
     def _change(self, before: Query, after: Query) -> None:
-        """Define a query anew, unless another reads its results and could not any more."""
+        """Replace the definition of a query, unless another query reads its results and could not any more."""
         if why := why_not_changed(before, after, self.streams, self.queries.values()):
             raise InputError(why)
         self.queries[before.name] = self._checked(after)
 
     def _checked(self, query: Query) -> Query:
-        """Fill in the key types that only Spark can tell, and check what follows from them."""
+        """Return a query with the key types that only Spark knows, and check what follows from them."""
         typed = self.typed(query)
         if typed.oblivious and (refused := refusal(typed.name, self.inputs_of(typed), typed.edges)):
             raise InputError(f"query {refused}")
-        everyone = {**self.queries, typed.name: typed}.values()
-        if why := why_other_kind(everyone, with_results(self.streams, everyone)):
+        every_query = {**self.queries, typed.name: typed}.values()
+        if why := why_other_kind(every_query, with_results(self.streams, every_query)):
             raise InputError(why)
         return typed
 
     def _registered(self, name: str) -> str:
-        """Find a registered query, whatever the case of its name."""
+        """Return the name of a registered query, in the case it was registered with."""
         registered = find_name(name, self.queries)
         if registered is None:
             raise InputError(f"query {name} does not exist: {did_you_mean(name, self.queries)}")
         return registered
 
     def drop_query(self, name: str) -> None:
-        """Forget a query whose results no other reads."""
+        """Remove a query whose results no other query reads."""
         query = self.queries[self._registered(name)]
         if why := why_not_changed(query, None, self.streams, self.queries.values()):
             raise InputError(why)
         del self.queries[query.name]
 
     def drop_stream(self, name: str) -> None:
-        """Forget a stream that no query reads."""
+        """Remove a stream that no query reads."""
         declared = find_name(name, self.streams)
         if declared is None:
             raise InputError(f"stream {name} does not exist: {did_you_mean(name, self.streams)}")
@@ -195,7 +194,7 @@ class Workload:
         self.sources.pop(declared, None)
 
     def copy(self) -> Workload:
-        """Keep what is registered now, to go back to."""
+        """Return a copy for `go_back`."""
         return replace(
             self,
             streams=dict(self.streams),
@@ -206,7 +205,7 @@ class Workload:
         )
 
     def go_back(self, before: Workload) -> None:
-        """Take back what was registered since."""
+        """Restore what was registered before."""
         self.streams, self.sources = before.streams, before.sources
         self.queries, self.handlers, self.settings = before.queries, before.handlers, before.settings
 
@@ -225,14 +224,14 @@ class Workload:
         self._change(before, again)
 
     def _read_for(self, session: SparkSettings | None) -> SparkSettings:
-        """Say for which settings queries are read from here on: the session's, or those that it will have."""
+        """Return the Spark settings under which queries are read: the session's, or those that it will have."""
         settings = session or SparkSettings.of(self.settings)
         self.refuse_other_settings(settings)
         self.read_under = settings
         return settings
 
     def refuse_other_settings(self, now: SparkSettings) -> None:
-        """Refuse to run queries under settings they were not read for: they would mean something else."""
+        """Refuse settings under which the registered queries would have another meaning."""
         if self.queries and not self.read_under.means(now):
             raise InputError(
                 f"the session has {now}, and {', '.join(self.queries)} were read when it had {self.read_under}: "
@@ -241,7 +240,7 @@ class Workload:
 
     @property
     def budget(self) -> float | None:
-        """Give the bytes of state that `auto` may plan for; None: as many as it likes."""
+        """Return the bytes of state that `auto` may plan for; None: unlimited."""
         return budget_of(self.settings)
 
     @property
@@ -254,25 +253,25 @@ class Workload:
         return replace(plan, streams=tuple(self.streams.get(stream.name, stream) for stream in plan.streams))
 
     def readable(self, reader: str) -> dict[str, Stream]:
-        """Give all that a query may read: streams, and the results of other queries."""
+        """Return all that a query may read: streams, and the results of other queries."""
         return with_results(self.streams, self.queries.values(), reader)
 
     @property
     def inputs(self) -> dict[str, Stream]:
-        """Give all that queries read: streams, and the results of queries."""
+        """Return all streams, and the results of queries that others read."""
         return with_results(self.streams, self.queries.values())
 
     def inputs_of(self, query: Query) -> list[Stream]:
-        """Give what a query reads, in the order of its inputs."""
+        """Return the inputs of a query, in order."""
         inputs = self.inputs
         return [inputs[name] for name in query.streams]
 
     def typed(self, query: Query) -> Query:
-        """Fill in the key types that only Spark can tell."""
+        """Return a query with the key types that only Spark knows."""
         return with_key_types(query, self.inputs_of(query), self.spark, ansi=self.read_under.ansi)
 
     def plan(self, ledger: Ledger) -> Plan:
-        """Share what the queries share, over what the state stores already; those that have failed stay stopped."""
+        """Return the shared plan of all queries over what the state stores; failed queries stay stopped."""
         if not self.queries:
             raise InputError(
                 "there are no queries: register one with Engine.query or a CREATE QUERY in a script"
@@ -289,13 +288,13 @@ class Workload:
         return plan_over(self.inputs, running, ledger, self.settings, stopped)
 
     def _is_still(self, query: Query) -> bool:
-        """Say whether a query is registered as it was."""
+        """Return whether a query is registered as it was."""
         now = self.queries.get(query.name)
         return now is not None and meaning(now) == meaning(query)
 
 
 def _time_column(stream: str, name: str, columns: Sequence[Column]) -> str:
-    """Find the time column of a stream, and check its type."""
+    """Return the time column of a stream, and check its type."""
     names = [column.name for column in columns]
     found = find_name(name, names)
     if found is None:
@@ -309,5 +308,5 @@ def _time_column(stream: str, name: str, columns: Sequence[Column]) -> str:
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
-    """Find a name whatever its case, as it was declared."""
+    """Return the declared name that is equal without regard to case."""
     return next((known for known in names if known.lower() == name.lower()), None)

@@ -70,7 +70,7 @@ def starting_cuts(plan: Plan, ledger: Ledger, budget: float | None) -> dict[str,
             cuts[group.id] = kept[group.id].cuts
             continue
         if len(group.members) > limits.MAX_QUERIES_CHOSEN_AT_ONCE or not group.is_pair:
-            continue  # whoever registers a query must not wait for this: the chain is looked at again later
+            continue  # choosing takes long: a registration does not wait for it
         estimate = measure(plan, ledger, group.signature)
         if estimate.seen and not group.signature.counted:
             cuts[group.id] = _best(plan.strategy, estimate, budget)[0].cuts.axis

@@ -104,15 +104,15 @@ def _watch_group(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy)
     """Return the new state of a group: which rows it needs no more, and which results it has missed."""
     before, until = buffer_of(group, ledger), reached(group, ledger)
     apart = scramblings(plan, group, orders_now(group, ledger))
-    told = replace(before, scrambling=apart)
+    assumed = replace(before, scrambling=apart)
     watches = [watch_at(log.id, batch, ledger) for log, batch in zip(group.logs, until, strict=True)]
-    passed = [view.passed for view in views(plan, group, ledger, told)]
+    passed = [view.passed for view in views(plan, group, ledger, assumed)]
     gone = rows_let_go(watches, passed)
     known = is_known(plan, group, apart, ledger)
     choice = choose_strategy(plan, group, ledger, policy, watches)
     memory = MemoryWatch(choice.strategy, policy.budget, choice.needed, choice.fits, before.memory.dropped)
     after = replace(
-        told,
+        assumed,
         until=until,
         gone=tuple(map(max, before.gone, gone)),
         sorters=ledger.groups[group.id].cursors[0].sorters,
@@ -237,14 +237,14 @@ def _warn_of_misses(context: TurnContext, group: Group, before: GroupWatch | Non
     if not after.misses or (before is not None and after.misses == before.misses):
         return
     last = after.misses[-1]
-    told, untold = context.missed.get(group.id, (0.0, 0.0))
-    untold += last.results
-    if untold < told:
-        context.missed[group.id] = told, untold
+    warned, missed = context.missed.get(group.id, (0.0, 0.0))
+    missed += last.results
+    if missed < warned:
+        context.missed[group.id] = warned, missed
         return
-    context.missed[group.id] = told + untold, 0.0
+    context.missed[group.id] = warned + missed, 0.0
     more = "; from here on more is kept" if last.streams else ""
-    results = f"{untold:,.0f}"
+    results = f"{missed:,.0f}"
     _log.warning("%s: about %s results were missed, because %s%s", group.title, results, last.reason, more)
 
 
