@@ -122,8 +122,8 @@ class Store:
         """Refuse a state whose repair was interrupted: a part of it is older than the rest."""
         if self.files.exists(REPAIR_NOTE):
             raise RunError(
-                f"a repair of {self.files.root} was begun and not finished: "
-                f"run `penstock repair --state {self.files.root} --yes` again"
+                f"a repair of {self.files.root} is not finished. "
+                f"Run `penstock repair --state {self.files.root} --yes` again"
             )
 
     def _claim(self) -> None:

@@ -78,7 +78,7 @@ class Workload:
             raise InputError(f"stream {name} is declared twice: choose another name")
         if readers := readers_of(name, self.queries.values()):
             raise InputError(
-                f"{', '.join(readers)} reads the results of query {name}: call the stream otherwise"
+                f"{', '.join(readers)} reads the results of query {name}: give the stream another name"
             )
         columns = tuple(Column(field.name, type_text(field.dataType)) for field in source.schema.fields)
         names = [column.name for column in columns]
@@ -95,7 +95,7 @@ class Workload:
             check_duration(option, given[option])
         if time is None and (late or TIMED_OPTIONS & set(given)):
             raise InputError(
-                f"stream {name} has no event time, by which lateness, retain and promises go: name its time column"
+                f"stream {name} has no event time, which lateness, retain and promises need. Name its time column"
             )
         time_column = "" if time is None else _time_column(name, time, columns)
         stream = Stream(name, columns, time_column, late, options=tuple(given.items()))
@@ -234,8 +234,8 @@ class Workload:
         """Refuse settings under which the registered queries would have another meaning."""
         if self.queries and not self.read_under.means(now):
             raise InputError(
-                f"the session has {now}, and {', '.join(self.queries)} were read when it had {self.read_under}: "
-                "set it before the first query"
+                f"{', '.join(self.queries)} were read under {self.read_under}, and the session has {now} now. "
+                "Set it before the first query"
             )
 
     @property
@@ -283,7 +283,7 @@ class Workload:
         running = [query for name, query in self.queries.items() if name not in names]
         if not running:
             raise InputError(
-                f"every query of this state has failed: {'; '.join(map(str, stopped))}. Define one anew, or drop it"
+                f"every query of this state has failed: {'; '.join(map(str, stopped))}. Alter one, or drop it"
             )
         return plan_over(self.inputs, running, ledger, self.settings, stopped)
 

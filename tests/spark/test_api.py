@@ -93,7 +93,7 @@ def test_what_is_no_stream_is_refused(spark, tmp_path):
             engine.stream("x", spark.range(3), time="id")
         with pytest.raises(InputError, match="retain 'long' is not a length of time"):
             engine.stream("x", stream, time="timestamp", retain="long")
-        with pytest.raises(InputError, match="by which lateness, retain and promises go"):
+        with pytest.raises(InputError, match="which lateness, retain and promises need"):
             engine.stream("x", stream, retain="1 hour")
         with pytest.raises(InputError, match="did you mean timestamp"):
             engine.stream("x", stream, time="timestmp")

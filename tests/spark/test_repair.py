@@ -272,7 +272,7 @@ def test_a_repair_that_is_cut_short_keeps_everybody_out_and_is_finished_by_the_n
             patch.setattr(repair_module, function, _fail)
             with pytest.raises(KeyboardInterrupt):
                 list(repair_state(state, yes=True))
-        with pytest.raises(RunError, match="was begun and not finished"):
+        with pytest.raises(RunError, match="is not finished"):
             case.run.once()
         list(repair_state(state, yes=True))
         assert "nothing is wrong" in next(repair_state(state, yes=False))

@@ -74,7 +74,7 @@ def test_what_would_lose_results_is_refused_unless_accepted(spark, tmp_path):
     run(spark, tmp_path, streams, [kept, gone], "mem-opt")
     with pytest.raises(InputError, match=r"lose results: query gone .* accept it \(--accept-loss"):
         run(spark, tmp_path, streams, [kept], "mem-opt")
-    with pytest.raises(InputError, match=r"kept, gone would go over to other state \(isolated\)"):
+    with pytest.raises(InputError, match=r"kept, gone would change state \(isolated\)"):
         run(spark, tmp_path, streams, [kept, gone], "isolated")
     streams.grow()
     got, status = run(spark, tmp_path, streams, [kept], "isolated", accept_loss=True)

@@ -216,7 +216,7 @@ def test_a_budget_that_cannot_hold_one_batch_is_refused(strategy):
             InputError, match="memory = '100 B' has no room for one batch: batch 0 of S"
         ) as said:
             session.end()
-    assert "SET memory to twice that or more, or let smaller batches come" in str(said.value)
+    assert "SET memory to twice that or more, or make batches smaller" in str(said.value)
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux says what is resident")

@@ -107,41 +107,39 @@ def _logs(plan: Plan, query: str) -> set[str]:
 
 def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> list[str]:
     """List what a change would lose without an explicit request, one sentence each."""
-    lost = [
-        f"query {name} is not among the queries any more, and its {count:,} results in the state's table could not be "
-        "read again"
-        for name in change.dropped
-        if before and before.query(name).sink.kind == "table" and (count := ledger.query(name).results)
-    ]
-    lost += [
-        f"query {name} would leave the state's table, and its {count:,} results there could not be read again"
-        for name in change.altered + change.resumed
-        if before
-        and before.query(name).sink.kind == "table"
-        and plan.query(name).sink.kind != "table"
-        and (count := ledger.query(name).results)
-    ]
-    lost += [
-        f"query {name} is not among the queries any more, and {held:,} results that are held until it is their turn "
-        "would never be delivered"
-        for name in change.dropped
-        if (held := ledger.hold(name).rows)
-    ]
-    lost += [
-        f"query {name} is not among the queries any more, and {rows:,} rows that wait until it is their turn would "
-        "never be joined for it"
-        for name in change.dropped
-        if before
-        and any(before.groups_of(name))
-        and is_waiting(before, ledger, group := before.find(name)[0])
-        and (rows := lag_rows(group, ledger, name))
-    ]
+    lost = []
+    for name in change.dropped:
+        query, gone = (
+            before.query(name) if before else None,
+            f"query {name} is not among the queries any more, and",
+        )
+        results, held = ledger.query(name).results, ledger.hold(name).rows
+        if query is not None and query.sink.kind == "table" and results:
+            lost.append(f"{gone} its {results:,} results in the state's table could not be read again")
+        if held:
+            lost.append(f"{gone} {held:,} results that wait for their order would never be delivered")
+        if rows := _waiting_rows(before, ledger, name):
+            lost.append(f"{gone} {rows:,} rows that wait for their order would never be joined for it")
+    for name in change.altered + change.resumed:
+        leaves = before and before.query(name).sink.kind == "table" and plan.query(name).sink.kind != "table"
+        if leaves and (results := ledger.query(name).results):
+            lost.append(
+                f"query {name} would leave the state's table, and its {results:,} results there could not be read again"
+            )
     if change.moved:
         lost.append(
-            f"{', '.join(change.moved)} would go over to other state ({change.strategy}), and miss the pairs of rows "
-            "held now with rows to come"
+            f"{', '.join(change.moved)} would change state ({change.strategy}), and miss pairs of stored rows with "
+            "rows to come"
         )
     return lost
+
+
+def _waiting_rows(plan: Plan | None, ledger: Ledger, query: str) -> int:
+    """Count the rows that wait for their order before they are joined for a query."""
+    if plan is None or not any(plan.groups_of(query)):
+        return 0
+    group = plan.find(query)[0]
+    return lag_rows(group, ledger, query) if is_waiting(plan, ledger, group) else 0
 
 
 # --- streams --------------------------------------------------------------------------------------------------------

@@ -185,8 +185,8 @@ def _refuse_repeats(plan: Plan, before: Plan, change: Change, ledger: Ledger) ->
         segments = [segment for log in group.logs for segment in ledger.segments(log.id)]
         if any(horizon is None or segment.max_t >= horizon for segment in segments):
             raise InputError(
-                f"query {name} cannot go over to counting rows now: others that count them still wait for rows it has "
-                "joined by time, and it would get some pairs twice; drop it and create it again"
+                f"query {name} cannot change to counting rows now: rows that it has joined by time are not counted "
+                "yet, and it would get their pairs twice. Drop it and create it again"
             )
 
 

@@ -73,16 +73,16 @@ class Transition:
         """Refuse a change that loses results without an explicit request."""
         if self.losses:
             raise InputError(
-                f"state {state} would lose results: {'; '.join(self.losses)}. Put things back as they were, use "
-                "another state, or accept it (--accept-loss, start(accept_loss=True))"
+                f"state {state} would lose results: {'; '.join(self.losses)}. Restore the script, use another "
+                "state, or accept the loss (--accept-loss, start(accept_loss=True))"
             )
 
     def refuse_moves(self) -> None:
         """Refuse to give running queries other state: they would miss pairs."""
         if moved := self.change.moved:
             raise InputError(
-                f"strategy cannot become {self.after.strategy} while the engine runs: {', '.join(moved)} would go over "
-                "to other state and miss pairs. Stop the engine, set it in the script, and start with --accept-loss"
+                f"strategy cannot become {self.after.strategy} while the engine runs: {', '.join(moved)} would change "
+                "state and miss pairs. Stop the engine, set the strategy in the script, and start with --accept-loss"
             )
 
     def expected(self, ledger: Ledger) -> Ledger:
@@ -146,12 +146,12 @@ def _planned_again(plan: Plan, ledger: Ledger) -> Plan:
 def _drop_message(query: Query, ledger: Ledger) -> str:
     """Describe what becomes of a query's results when it is dropped."""
     count, held = ledger.query(query.name).results, ledger.hold(query.name).rows
-    said = f"its {count:,} results stay where they are"
+    message = f"its {count:,} results stay where they are"
     if query.sink.kind == "table":
-        said = f"its {count:,} results were in the state's table and cannot be read any more"
+        message = f"its {count:,} results were in the state's table and cannot be read any more"
     elif query.sink.kind != "parquet":
-        said = f"its {count:,} results were handed over, and none is kept"
-    return f"{said}; {held:,} that were held until it was their turn are not delivered" if held else said
+        message = f"its {count:,} results were handed over, and none is kept"
+    return f"{message}; {held:,} results that waited for their order are not delivered" if held else message
 
 
 def refuse_other_streams(plan: Plan, ledger: Ledger, state: str) -> None:
@@ -206,5 +206,5 @@ def _upgraded(backend: Backend[Any], upgrade: Upgrade) -> list[Segment]:
         asked = [predicate for predicate in upgrade.log.predicates if predicate not in upgrade.old.predicates]
         raise InputError(
             f"the change cannot be made: {' or '.join(asked)} cannot be evaluated on rows of stream "
-            f"{upgrade.stream.name} that are held: {short_message(error)}. Guard it, or mend the query"
+            f"{upgrade.stream.name} that are stored: {short_message(error)}. Guard the expression, or correct the query"
         ) from error

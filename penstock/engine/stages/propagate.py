@@ -88,14 +88,14 @@ def check_propagation(plan: Plan) -> None:
 def _refuse_unfinished(plan: Plan, query: Query) -> None:
     if promised_sides(plan, query) is None:
         raise InputError(
-            f"values of query {query.name} are never finished: no stream makes promises about the columns it joins on; "
-            "declare punctuates or unique on one of them"
+            f"query {query.name} cannot have punctuations: no stream makes promises about its join columns. "
+            "Declare punctuates or unique on one of them"
         )
     emit = query.aggregation.emit if query.aggregation else "changes"
     if emit == "sliding" or (emit == "final" and not finishing_of(plan, query)):
         raise InputError(
-            f"query {query.name} cannot say which values are finished: its answers go on after the last pair; use "
-            "emit = 'final' grouped by the columns it joins on, or emit = 'changes'"
+            f"query {query.name} cannot have punctuations: its answers continue after the last pair. Use "
+            "emit = 'final' grouped by the join columns, or emit = 'changes'"
         )
 
 

@@ -143,7 +143,7 @@ class UnitPlanner:
         types = self.backend.arrow_types(self.plan.stream(log.stream))
         layouts = {
             number: self.ledger.layouts[log.id][number]
-            for number in {part.segment.layout for part in old + new}
+            for number in {rows.segment.layout for rows in old + new}
         }
         return InputTask(
             old=tuple(map(_range, old)),

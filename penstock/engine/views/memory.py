@@ -211,8 +211,8 @@ def refuse_large_batch(group: Group, new: Collection[str], ledger: Ledger, budge
             if size > budget:
                 raise InputError(
                     f"memory = '{show_size(budget)}' has no room for one batch: batch {batch} of {log.stream} takes "
-                    f"{show_size(size)}, and a unit maps whole batches. SET memory to twice that or more, or let "
-                    "smaller batches come (maxFilesPerTrigger, maxBytesPerTrigger)"
+                    f"{show_size(size)}, and a unit maps whole batches. SET memory to twice that or more, or make "
+                    "batches smaller (maxFilesPerTrigger, maxBytesPerTrigger)"
                 )
 
 

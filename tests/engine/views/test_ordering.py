@@ -465,9 +465,7 @@ def test_a_start_without_a_query_whose_input_waits_would_lose_results(tmp_path):
     out_of_step(world)
     other = next_plan(world.streams, world.plan.queries[1:], world.ledger)
     lost = Transition.to(other, world.ledger).losses
-    assert any(
-        "3 rows that wait until it is their turn would never be joined for it" in each for each in lost
-    )
+    assert any("3 rows that wait for their order would never be joined for it" in each for each in lost)
 
 
 def test_who_only_wants_another_order_has_missed_nothing(tmp_path):
