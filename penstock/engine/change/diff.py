@@ -109,12 +109,9 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
     """List what a change would lose without an explicit request, one sentence each."""
     lost = []
     for name in change.dropped:
-        query, gone = (
-            before.query(name) if before else None,
-            f"query {name} is not among the queries any more, and",
-        )
+        gone = f"query {name} is not among the queries any more, and"
         results, held = ledger.query(name).results, ledger.hold(name).rows
-        if query is not None and query.sink.kind == "table" and results:
+        if results and before and before.query(name).sink.kind == "table":
             lost.append(f"{gone} its {results:,} results in the state's table could not be read again")
         if held:
             lost.append(f"{gone} {held:,} results that wait for their order would never be delivered")
