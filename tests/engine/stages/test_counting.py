@@ -440,7 +440,7 @@ def test_a_query_goes_over_to_counting_rows_unless_others_wait_for_rows_it_has_j
     world.ingest("A", [row(1, 4)])
     world.ingest("B", [row(2, 5)])
     world.turn()
-    with pytest.raises(InputError, match="drop it and create it again"):
+    with pytest.raises(InputError, match="Drop it and create it again"):
         world.change([counts("q", 9), other])
     world.finish()
     world.change([counts("q", 9), other])
