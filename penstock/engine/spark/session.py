@@ -41,7 +41,8 @@ MASTER = "local[*, 4]"
 """All cores, and four attempts for a task: a Python worker that dies costs a retry, not the run."""
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
-_JAVA = "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m"
+# While Spark's classes load, the JVM collects all garbage four times, unless the size that triggers it is higher.
+_JAVA = "-XX:+IgnoreUnrecognizedVMOptions -XX:ReservedCodeCacheSize=256m -XX:MetaspaceSize=192m"
 _LAUNCHED = "spark.penstock.launched"
 
 _DEFAULTS = {
