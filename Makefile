@@ -10,15 +10,16 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/ready
 ARGS   ?=
-JOBS   ?= 2
+JOBS   ?= 3
+PAPERS := tests/papers papers
 
 # Before whatever starts a JVM: settle which Java.  Fails here, with advice, if there is none.
 WITH_JAVA = JAVA_HOME="$$(scripts/find-java)" || exit 1; export JAVA_HOME;
 
-.PHONY: help setup demo test check lint fmt spark fast golden bench papers docs clean
+.PHONY: help setup demo test test-papers test-all check lint fmt spark fast golden bench papers docs clean
 
 help: ## print this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv and install the tested versions (again only when they change)
 	@:
@@ -34,8 +35,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## see it work: a dozen queries on sensor streams, about a minute
 	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
 
-test: lint ## all that must hold: format, lint, types, imports, docs, and every test (ARGS="-k name" to choose)
-	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+test: lint ## what must hold for a commit: format, lint, types, imports, docs, tests (ARGS="-k name" to choose)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadfile $(addprefix --ignore=,$(PAPERS)) $(ARGS)
+
+test-papers: $(READY) ## the tests of the figures of the papers
+	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadfile $(PAPERS) $(ARGS)
+
+test-all: test test-papers ## every test
 
 check: test ## the same: what to run before a commit
 
