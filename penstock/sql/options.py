@@ -110,10 +110,8 @@ def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tupl
         hint = "a callback is given from Python" if kind == "callback" else did_you_mean(kind, SINKS)
         raise source.error(f"unknown sink {kind}: {hint}", given["sink"].value_span)
     for name, option in given.items():
-        try:
+        with source.errors_at(option.key_span):
             _check_query_option(name, option.value, kind)
-        except InputError as error:
-            raise source.error(str(error), option.key_span) from None
     if kind == "parquet" and "path" not in given:
         message = "sink parquet needs a path: WITH (sink = 'parquet', path = '...')"
         raise source.error(message, given["sink"].value_span)

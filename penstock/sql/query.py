@@ -99,7 +99,9 @@ class Stream:
 
     def __post_init__(self) -> None:
         if self.time and self.column(self.time) is None:
-            raise InputError(f"time column {self.time} of stream {self.name} is not one of its columns")
+            raise InputError(
+                f"time column {self.time} of stream {self.name} is not one of its columns: name a declared column"
+            )
         if self.lateness < 0:
             raise InputError(f"lateness of stream {self.name} is negative: it must be 0 or more")
 
@@ -107,6 +109,11 @@ class Stream:
         """Find a column by name, ignoring case."""
         wanted = name.lower()
         return next((column for column in self.columns if column.name.lower() == wanted), None)
+
+    def type_of(self, name: str) -> str:
+        """Return the type of a column; empty if there is no such column."""
+        column = self.column(name)
+        return column.type if column else ""
 
     @property
     def punctuation_of(self) -> str:
@@ -122,8 +129,7 @@ class Stream:
     @property
     def time_type(self) -> str:
         """The type of its event times; empty if it has none."""
-        column = self.column(self.time)
-        return column.type if column else ""
+        return self.type_of(self.time)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -475,7 +481,7 @@ class JoinGraph:
         size = len(self.inputs)
         if not LEAST_INPUTS <= size <= MOST_INPUTS:
             raise InputError(f"a join of {size} streams is not one of {LEAST_INPUTS} to {MOST_INPUTS}")
-        if len(self.limits) != size or any(len(one) != size for one in self.limits):
+        if len(self.limits) != size or any(len(row) != size for row in self.limits):
             raise InputError(f"the limits of a join of {size} streams must be {size} by {size}")
 
     @property

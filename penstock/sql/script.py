@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.errors import InputError, SqlError, did_you_mean
+from penstock.errors import SqlError, did_you_mean
 from penstock.sql.bind.binder import bind_query, bind_tokens, with_window
 from penstock.sql.bind.promises import carriers_of
 from penstock.sql.bind.result_streams import readers_of, why_not_changed, with_results
@@ -197,13 +197,18 @@ class _ScriptReader:
         options = read_options(reader) if reader.accept("WITH") else []
         sink, own = query_options(options, self.source)
         reader.expect("AS", f"query {name} is written CREATE QUERY {name} AS SELECT ...")
-        if reader.done:
-            raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
-        query = bind_tokens(
-            name, self.source, reader.rest, self.readable(name), sink=sink, options=own, zone=self.zone
-        )
+        query = self._bind(reader, name, sink, own)
         self.queries[name.lower()] = query
         return CreateQuery(query)
+
+    def _bind(
+        self, reader: TokenReader, name: str, sink: Sink, options: tuple[tuple[str, str], ...]
+    ) -> Query:
+        if reader.done:
+            raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
+        return bind_tokens(
+            name, self.source, reader.rest, self.readable(name), sink=sink, options=options, zone=self.zone
+        )
 
     def drop_query(self, reader: TokenReader) -> DropQuery:
         span = reader.span
@@ -224,7 +229,7 @@ class _ScriptReader:
         span = reader.span
         name = reader.name("DROP STREAM")
         reader.end()
-        stream = next((one for one in self.visible if one.lower() == name.lower()), name)
+        stream = next((known for known in self.visible if known.lower() == name.lower()), name)
         readers = [query.name for query in self.queries.values() if stream in query.streams]
         if readers:
             raise self.source.error(f"stream {stream} is read by {', '.join(readers)}: drop that first", span)
@@ -248,45 +253,31 @@ class _ScriptReader:
             raise reader.error(f"{reader.next_text()}: {forms}")
         window = read_spec(self.source, reader.rest, name)
         if query:
-            changed = self._with_window(query, window, span_of_tokens(reader.rest))
+            with self.source.errors_at(span_of_tokens(reader.rest)):
+                changed = with_window(query, window, self.readable(query.name), zone=self.zone)
             self._refuse_change(name, changed, span)
             self.queries[name.lower()] = changed
         return AlterQuery(query.name if query else name, window)
 
     def _alter_select(self, reader: TokenReader, name: str, query: Query | None, span: Span) -> AlterQuery:
         """Define a query anew; a query that was created elsewhere is only checked."""
-        if reader.done:
-            raise reader.error(f"query {name} is empty: it needs a SELECT after AS")
         sink, options = (query.sink, query.options) if query else (Sink(), ())
-        changed = bind_tokens(
-            name, self.source, reader.rest, self.readable(name), sink=sink, options=options, zone=self.zone
-        )
+        changed = self._bind(reader, name, sink, options)
         self._refuse_change(name, changed, span)
         if query:
             self.queries[name.lower()] = changed
         return AlterQuery(name, select=changed.text)
-
-    def _with_window(self, query: Query, window: WindowSpec, span: Span) -> Query:
-        """Apply an ALTER; errors point at the ALTER."""
-        try:
-            return with_window(query, window, self.readable(query.name), zone=self.zone)
-        except SqlError as error:
-            raise self.source.error(error.message, span) from None
 
     def set_option(self, reader: TokenReader) -> SetOption:
         key = reader.until("=")
         reader.expect("=", "a setting is written SET name = 'value'")
         if not key or reader.done:
             raise reader.error("a setting is written SET name = 'value'")
-        value, span = plain(self.source, list(reader.rest)), span_of_tokens(reader.rest)
-        try:
+        value = plain(self.source, list(reader.rest))
+        with self.source.errors_at(span_of_tokens(key)):
             name = setting_name(plain(self.source, key))
-        except InputError as error:
-            raise self.source.error(str(error), span_of_tokens(key)) from None
-        try:
+        with self.source.errors_at(span_of_tokens(reader.rest)):
             check_value(name, value)
-        except InputError as error:
-            raise self.source.error(str(error), span) from None
         value = value if "." in name else value.lower()
         self.settings[name] = value
         return SetOption(name, value)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from itertools import pairwise
 
-from penstock.errors import InputError, did_you_mean
+from penstock.errors import did_you_mean
 from penstock.sql.bind.arrival import ARRIVAL_OPTIONS, settled_arrival
 from penstock.sql.bind.promises import PROMISE_OPTIONS, settled_promises
 from penstock.sql.options import Option, OptionError, check_duration, read_options
@@ -53,41 +53,34 @@ def read_stream(reader: TokenReader, streams: Mapping[str, Stream]) -> Stream:
     name = reader.name("a stream")
     columns = _read_columns(reader, name)
     reader.expect("WITH", f"stream {name} needs WITH (format = '...', time = '...')")
-    options = read_options(reader)
+    given = {option.key.lower(): option for option in read_options(reader)}
     reader.end()
-    ours = {one.key.lower(): one for one in options if one.key.lower() in _OWN_OPTIONS}
-    for option in options:
-        _refuse_near_miss(reader, option)
+    _refuse_near_misses(reader, given)
+    durations = {
+        key: _duration(reader, given[key]) for key in ("lateness", "retain", "trigger") if key in given
+    }
     stream = Stream(
         name=name,
         columns=columns,
-        time=_time(reader, name, columns, ours["time"]) if "time" in ours else "",
-        lateness=_duration(reader, ours["lateness"]) if "lateness" in ours else 0,
-        format=_format(reader, name, options, name_span),
-        options=tuple((_key(one), one.value) for one in options if one.key.lower() not in _OWN_OPTIONS),
+        time=_time(reader, name, columns, given["time"]) if "time" in given else "",
+        lateness=durations.get("lateness", 0),
+        format=_format(reader, name, given, name_span),
+        options=tuple(
+            (key if key in KEPT_OPTIONS else option.key, option.value)
+            for key, option in given.items()
+            if key not in _OWN_OPTIONS
+        ),
     )
-    _refuse_unknown(reader, stream, options)
-    if stream.timeless:
-        _refuse_timed_options(reader, name, options)
-    return _settled(reader, stream, streams, options)
-
-
-def _refuse_timed_options(reader: TokenReader, name: str, options: list[Option]) -> None:
-    for option in options:
-        if option.key.lower() in TIMED_OPTIONS:
+    for key, option in given.items():
+        if why := why_unknown(stream.format, option.key, (*_OWN_OPTIONS, *sorted(KEPT_OPTIONS))):
+            raise reader.error(why, option.key_span)
+        if stream.timeless and key in TIMED_OPTIONS:
             message = f"option {option.key} needs event time, and stream {name} has none: add WITH (time = '<column>')"
             raise reader.error(message, option.key_span)
-
-
-def _settled(
-    reader: TokenReader, stream: Stream, streams: Mapping[str, Stream], options: list[Option]
-) -> Stream:
-    """Check promises and order of a stream, and point at the wrong option."""
     try:
         return settled_promises(settled_arrival(stream), streams)
     except OptionError as error:
-        wrong = next(option for option in options if option.key.lower() == error.option)
-        raise reader.error(str(error), wrong.value_span) from None
+        raise reader.error(str(error), given[error.option].value_span) from None
 
 
 def _read_columns(reader: TokenReader, stream: str) -> tuple[Column, ...]:
@@ -151,37 +144,20 @@ def _without_notes(tokens: list[Token]) -> list[Token]:
     return tokens[: min(ends, default=len(tokens))]
 
 
-def _key(option: Option) -> str:
-    """Return a key as written, or in lower case if it is one of Penstock's."""
-    return option.key.lower() if option.key.lower() in KEPT_OPTIONS else option.key
-
-
-def _refuse_near_miss(reader: TokenReader, option: Option) -> None:
+def _refuse_near_misses(reader: TokenReader, given: Mapping[str, Option]) -> None:
     """Refuse ``latness``, which Spark would silently ignore."""
-    key = option.key.lower()
-    if key in {"retain", "trigger"}:
-        _duration(reader, option)
-    near = get_close_matches(key, _EASILY_MISSPELT, n=1, cutoff=_SLIP_RATIO)
-    if near and near[0] != key:
-        raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
-
-
-def _refuse_unknown(reader: TokenReader, stream: Stream, options: list[Option]) -> None:
-    ours = (*_OWN_OPTIONS, *sorted(KEPT_OPTIONS))
-    for option in options:
-        if why := why_unknown(stream.format, option.key, ours):
-            raise reader.error(why, option.key_span)
+    for key, option in given.items():
+        near = get_close_matches(key, _EASILY_MISSPELT, n=1, cutoff=_SLIP_RATIO)
+        if near and near[0] != key:
+            raise reader.error(f"unknown option {option.key}: did you mean {near[0]}?", option.key_span)
 
 
 def _duration(reader: TokenReader, option: Option) -> int:
-    try:
+    with reader.source.errors_at(option.value_span):
         return check_duration(option.key.lower(), option.value)
-    except InputError as error:
-        raise reader.error(str(error), option.value_span) from None
 
 
-def _format(reader: TokenReader, name: str, options: list[Option], span: Span) -> str:
-    given = {option.key.lower(): option for option in options}
+def _format(reader: TokenReader, name: str, given: Mapping[str, Option], span: Span) -> str:
     if "format" not in given:
         raise reader.error(f"stream {name} needs a format: WITH (format = 'parquet', ...)", span)
     source = given["format"].value
@@ -193,9 +169,9 @@ def _format(reader: TokenReader, name: str, options: list[Option], span: Span) -
 
 def _time(reader: TokenReader, name: str, columns: tuple[Column, ...], option: Option) -> str:
     """Return the declared name of the event-time column."""
-    column = next((col for col in columns if col.name.lower() == option.value.lower()), None)
+    column = next((column for column in columns if column.name.lower() == option.value.lower()), None)
     if column is None:
-        hint = did_you_mean(option.value, [col.name for col in columns])
+        hint = did_you_mean(option.value, [column.name for column in columns])
         raise reader.error(f"time column {option.value} is not a column of {name}: {hint}", option.value_span)
     if column.type not in TIME_TYPES:
         message = f"time column {column.name} of {name} is {column.type}: it must be TIMESTAMP, TIMESTAMP_NTZ or DATE"

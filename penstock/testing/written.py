@@ -54,8 +54,8 @@ def read_written(query: Query, streams: Sequence[Stream], zone: str) -> Written:
     )
     lengths = [FOREVER] * len(scope.inputs)
     stated = window_clauses(source, clauses, [each.alias for each in scope.inputs])
-    for one, clause in zip(scope.inputs, stated or (), strict=bool(stated)):
-        lengths[one.number] = clause.spec.length
+    for one, window in zip(scope.inputs, stated or (), strict=bool(stated)):
+        lengths[one.number] = window.length
     trees = (
         each for tree in resolved_conditions(scope, select.joined, select.where) for each in conjuncts(tree)
     )

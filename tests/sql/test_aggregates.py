@@ -464,7 +464,7 @@ def test_a_condition_on_the_number_of_pairs_that_may_hold_is_accepted(having):
 
 
 WRONG = [
-    (f"SELECT A.k, >>A.v, COUNT(*) {JOIN} GROUP BY A.k WINDOW 1 s", "A.v is neither grouped nor in an aggregate, so a group has no one value of it: add it to GROUP BY, or wrap it, as in MAX(A.v)"),
+    (f"SELECT A.k, >>A.v, COUNT(*) {JOIN} GROUP BY A.k WINDOW 1 s", "A.v is neither grouped nor in an aggregate, so it has several values in a group: add it to GROUP BY, or wrap it, as in MAX(A.v)"),
     (f"SELECT >>A.v, COUNT(*) {JOIN} WINDOW 1 s", "add GROUP BY A.v, or wrap it"),
     (f"SELECT >>B.k, COUNT(*) {JOIN} GROUP BY A.k WINDOW 1 s", "B.k is neither grouped"),
     (f"SELECT date_trunc('day', >>A.ts) {JOIN} GROUP BY date_trunc('hour', A.ts) WINDOW 1 s", "A.ts is neither grouped"),

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.errors import did_you_mean
+from penstock.sql.bind.conditions import connected
 from penstock.sql.bind.result_streams import ANOTHER_WAY
 from penstock.sql.bind.scope import written_list
 from penstock.sql.options import OptionError, read_count
@@ -85,7 +86,7 @@ def _ordered(stream: Stream, name: str) -> str:
     """Find the column that ``ordered`` names, and check that its type has an order."""
     column = stream.column(name)
     if column is None:
-        hint = did_you_mean(name, [col.name for col in stream.columns])
+        hint = did_you_mean(name, [other.name for other in stream.columns])
         raise OptionError(f"ordered column {name} is not a column of {stream.name}: {hint}", ORDERED)
     if column.type.split("(")[0] not in KIND_OF:
         raise OptionError(
@@ -101,11 +102,11 @@ def _check_numbers(options: Iterable[tuple[str, str]]) -> None:
     given = {
         name.lower(): _checked(name.lower(), value) for name, value in options if name.lower() in _LEAST_ROWS
     }
-    alike, apart = given.get(MULTIPLICITY), given.get(SCRAMBLING)
-    if alike is not None and apart is not None and alike > apart + 1:
+    multiplicity, scrambling = given.get(MULTIPLICITY), given.get(SCRAMBLING)
+    if multiplicity is not None and scrambling is not None and multiplicity > scrambling + 1:
         raise OptionError(
-            f"multiplicity {alike} and scrambling {apart} contradict each other, as rows with one value count as "
-            f"out of order: declare a scrambling of {alike - 1} or more",
+            f"multiplicity {multiplicity} and scrambling {scrambling} contradict each other, as rows with one value "
+            f"count as out of order: declare a scrambling of {multiplicity - 1} or more",
             MULTIPLICITY,
         )
 
@@ -216,12 +217,13 @@ def why_a_window(streams: Sequence[Stream], edges: Sequence[Edge]) -> str:
     A type that only Spark can determine passes here; `refusal` is called again when it is known.
     """
     terms = _terms(edges)
-    if set(terms) != set(range(len(streams))) or not _is_one(edges):
+    inputs = [{number} for number in range(len(streams))]
+    if len(connected([*inputs, *({edge.first, edge.second} for edge in edges)])) > 1:
         return "not all streams are joined on one attribute"
     for number, names in sorted(terms.items()):
         if len(names) > 1:
             return f"{streams[number].name} is joined on several: {', '.join(sorted(names))}"
-    types = [_type(streams, one) for one in edges]
+    types = [_type(streams, edge) for edge in edges]
     for edge, kind in zip(edges, types, strict=True):
         if kind and kind.split("(")[0] not in KIND_OF:
             return f"{edge.key.left}, which is {kind}, has no order that streams follow"
@@ -242,7 +244,7 @@ def why_other_kind(queries: Iterable[Query], inputs: Mapping[str, Stream]) -> st
 
     The progress of the results is known by these values, which must mean the same to both queries.
     """
-    by_name = {one.name: one for one in queries if one.oblivious}
+    by_name = {query.name: query for query in queries if query.oblivious}
     kinds = {
         name: _kinds([inputs[stream] for stream in query.streams], query.edges)
         for name, query in by_name.items()
@@ -266,19 +268,9 @@ def _terms(edges: Sequence[Edge]) -> dict[int, set[str]]:
     return terms
 
 
-def _is_one(edges: Sequence[Edge]) -> bool:
-    """Check whether the equalities connect all inputs, so that all values of a result are equal."""
-    reached, waiting = {0}, list(edges)
-    while more := [part for part in waiting if part.first in reached or part.second in reached]:
-        reached |= {number for query in more for number in (query.first, query.second)}
-        waiting = [part for part in waiting if part not in more]
-    return not waiting
-
-
 def _type(streams: Sequence[Stream], edge: Edge) -> str:
     """Return the type by which an equality compares; empty if only Spark can determine it."""
     if edge.key.type:
         return edge.key.type
-    left = streams[edge.first].column(unquoted(edge.key.left))
-    right = streams[edge.second].column(unquoted(edge.key.right))
-    return left.type if left else right.type if right else ""
+    left = streams[edge.first].type_of(unquoted(edge.key.left))
+    return left or streams[edge.second].type_of(unquoted(edge.key.right))

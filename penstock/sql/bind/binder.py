@@ -45,7 +45,6 @@ from penstock.sql.text.tokens import Source, span_of_tokens
 from penstock.sql.text.tree import Tree, columns_of, quoted, show, sides_of
 from penstock.sql.text.windows import (
     Clauses,
-    WindowClause,
     WindowSpec,
     take_windows,
     window_clauses,
@@ -122,7 +121,7 @@ def bind_tokens(
     else:
         refuse_emission(scope, clauses.every, dict(options), name)
         outputs, trees = make_outputs(scope, select.items)
-    specs = [clause.spec for clause in stated] if stated else [_UNBOUNDED] * len(scope.inputs)
+    specs = stated or (_UNBOUNDED,) * len(scope.inputs)
     rows = tuple(spec.kind == "rows" for spec in specs)
     if any(rows):
         _refuse_idle_rows(source, tokens, name, dict(options))
@@ -185,13 +184,13 @@ _UNBOUNDED = WindowSpec("range", FOREVER, "UNBOUNDED")
 _NO_LIMITS = Range.window(FOREVER, FOREVER)
 
 
-def _windows(scope: Scope, clauses: Clauses) -> tuple[WindowClause, ...] | None:
-    """Return the window clause of each stream, in the order of the sides."""
+def _windows(scope: Scope, clauses: Clauses) -> tuple[WindowSpec, ...] | None:
+    """Return the window of each stream, in the order of the sides."""
     stated = window_clauses(scope.source, clauses, [input_.alias for input_ in scope.inputs])
     if stated is None:
         return None
     by_number = sorted(zip(scope.inputs, stated, strict=True), key=lambda pair: pair[0].number)
-    return tuple(clause for _, clause in by_number)
+    return tuple(window for _, window in by_number)
 
 
 def _inputs(scope: Scope, conditions: Conditions, trees: Sequence[Tree]) -> tuple[JoinInput, ...]:

@@ -5,7 +5,7 @@ few pairs satisfy the condition.  Many such conditions bound the difference of t
 
     l.v < r.v                           d = l.v - r.v       d <= -1  (whole numbers)
     ABS(l.v - r.v) <= 5                                     -5 <= d <= 5
-    l.x >= r.x - 0.5                                        d >= -0.5, give or take a rounding
+    l.x >= r.x - 0.5                                        d >= -0.5, with an error of rounding
 
 A `Comparison` is that bound, *wide enough* for NaN, rounding and overflow in Spark.  For a pair outside the bound Spark
 would never return true.  Pairs inside it are still evaluated by Spark.
@@ -136,8 +136,7 @@ def _within(inner: _Sum, far: Fraction, *, strict: bool) -> _Bounds:
 def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
     """Fit the bounds to the types of the columns; None for types that are not compared here."""
     sides = zip(("l", "r"), zero.names, strict=True)
-    columns = [scope.side(side).stream.column(name) for side, name in sides]
-    kinds = [column.type if column else "" for column in columns]
+    kinds = [scope.side(side).stream.type_of(name) for side, name in sides]
     if set(kinds) <= set(_WHOLE_BITS):
         return _whole(zero, bounds, min(_overflow_limit(kind, zero) for kind in kinds))
     if kinds[0] == kinds[1] and kinds[0] in _TIMES and not zero.computed and not zero.size:

@@ -20,8 +20,8 @@ True: answers and HAVING read group keys and measures, and no column.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from typing import Any, cast
@@ -47,52 +47,90 @@ from penstock.sql.text.tree import (
     show,
     unwrapped,
 )
-from penstock.sql.text.windows import Every, WindowClause
+from penstock.sql.text.windows import Every, WindowSpec
 from penstock.sql.units import show_duration
 
-Stated = tuple[WindowClause, ...] | None
-"""The window clauses of the streams, in the order of their sides."""
+Stated = tuple[WindowSpec, ...] | None
+"""The windows of the streams, in the order of their sides."""
 
 
-@dataclass(slots=True)
-class Groups:
-    """An aggregate query's keys, measures and answers; `arguments` are those of measures that are no keys."""
+_INSTANTS, _MAX_INSTANTS = 60, 3600
+"""The default number of instants in a window, and the largest tried to divide it evenly."""
 
-    keys: list[Tree]
-    arguments: list[Tree] = field(default_factory=list)
-    measures: list[Measure] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    """The position of each answer in the text."""
-    having: str = ""
-
-    @property
-    def trees(self) -> list[Tree]:
-        """The expressions that are computed for each pair."""
-        return [*self.keys, *self.arguments]
-
-    @property
-    def names(self) -> list[str]:
-        keys = [f"g{number}" for number in range(len(self.keys))]
-        return [*keys, *(f"x{number}" for number in range(len(self.arguments)))]
+_ADDED_NAMES = {"sliding": ("window_end",), "final": (), "changes": ("_op", "_seq")}
+"""The columns that each `emit` adds to a result."""
 
 
-def make_groups(scope: Scope, select: Select) -> Groups:
-    """Read the keys, measures and answers of an aggregate query."""
+def make_aggregation(
+    scope: Scope,
+    select: Select,
+    *,
+    every: Every | None,
+    stated: Stated,
+    options: Mapping[str, str],
+    query: str,
+) -> tuple[tuple[Output, ...], list[Tree], Aggregation]:
+    """Bind the groups of an aggregate query, and when it answers; also return the trees of the outputs."""
+    emit = cast("Emit", options.get("emit", "sliding"))
     window = _time_window(scope, select)
     entries = list_entries(replace(scope, aliases=window), select.items)
     names = unique_names(scope, entries)
+    _refuse_added_names(scope, names, entries, emit)
     items = window | {name.lower(): entry.tree for name, entry in zip(names, entries, strict=True)}
-    groups = Groups(_keys(replace(scope, aliases=items), select, entries))
-    reading = _GroupRewriter(scope, groups)
-    for name, entry in zip(names, entries, strict=True):
-        groups.answers.append(_answer(name, reading.over_groups(entry.tree)))
-        groups.spans.append(entry.span)
+    groups = Groups(scope, _keys(replace(scope, aliases=items), select, entries))
+    answers = [groups.answer(name, entry.tree) for name, entry in zip(names, entries, strict=True)]
+    having = ""
     if select.having is not None:
-        having = _having(scope, groups, items).resolve(select.having)
-        _refuse_no_pairs(scope, having)
-        groups.having = show(reading.over_groups(having))
-    return groups
+        condition = _having(scope, groups.keys, items).resolve(select.having)
+        _refuse_no_pairs(scope, condition)
+        having = show(groups.rewritten(condition))
+    if emit == "changes":
+        _refuse_missing_keys(scope, groups.keys, answers, query)
+    if emit != "sliding" and every:
+        raise scope.error(
+            f"EVERY is for sliding answers, and emit of {query} is {emit}: leave one of them out",
+            every.span,
+        )
+    step, reach = (
+        _sliding(scope, every, stated, query) if emit == "sliding" else (0, (0,) * len(scope.inputs))
+    )
+    outputs = {f"g{number}": key for number, key in enumerate(groups.keys)}
+    outputs |= {f"x{number}": argument for number, argument in enumerate(groups.arguments)}
+    outputs = {name: without_time_windows(scope, tree) for name, tree in outputs.items()}
+    found = next(filter(None, (bucket_end(scope, key) for key in groups.keys)), None)
+    bucket = None
+    if emit == "final" and found:
+        side, outputs["e0"] = found
+        bucket = Bucket(side, len(outputs) - 1)
+    aggregation = Aggregation(
+        emit=emit,
+        groups=len(groups.keys),
+        measures=tuple(groups.measures),
+        answers=tuple(answers),
+        having=having,
+        every=step,
+        reach=reach,
+        bucket=bucket,
+    )
+    made = tuple(
+        replace(make_output(name, tree), remainder=remainder_of(tree, scope.type_of))
+        for name, tree in outputs.items()
+    )
+    return made, list(outputs.values()), aggregation
+
+
+def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str], query: str) -> None:
+    """Refuse EVERY and `emit` in a query that answers with pairs."""
+    fix = "leave it out, or aggregate, as in SELECT COUNT(*) ... or GROUP BY"
+    if every:
+        raise scope.error(f"EVERY is for aggregates, and {query} has none: {fix}", every.span)
+    if "emit" in options:
+        raise scope.error(
+            f"emit = '{options['emit']}' is for aggregates, and {query} has none: {fix}", scope.span
+        )
+
+
+# --- keys and HAVING --------------------------------------------------------------------------------------------
 
 
 def _refuse_no_pairs(scope: Scope, having: Tree) -> None:
@@ -117,7 +155,7 @@ def _is_never(scope: Scope, condition: Tree) -> bool:
     head, trees = SPELLINGS.get(condition.head, condition.head), [unwrapped(part) for part in condition.trees]
     if head in {"BETWEEN", "IN"}:
         numbers = [_number(part) for part in (trees[2:] if head == "BETWEEN" else trees[1:])]
-        return not is_negated and _is_count(scope, trees[0]) and all(one < 1 for one in numbers)
+        return not is_negated and _is_count(scope, trees[0]) and max(numbers) < 1
     if head not in MIRROR:
         return False
     if isinstance(trees[0], Constant):
@@ -143,19 +181,14 @@ def _number(tree: Tree) -> Fraction | float:
 
 def _time_window(scope: Scope, select: Select) -> dict[str, Tree]:
     """Make ``window(...)`` of GROUP BY known by the name `window`, as in ``SELECT window.start``."""
-    trees = map(unwrapped, select.grouping.trees if select.grouping else ())
+    trees = map(unwrapped, select.grouping or ())
     window = next(filter(is_time_window, trees), None)
     return {} if window is None else {"window": scope.resolve(window)}
 
 
-def _answer(name: str, tree: Tree) -> Answer:
-    plain = isinstance(tree, Constant) and tree.kind == "answer"
-    return Answer(name, show(tree), show(tree) if plain else "")
-
-
-def _having(scope: Scope, groups: Groups, items: Mapping[str, Tree]) -> Scope:
+def _having(scope: Scope, keys: Sequence[Tree], items: Mapping[str, Tree]) -> Scope:
     """Let HAVING see the SELECT list: as in Spark, an item hides a column that is not grouped."""
-    grouped = {key.name.lower() for key in map(unwrapped, groups.keys) if isinstance(key, ColumnRef)}
+    grouped = {key.name.lower() for key in map(unwrapped, keys) if isinstance(key, ColumnRef)}
     preferred = {
         name: tree
         for name, tree in items.items()
@@ -168,14 +201,14 @@ def _keys(scope: Scope, select: Select, entries: list[Entry]) -> list[Tree]:
     """Resolve the expressions of GROUP BY without repeats."""
     if select.grouping is None:
         return []
-    if select.grouping.all:
+    if not select.grouping:  # GROUP BY ALL
         trees = [entry.tree for entry in entries if not has_aggregate(entry.tree)]
     else:
-        trees = [_key(scope, part, entries) for part in select.grouping.trees]
-    keys, identities = dict[int, "Tree"](), Identities(scope.type_of)
-    for part in trees:
-        refuse_incomparable(scope, part, "GROUP BY compares")
-        keys.setdefault(identities.number(part), part)
+        trees = [_key(scope, part, entries) for part in select.grouping]
+    keys, identities = dict[int, Tree](), Identities(scope.type_of)
+    for key in trees:
+        refuse_incomparable(scope, key, "GROUP BY compares")
+        keys.setdefault(identities.number(key), key)
     return list(keys.values())
 
 
@@ -196,41 +229,48 @@ def _key(scope: Scope, tree: Tree, entries: list[Entry]) -> Tree:
 
 def _item(scope: Scope, ordinal: Constant, entries: list[Entry]) -> Tree:
     """Find the item of the SELECT list that a number in GROUP BY means."""
-    place = int(ordinal.text) if len(ordinal.text) < len("1000000") else 0
-    if not 0 < place <= len(entries):
+    position = int(ordinal.text) if len(ordinal.text) < len("1000000") else 0
+    if not 0 < position <= len(entries):
         raise scope.error(
             f"GROUP BY {ordinal.text} is no item of the SELECT list: it has items 1 to {len(entries)}",
             ordinal,
         )
-    tree = entries[place - 1].tree
-    if has_aggregate(tree):
+    entry = entries[position - 1]
+    if has_aggregate(entry.tree):
         raise scope.error(
-            f"GROUP BY {place} is an aggregate, {entries[place - 1].name}: only columns can be grouped by",
-            ordinal,
+            f"GROUP BY {position} is an aggregate, {entry.name}: only columns can be grouped by", ordinal
         )
-    return tree
+    return entry.tree
 
 
-class _GroupRewriter:
-    """Rewrites resolved trees over keys and measures, and registers the measures and their arguments."""
+class Groups:
+    """The keys of an aggregate query, and the measures and arguments that its expressions over groups need."""
 
-    def __init__(self, scope: Scope, groups: Groups) -> None:
+    def __init__(self, scope: Scope, keys: list[Tree]) -> None:
         self.scope = scope
-        self.groups = groups
+        self.keys = keys
+        self.arguments: list[Tree] = []
+        self.measures: list[Measure] = []
         self.identities = Identities(scope.type_of)
-        self.keys = {self.identities.number(key): place for place, key in enumerate(groups.keys)}
-        self.places = dict(self.keys)
-        """The position of each key and argument among the pair outputs, by its identity."""
+        self.key_numbers = {self.identities.number(key): number for number, key in enumerate(keys)}
+        self.numbers = dict(self.key_numbers)
+        """The number of each key and argument among the pair outputs, by its identity."""
 
-    def over_groups(self, tree: Tree) -> Tree:
-        """Write a tree over ``g0 g1 …`` and ``a0 a1 …``."""
+    def answer(self, name: str, tree: Tree) -> Answer:
+        """Build an answer of an item of the SELECT list."""
+        rewritten = self.rewritten(tree)
+        plain = isinstance(rewritten, Constant) and rewritten.kind == "answer"
+        return Answer(name, show(rewritten), show(rewritten) if plain else "")
+
+    def rewritten(self, tree: Tree) -> Tree:
+        """Write a resolved tree over ``g0 g1 …`` and ``a0 a1 …``."""
         bare = unwrapped(tree)
         if isinstance(bare, Constant):
             return self._grouped(bare) or tree
-        return without_time_windows(self.scope, run(self._over_groups(bare, in_lambda=False)))
+        return without_time_windows(self.scope, run(self._rewrite(bare, in_lambda=False)))
 
-    def _over_groups(self, tree: Tree, *, in_lambda: bool) -> Generator[Any, Any, Tree]:
-        if isinstance(tree, Constant):  # as it is, also if grouped by: some functions take literals only
+    def _rewrite(self, tree: Tree, *, in_lambda: bool) -> Generator[Any, Any, Tree]:
+        if isinstance(tree, Constant):  # unchanged even if grouped by: some functions take literals only
             return tree
         grouped = self._grouped(tree)
         if grouped:
@@ -244,13 +284,13 @@ class _GroupRewriter:
         inside = in_lambda or tree.head == "->"
         trees = []
         for part in tree.trees:
-            trees.append((yield self._over_groups(part, in_lambda=inside)))  # noqa: PERF401 - cannot yield
-        return tree.with_trees(tuple(trees))
+            trees.append((yield self._rewrite(part, in_lambda=inside)))  # noqa: PERF401 - cannot yield
+        return tree.with_trees(trees)
 
     def _grouped(self, tree: Tree) -> Constant | None:
         """Find the group key that is equal to a tree."""
-        place = self.keys.get(self.identities.number(tree)) if self.keys else None
-        return None if place is None else Constant(f"g{place}", "answer", tree.span)
+        number = self.key_numbers.get(self.identities.number(tree)) if self.keys else None
+        return None if number is None else Constant(f"g{number}", "answer", tree.span)
 
     def _measure(self, call: Form) -> int:
         """Return the number of an aggregate, and register it if it is new."""
@@ -259,100 +299,37 @@ class _GroupRewriter:
         if aggregate.distinct:
             arguments = tuple(dict.fromkeys(arguments))
         measure = Measure(aggregate.function, arguments, aggregate.distinct)
-        if measure not in self.groups.measures:
-            self.groups.measures.append(measure)
-        return self.groups.measures.index(measure)
+        if measure not in self.measures:
+            self.measures.append(measure)
+        return self.measures.index(measure)
 
     def _argument(self, tree: Tree) -> int:
         """Return the number of an aggregate's argument, and register it if it is new."""
-        number = self.identities.number(tree)
-        if number not in self.places:
-            self.places[number] = len(self.groups.trees)
-            self.groups.arguments.append(tree)
-        return self.places[number]
+        identity = self.identities.number(tree)
+        if identity not in self.numbers:
+            self.numbers[identity] = len(self.keys) + len(self.arguments)
+            self.arguments.append(tree)
+        return self.numbers[identity]
 
     def _ungrouped(self, tree: Tree) -> SqlError:
         name = show(tree)
         if isinstance(tree, ColumnRef):
             name = f"{self.scope.side(tree.side).alias}.{tree.name}"
-        added = "add it to GROUP BY" if self.groups.keys else f"add GROUP BY {name}"
+        added = "add it to GROUP BY" if self.keys else f"add GROUP BY {name}"
         return self.scope.error(
-            f"{name} is neither grouped nor in an aggregate, so a group has no one value of it: {added}, "
+            f"{name} is neither grouped nor in an aggregate, so it has several values in a group: {added}, "
             f"or wrap it, as in MAX({name})",
             tree,
         )
 
 
-_INSTANTS, _MOST_INSTANTS = 60, 3600
-"""The default number of instants in a window, and the largest tried to divide it evenly."""
-
-_ADDED_NAMES = {"sliding": ("window_end",), "final": (), "changes": ("_op", "_seq")}
-"""The columns that each `emit` adds to a result."""
-
-_WAYS_OUT = (
-    "add WINDOW 1 min EVERY 10 s (other conditions stay), or WITH (emit = 'final') or (emit = 'changes')"
-)
+# --- when to answer ---------------------------------------------------------------------------------------------
 
 
-def make_aggregation(
-    scope: Scope,
-    select: Select,
-    *,
-    every: Every | None,
-    stated: Stated,
-    options: Mapping[str, str],
-    query: str,
-) -> tuple[tuple[Output, ...], list[Tree], Aggregation]:
-    """Bind the groups of an aggregate query, and when it answers."""
-    emit = cast("Emit", options.get("emit", "sliding"))
-    groups = make_groups(scope, select)
-    names, trees = groups.names, [without_time_windows(scope, part) for part in groups.trees]
-    _refuse_names(scope, groups, emit)
-    if emit == "changes":
-        _refuse_missing_keys(scope, groups, query)
-    if emit != "sliding" and every:
-        raise scope.error(
-            f"EVERY is for sliding answers, and emit of {query} is {emit}: leave one of them out",
-            every.span,
-        )
-    step, reach = (
-        _sliding(scope, every, stated, query) if emit == "sliding" else (0, (0,) * len(scope.inputs))
-    )
-    bucket = next(filter(None, (bucket_end(scope, key) for key in groups.keys)), None)
-    if emit == "final" and bucket:
-        names, trees = [*names, "e0"], [*trees, bucket[1]]
-    aggregation = Aggregation(
-        emit=emit,
-        groups=len(groups.keys),
-        measures=tuple(groups.measures),
-        answers=tuple(groups.answers),
-        having=groups.having,
-        every=step,
-        reach=reach,
-        bucket=Bucket(bucket[0], len(trees) - 1) if emit == "final" and bucket else None,
-    )
-    outputs = tuple(
-        replace(make_output(name, tree), remainder=remainder_of(tree, scope.type_of))
-        for name, tree in zip(names, trees, strict=True)
-    )
-    return outputs, trees, aggregation
-
-
-def refuse_emission(scope: Scope, every: Every | None, options: Mapping[str, str], query: str) -> None:
-    """Refuse EVERY and `emit` in a query that answers with pairs."""
-    way_out = "leave it out, or aggregate, as in SELECT COUNT(*) ... or GROUP BY"
-    if every:
-        raise scope.error(f"EVERY is for aggregates, and {query} has none: {way_out}", every.span)
-    if "emit" in options:
-        raise scope.error(
-            f"emit = '{options['emit']}' is for aggregates, and {query} has none: {way_out}", scope.span
-        )
-
-
-def _refuse_missing_keys(scope: Scope, groups: Groups, query: str) -> None:
+def _refuse_missing_keys(scope: Scope, keys: list[Tree], answers: list[Answer], query: str) -> None:
     """Refuse changes whose group the result does not show."""
-    selected = {answer.plain for answer in groups.answers}
-    for number, key in enumerate(groups.keys):
+    selected = {answer.plain for answer in answers}
+    for number, key in enumerate(keys):
         if f"g{number}" not in selected:
             raise scope.error(
                 f"{query} emits changes, and this group key is not in its SELECT list, so its rows do not identify "
@@ -361,25 +338,35 @@ def _refuse_missing_keys(scope: Scope, groups: Groups, query: str) -> None:
             )
 
 
-def _refuse_names(scope: Scope, groups: Groups, emit: Emit) -> None:
-    """Refuse names that the result has already."""
-    for answer, span in zip(groups.answers, groups.spans, strict=True):
-        if answer.name.lower() in _ADDED_NAMES[emit]:
+def _refuse_added_names(scope: Scope, names: list[str], entries: list[Entry], emit: Emit) -> None:
+    """Refuse names of columns that `emit` adds to the result."""
+    for name, entry in zip(names, entries, strict=True):
+        if name.lower() in _ADDED_NAMES[emit]:
             raise scope.error(
-                f"a column of the result is called {answer.name}, like one that emit = '{emit}' adds: give it another "
-                "name with AS",
-                span,
+                f"a column of the result is called {name}, like one that emit = '{emit}' adds: give it another name "
+                "with AS",
+                entry.span,
             )
 
 
 def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> tuple[int, tuple[int, ...]]:
     """Return the time between instants, and how far back each stream is read."""
     if stated is None:
-        raise scope.error(f"{query} aggregates, and has no WINDOW that slides: {_WAYS_OUT}", scope.span)
-    for clause in stated:
-        if not clause.spec.slides:
-            raise _no_end(scope, clause, query)
-    lengths = tuple(clause.spec.length for clause in stated)
+        raise scope.error(
+            f"{query} aggregates, and has no WINDOW that slides: add WINDOW 1 min EVERY 10 s (other conditions stay), "
+            "or WITH (emit = 'final') or (emit = 'changes')",
+            scope.span,
+        )
+    for window in stated:
+        if not window.slides:
+            reason = f"counts rows ({window.text})" if window.kind == "rows" else "is unbounded"
+            raise scope.error(
+                f"{query} aggregates over a window that {reason}, and sliding answers need a length of time: give "
+                "every stream one, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or "
+                "(emit = 'changes')",
+                window.span,
+            )
+    lengths = tuple(window.length for window in stated)
     longest = max(lengths)
     if every and every.length > longest:
         raise scope.error(
@@ -388,15 +375,6 @@ def _sliding(scope: Scope, every: Every | None, stated: Stated, query: str) -> t
             every.span,
         )
     return every.length if every else default_every(longest), lengths
-
-
-def _no_end(scope: Scope, clause: WindowClause, query: str) -> SqlError:
-    what = f"counts rows ({clause.spec.text})" if clause.spec.kind == "rows" else "is unbounded"
-    return scope.error(
-        f"{query} aggregates over a window that {what}, and sliding answers need a length of time: give every stream "
-        "one, as in WINDOW 1 min EVERY 10 s, or write WITH (emit = 'final') or (emit = 'changes')",
-        clause.span,
-    )
 
 
 def default_every(window: int) -> int:
@@ -409,6 +387,6 @@ def default_every(window: int) -> int:
     (60000000, 1000000, 156250, 1)
     """
     parts = next(
-        (number for number in range(_INSTANTS, _MOST_INSTANTS + 1) if window % number == 0), _INSTANTS
+        (number for number in range(_INSTANTS, _MAX_INSTANTS + 1) if window % number == 0), _INSTANTS
     )
     return max(1, window // parts)

@@ -1,7 +1,7 @@
 """Sums of two event times and constants, read from expressions.
 
     r.ts - l.ts - INTERVAL 10 SECONDS                  T_right - T_left - 10 s
-    2 * (unix_seconds(r.ts) - unix_seconds(l.ts))      2 T_right - 2 T_left, give or take less than 2 s
+    2 * (unix_seconds(r.ts) - unix_seconds(l.ts))      2 T_right - 2 T_left, with an error of less than 2 s
 
 In:  one side of a comparison, resolved and canonical.  Out: a `Linear`; None if it is anything else.
 True: where Spark computes the expression without an error, its value is within `below` and `above` of the sum.
@@ -16,11 +16,11 @@ from fractions import Fraction
 from typing import Any
 
 from penstock.sql.bind.safety import is_unqualified
-from penstock.sql.query import DAY, FOREVER, SECOND, Side
+from penstock.sql.query import FOREVER, SECOND, Side
 from penstock.sql.spark_types import known_type
 from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, cast_type, nodes, unwrapped
-from penstock.sql.units import DurationError, parse_duration, parse_span
+from penstock.sql.units import UNITS, DurationError, parse_duration, parse_span
 
 _SUMS = frozenset({"NEG", "+", "-"})
 _ARITHMETIC = _SUMS | {"*", "/", "DIV"}
@@ -94,8 +94,8 @@ def linear(tree: Tree, left: Side, unit: int) -> Generator[Any, Any, Linear | No
     if not isinstance(tree, Form) or tree.head not in (_ARITHMETIC if unit else _SUMS):
         return None
     parts: list[Linear] = []
-    for tree_ in tree.trees:
-        part: Linear | None = yield linear(tree_, left, unit)
+    for operand in tree.trees:
+        part: Linear | None = yield linear(operand, left, unit)
         if part is None:
             return None
         parts.append(part)
@@ -166,7 +166,7 @@ def interval_micros(constant: Constant) -> int | None:
         return None
 
 
-MILLISECOND, HOUR = 1_000, 3_600 * SECOND
+MILLISECOND = 1_000
 
 _COUNTED = {
     "UNIX_SECONDS(": (SECOND, SECOND - 1, 0),
@@ -183,15 +183,6 @@ _CASTS = {"bigint": (SECOND, SECOND - 1, 0), "double": (SECOND, MILLISECOND, MIL
 _COUNTED |= {f"{name.upper()}(": form for name, form in _CASTS.items()}
 
 _DIFFERENCES = frozenset({"TIMESTAMPDIFF(", "DATEDIFF(", "DATE_DIFF(", "TIMEDIFF("})
-_UNITS = {
-    "MICROSECOND": 1,
-    "MILLISECOND": MILLISECOND,
-    "SECOND": SECOND,
-    "MINUTE": 60 * SECOND,
-    "HOUR": HOUR,
-    "DAY": DAY,
-    "WEEK": 7 * DAY,
-}
 _NUMBER = re.compile(r"-?[0-9]{1,18}L?|-?[0-9]{1,9}\.[0-9]{1,9}", re.IGNORECASE)
 
 
@@ -219,7 +210,7 @@ def time_number(tree: Tree) -> TimeNumber | None:
     if len(columns) == 1:
         form = _CASTS.get(str(known_type(cast_type(tree)))) if cast_type(tree) else _COUNTED.get(tree.head)
         return TimeNumber(*form, columns[0]) if form else None
-    unit = _UNITS.get(str(tree.parts[1]).removesuffix(", ")) if tree.head in _DIFFERENCES else None
+    unit = UNITS.get(str(tree.parts[1]).removesuffix(", ").lower()) if tree.head in _DIFFERENCES else None
     taken, added = columns
     return TimeNumber(unit, unit - 1, unit - 1, added, taken) if unit else None
 

@@ -255,7 +255,7 @@ _NOT_PLAIN = ("map", "array", "struct", "variant", "void")
 
 def _check_types(pattern: PromisePattern, about: Stream, carrier: Stream, option: str) -> None:
     """Refuse a column without plain values, and values that lose something when they become values of the column."""
-    kind = parse_type(_type(about, pattern.column))
+    kind = parse_type(about.type_of(pattern.column))
     if kind.holds(*_NOT_PLAIN) or kind.has_collation():
         raise OptionError(
             f"{option} names {pattern.column}, which is {kind}: a promise is about plain values, compared byte by "
@@ -269,7 +269,7 @@ def _check_types(pattern: PromisePattern, about: Stream, carrier: Stream, option
             option,
         )
     for name in filter(None, (pattern.low, pattern.high)):
-        given, verb = parse_type(_type(carrier, name)), "is"
+        given, verb = parse_type(carrier.type_of(name)), "is"
         if pattern.kind == "list":
             if given.name != "array":
                 raise OptionError(
@@ -284,11 +284,6 @@ def _check_types(pattern: PromisePattern, about: Stream, carrier: Stream, option
                 f"not become {kind} without loss. Give both one type",
                 option,
             )
-
-
-def _type(stream: Stream, name: str) -> str:
-    column = stream.column(name)
-    return column.type if column else ""
 
 
 # --- reading patterns -------------------------------------------------------------------------------------------

@@ -65,8 +65,16 @@ def _add(known: dict[str, Stream], queries: Mapping[str, Query], name: str) -> N
 
 def result_stream(query: Query, streams: Mapping[str, Stream]) -> Stream:
     """Return the results of a query as a stream without event time."""
-    if why := _why_not(query):
-        return _refused(query.name, why)
+    if query.aggregation is not None:
+        return _refused(
+            query.name,
+            f"{query.name} answers with aggregates, which a join cannot read directly: {ANOTHER_WAY}",
+        )
+    if not query.oblivious:
+        return _refused(
+            query.name,
+            f"{query.name} has a window, and queries read only joins without one directly: {ANOTHER_WAY}",
+        )
     inputs = [streams[stream] for stream in query.streams]
     columns, untyped = [], []
     for output in query.outputs:
@@ -74,15 +82,6 @@ def result_stream(query: Query, streams: Mapping[str, Stream]) -> Stream:
         columns += [Column(output.name, kind)] if kind else []
         untyped += [] if kind else [output.name]
     return Stream(query.name, tuple(columns), "", results=Results(_attributes(query), tuple(untyped)))
-
-
-def _why_not(query: Query) -> str:
-    """Return why a query cannot be read as a stream; empty if it can."""
-    if query.aggregation is not None:
-        return f"{query.name} answers with aggregates, which a join cannot read directly: {ANOTHER_WAY}"
-    if not query.oblivious:
-        return f"{query.name} has a window, and queries read only joins without one directly: {ANOTHER_WAY}"
-    return ""
 
 
 def _refused(name: str, why: str) -> Stream:
@@ -93,8 +92,7 @@ def _type(output: Output, query: Query, inputs: list[Stream]) -> str:
     """Return the type of an output that is a column or a cast; empty if only Spark can determine it."""
     if output.column is not None:
         side, name = output.column
-        column = inputs[query.sides.index(side)].column(name)
-        return column.type if column else ""
+        return inputs[query.sides.index(side)].type_of(name)
     tree = parse_text(output.expression)
     kind = known_type(cast_type(unwrapped(tree))) if tree is not None else None
     is_known = kind is not None and not kind.holds("char", "varchar") and not refusal_to_store(str(kind))
@@ -126,10 +124,10 @@ def why_not_joined(streams: list[Stream], edges: Iterable[Edge]) -> str:
         if stream.results is None or term in stream.results.attribute:
             continue
         known = " or ".join(f"{stream.name}.{name}" for name in stream.results.attribute)
-        way_out = f"join on {known}" if known else f"select in {stream.name} the column that it is joined on"
+        fix = f"join on {known}" if known else f"select the join column in {stream.name}"
         return (
             f"is joined with {stream.name} on {term}, which is not the join column of {stream.name} itself, so its "
-            f"order is unknown: {way_out}, or {ANOTHER_WAY}"
+            f"order is unknown: {fix}, or {ANOTHER_WAY}"
         )
     return ""
 
@@ -156,8 +154,8 @@ def readers_of(
 def why_not_changed(
     query: Query, after: Query | None, streams: Mapping[str, Stream], queries: Iterable[Query]
 ) -> str:
-    """Return why its readers prevent that a query is dropped, or defined as `after`; empty if they do not."""
-    everyone = [one for one in queries if one.name != query.name]
+    """Return why its readers do not allow that a query is dropped, or becomes `after`; empty if they do."""
+    everyone = [other for other in queries if other.name != query.name]
     declared = {stream.name.lower() for stream in streams.values()}
     readers = readers_of(query.name, everyone) if query.name.lower() not in declared else []
     if not readers:

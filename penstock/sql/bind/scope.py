@@ -78,7 +78,7 @@ def listed(inputs: Iterable[Input], using: Sequence[Shared]) -> list[tuple[Input
     """List the columns of ``*``: join by join, those of its USING first and once, as in Spark."""
     columns: list[tuple[Input, query.Column]] = []
     for where in inputs:
-        shared = [one.name for one in using if one.side == where.side]
+        shared = [column.name for column in using if column.side == where.side]
         first = [column for name in shared for column in columns if column[1].name.lower() == name]
         others = [column for column in columns if column[1].name.lower() not in shared]
         own = [(where, column) for column in where.stream.columns if column.name.lower() not in shared]
@@ -120,8 +120,7 @@ class Scope:
         return self.source.error(message, at if isinstance(at, tuple) else at.span)
 
     def type_of(self, column: ColumnRef) -> str:
-        declared = self.side(column.side).stream.column(column.name)
-        return declared.type if declared else ""
+        return self.side(column.side).stream.type_of(column.name)
 
     def resolve(self, tree: Tree) -> Tree:
         return run(self.resolving(tree, {}))
@@ -163,7 +162,7 @@ class Scope:
     def _variable(self, name: str, variables: set[str]) -> str:
         """Choose a name for a variable that hides no column and no other variable."""
         sides = {*SIDES, *(input_.side for input_ in self.inputs)}
-        columns = {*sides, *(column.name.lower() for one in self.inputs for column in one.stream.columns)}
+        columns = {*sides, *(column.name.lower() for where in self.inputs for column in where.stream.columns)}
         if name.lower() not in columns and not _OF_GROUPS.fullmatch(name):
             return name
         choices = (f"{name}_{number}" for number in count(1))
@@ -227,14 +226,18 @@ class Scope:
         hint = did_you_mean(name, [input_.alias for input_ in self.inputs])
         raise self.error(f"unknown stream or alias {name}: {hint}", span)
 
-    def star(self, tree: Form) -> Iterator[tuple[Input, query.Column]]:
+    def star(self, tree: Form) -> list[tuple[Input, query.Column]]:
         """List the columns of ``*`` or ``A.*``; those of USING come first and once, as in Spark."""
-        for qualifier in tree.trees:
-            yield from self._star_of(qualifier)
-            return
-        for input_ in self.inputs:
-            self._refuse_untyped(input_, tree.span)
-        yield from listed(self.inputs, self.using)
+        if not tree.trees:
+            for input_ in self.inputs:
+                self._refuse_untyped(input_, tree.span)
+            return listed(self.inputs, self.using)
+        (qualifier,) = tree.trees
+        if not isinstance(qualifier, Name) or len(qualifier.parts) > 1:
+            raise self.error("the fields of a struct cannot be listed by *: name them", qualifier)
+        where = self.input_called(qualifier.parts[0], qualifier.span)
+        self._refuse_untyped(where, qualifier.span)
+        return [(where, column) for column in where.stream.columns]
 
     def _refuse_untyped(self, where: Input, span: Span, name: str = "") -> None:
         """Refuse computed columns without a CAST of another query's results; without `name`, check all."""
@@ -246,13 +249,6 @@ class Scope:
                     f"CAST(... AS <type>) AS {quoted(column)} there",
                     span,
                 )
-
-    def _star_of(self, qualifier: Tree) -> Iterator[tuple[Input, query.Column]]:
-        if not isinstance(qualifier, Name) or len(qualifier.parts) > 1:
-            raise self.error("the fields of a struct cannot be listed by *: name them", qualifier)
-        where = self.input_called(qualifier.parts[0], qualifier.span)
-        self._refuse_untyped(where, qualifier.span)
-        yield from ((where, column) for column in where.stream.columns)
 
     def _listed(self, tree: Form) -> list[str | Tree]:
         """List the columns for a star among the arguments of a function."""
@@ -275,14 +271,11 @@ class Scope:
         for input_ in () if owners else self.inputs:
             self._refuse_untyped(input_, span, name)
         if not owners:
-            columns = dict.fromkeys(column.name for one in self.inputs for column in one.stream.columns)
+            columns = dict.fromkeys(column.name for where in self.inputs for column in where.stream.columns)
             raise self.error(f"unknown column {name}: {did_you_mean(name, columns)}", span)
         if self.is_ambiguous(name):
-            where = (
-                "both streams"
-                if len(self.inputs) == len(SIDES)
-                else written_list(input_.alias for input_ in owners)
-            )
+            streams = written_list(input_.alias for input_ in owners)
+            where = "both streams" if len(self.inputs) == len(SIDES) else streams
             choices = written_list((f"{input_.alias}.{name}" for input_ in owners), "or")
             raise self.error(f"column {name} is in {where}: write {choices}", span)
         return owners[0]
@@ -292,7 +285,7 @@ class Scope:
         inside = [token for token in self.source.tokens if name.span[0] <= token.start < name.span[1]]
         second = inside[min(2, len(inside) - 1)]
         self._refuse_untyped(where, (second.start, second.end), column)
-        hint = did_you_mean(column, [col.name for col in where.stream.columns])
+        hint = did_you_mean(column, [other.name for other in where.stream.columns])
         kind = "query" if where.stream.results else "stream"
         message = f"{kind} {where.stream.name} has no column {column}: {hint}"
         return self.error(message, (second.start, second.end))
@@ -325,7 +318,7 @@ def make_scope(source: Source, joined: From, streams: Mapping[str, Stream], span
         Input(table.alias, stream, sides[place])
         for place, (table, stream) in enumerate(zip(joined.tables, found, strict=True))
     )
-    using = tuple(Shared(shared.column.lower(), sides[shared.place]) for shared in joined.using)
+    using = tuple(Shared(shared.column.lower(), sides[shared.position]) for shared in joined.using)
     return Scope(source, span, inputs, using, zone=zone)
 
 
@@ -346,7 +339,7 @@ def _find_stream(source: Source, table: Table, streams: Mapping[str, Stream]) ->
     folded = {stream.name.lower(): stream for stream in streams.values()}
     stream = folded.get(table.name.lower())
     if not stream:
-        readable = [name.name for name in streams.values() if not (name.results and name.results.refusal)]
+        readable = [known.name for known in streams.values() if not (known.results and known.results.refusal)]
         hint = did_you_mean(table.name, readable)
         raise source.error(f"stream {table.name} is not declared: {hint}", table.span)
     if stream.results and stream.results.refusal:
@@ -368,24 +361,19 @@ def resolved_conditions(scope: Scope, joined: From, where: Tree | None) -> list[
 
 def _using(scope: Scope, using: Using) -> Tree:
     """Write ``USING (k)`` as ``A.k = B.k``."""
-    before, place = scope.upto(using.place), using.place
-    _refuse_ambiguous(scope, before, using)
-    first = (scope.inputs[0].alias, using.column) if place == 1 else (using.column,)
-    second = (scope.inputs[place].alias, using.column)
-    return binary(
-        "=", COMPARISON, before.resolve(Name(first, using.span)), scope.resolve(Name(second, using.span))
-    )
-
-
-def _refuse_ambiguous(scope: Scope, before: Scope, using: Using) -> None:
-    """Refuse a column of USING that several earlier streams have; Spark would silently take the first."""
-    if before.is_ambiguous(using.column):
+    before, alias = scope.upto(using.position), scope.inputs[using.position].alias
+    if before.is_ambiguous(using.column):  # Spark would silently take the first
         owners = [f"{input_.alias}.{using.column}" for input_ in before.owners(using.column)]
         raise scope.error(
             f"{using.column} may be {' or '.join(owners)}, and USING takes one: write ON {owners[0]} = "
-            f"{scope.inputs[using.place].alias}.{using.column}",
+            f"{alias}.{using.column}",
             using.span,
         )
+    first = Name(
+        (scope.inputs[0].alias, using.column) if using.position == 1 else (using.column,), using.span
+    )
+    second = Name((alias, using.column), using.span)
+    return binary("=", COMPARISON, before.resolve(first), scope.resolve(second))
 
 
 def refuse_two_clocks(scope: Scope, joined: From) -> None:

@@ -75,7 +75,7 @@ class _Comparison:
     @property
     def subtracts(self) -> bool:
         """Whether one time is subtracted from the other before the comparison."""
-        return any(comparison.left and comparison.right for comparison in (self.first, self.second))
+        return any(side.left and side.right for side in (self.first, self.second))
 
     def bound(self) -> TimeBound | None:
         """Solve it for d, if it is a multiple of d and a constant."""
@@ -134,9 +134,7 @@ def window_bound(scope: Scope, windows: Sequence[TimeWindow]) -> TimeBound | Non
 def _is_elapsed_time(types: set[str], read: Sequence[_Comparison | None]) -> bool:
     """Check whether Spark compares elapsed time here, and not readings of the session's wall clock."""
     known = [comparison for comparison in read if comparison]
-    spans = [
-        abs(span) for comparison in known for span in (*comparison.first.spans, *comparison.second.spans)
-    ]
+    spans = [abs(span) for pair in known for span in (*pair.first.spans, *pair.second.spans)]
     if types == {"timestamp_ntz"}:
         return True
     if types == {"timestamp"}:
@@ -195,10 +193,15 @@ def limits_of(windows: Sequence[WindowSpec], bounds: Iterable[TimeBound]) -> tup
     If none can, the limits are the shortest possible.  Where a window counts rows, bounds on time do not limit the
     number of rows; they only have to be possible.
     """
-    counted = any(window.kind == "rows" for window in windows)
-    lengths = [FOREVER if counted else window.length for window in windows]
-    limits = closed(_bounded(_table(lengths), bounds), FOREVER)
-    possible = not _is_empty(limits)
+    counted, inputs = any(window.kind == "rows" for window in windows), range(len(windows))
+    table = _table([FOREVER if counted else window.length for window in windows])
+    for bound in bounds:  # lo <= T_j - T_i < hi
+        i, j = bound.between
+        table[i][j] = min(table[i][j], bound.hi)
+        table[j][i] = min(table[j][i], 1 - bound.lo)
+    limits = closed(table, FOREVER)
+    # no times fit if the limits put some row before itself
+    possible = all(limits[i][j] + limits[j][i] > 1 for i in inputs for j in inputs)
     if possible and not counted:
         return limits, possible
     stated = _table([window.length if counted else 1 for window in windows])
@@ -209,18 +212,3 @@ def _table(lengths: Sequence[int]) -> list[list[int]]:
     """Write windows as limits: row i meets the rows that come within its window after it."""
     count = len(lengths)
     return [[1 if i == j else lengths[i] for j in range(count)] for i in range(count)]
-
-
-def _bounded(limits: list[list[int]], bounds: Iterable[TimeBound]) -> list[list[int]]:
-    """Shorten limits by each bound ``lo <= T_j - T_i < hi``."""
-    for bound in bounds:
-        i, j = bound.between
-        limits[i][j] = min(limits[i][j], bound.hi)
-        limits[j][i] = min(limits[j][i], 1 - bound.lo)
-    return limits
-
-
-def _is_empty(limits: Limits) -> bool:
-    """Check whether the limits put some row before itself, so that no times fit."""
-    count = range(len(limits))
-    return any(limits[i][j] + limits[j][i] <= 1 for i in count for j in count)

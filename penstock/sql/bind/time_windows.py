@@ -16,11 +16,11 @@ import re
 from dataclasses import dataclass
 
 from penstock.sql.bind.scope import Scope, exact_type
-from penstock.sql.query import DAY, SECOND, Side
+from penstock.sql.query import DAY, Side
 from penstock.sql.text.lexer import string_value, tokenize
 from penstock.sql.text.tokens import Span
 from penstock.sql.text.tree import SUM, ColumnRef, Constant, Form, Tree, binary, cast_type, rebuilt, unwrapped
-from penstock.sql.units import DurationError, parse_duration, show_duration
+from penstock.sql.units import UNITS, DurationError, parse_duration, show_duration
 from penstock.sql.zones import has_fixed_offset
 
 EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
@@ -84,7 +84,8 @@ def read_time_window(scope: Scope, call: Form) -> TimeWindow:
     lengths = [_length(scope, literal) for literal in literals]
     if not lengths:
         raise scope.error(f"cannot read this window: {_FORM}", call)
-    length, slide, start = (*lengths, *(lengths[:1], [])[len(lengths) > 1], 0)[:3]
+    length, *more = lengths
+    slide, start = (*more, *(length, 0)[len(more) :])
     if length <= 0:
         raise scope.error(
             f"the length of this window is {show_duration(length)}: it must be positive", literals[0]
@@ -112,14 +113,14 @@ def equal_windows(scope: Scope, tree: Tree) -> tuple[TimeWindow, TimeWindow] | N
     calls = [side for side in sides if isinstance(side, Form) and is_time_window(side)]
     if len(calls) < len(sides):
         return None
-    left, right = (read_time_window(scope, window) for window in calls)
+    left, right = (read_time_window(scope, call) for call in calls)
     if (left.length, left.start) == (right.length, right.start):
         return left, right
     if fields:
         return None
     one, other = (
-        f"{show_duration(item.length)} long and begin at {show_duration(item.start)}"
-        for item in (left, right)
+        f"{show_duration(window.length)} long and begin at {show_duration(window.start)}"
+        for window in (left, right)
     )
     raise scope.error(
         f"the windows of one side are {one}, those of the other {other}, so that no two are equal. Give both one "
@@ -158,13 +159,7 @@ def literal_text(constant: Constant) -> str:
     return "".join(map(string_value, tokenize(constant.text)))
 
 
-_SHORT_UNITS = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": SECOND,
-    "minute": 60 * SECOND,
-    "hour": 3600 * SECOND,
-}
+_SHORT_UNITS = {name: UNITS[name] for name in ("microsecond", "millisecond", "second", "minute", "hour")}
 """Units of ``date_trunc`` with a fixed length, in microseconds."""
 
 _LONG_UNITS = {

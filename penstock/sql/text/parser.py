@@ -103,8 +103,8 @@ def call(parser: Parser, name: Name, *, plain: bool) -> Generator[Any, Any, Form
         reader.take()
     if plain and function in {"CAST", "TRY_CAST"}:
         parts = [(yield parser.expression(LOOSEST))]
-        parser.expect("AS")
-        parts += [f" AS {type_text(parser.reader)}"]
+        reader.require("AS")
+        parts += [f" AS {type_text(reader)}"]
     elif plain and function in ARGUMENT_WORDS:
         parts, needs = (yield _separated(parser, function)), COMPARISON
     elif reader.word() != ")":
@@ -132,9 +132,9 @@ def _aggregate(parser: Parser, name: Name) -> Generator[Any, Any, Form]:
     parser.close(")")
     condition = None
     if reader.word() == "FILTER" and reader.word(1) == "(":
-        parser.expect("FILTER")
+        reader.require("FILTER")
         parser.open("(")
-        parser.expect("WHERE")
+        reader.require("WHERE")
         condition = yield parser.expression(LOOSEST)
         parser.close(")")
     span = (name.span[0], reader.behind)
@@ -222,8 +222,7 @@ class Parser:
         """Read ``NOT x``, or any other operand."""
         start = self.reader.span[0]
         if not (self.reader.accept("NOT") or self.reader.accept("!")):
-            operand = yield self._signed()
-            return operand
+            return (yield self._signed())
         operand = yield self.expression(NOT)
         return negation(operand, (start, self.reader.behind))
 
@@ -231,13 +230,11 @@ class Parser:
         """Read an operand and the signs before it; the minus before a number is part of it."""
         reader, start, sign = self.reader, self.reader.span[0], self.reader.word()
         if sign not in _SIGNS:
-            operand = yield self.operand()
-            return operand
+            return (yield self.operand())
         reader.take()
         after = reader.ahead()
         if sign == "-" and after and after.kind == "number":
-            operand = yield self.attached(number(reader, sign))
-            return operand
+            return (yield self.attached(number(reader, sign)))
         operand = yield self._signed()
         return Form(_SIGNS[sign], (sign, operand), SIGN, (TIGHTEST,), (start, reader.behind))
 
@@ -264,7 +261,7 @@ class Parser:
         right = yield self.expression(COMPARISON)
         more: list[str | Tree] = []
         if word == "BETWEEN":
-            self.expect("AND")
+            self.reader.require("AND")
             more = [" AND ", (yield self.expression(COMPARISON))]
         elif word in {"LIKE", "ILIKE"} and reader.accept("ESCAPE"):
             more = [f" ESCAPE {strings(reader).text}"]
@@ -275,7 +272,7 @@ class Parser:
         reader = self.reader
         head = "IS NOT" if reader.accept("NOT") else "IS"
         if reader.accept("DISTINCT"):
-            self.expect("FROM")
+            self.reader.require("FROM")
             head += " DISTINCT FROM"
             return self._tested(head, left, f" {head} ", (yield self.expression(COMPARISON)))
         if reader.word() not in {"NULL", "TRUE", "FALSE", "UNKNOWN"}:
@@ -291,8 +288,7 @@ class Parser:
 
     def operand(self) -> Deep:
         """Read an operand and its fields, subscripts and casts."""
-        tree = yield self.attached((yield self._bare()))
-        return tree
+        return (yield self.attached((yield self._bare())))
 
     def attached(self, tree: Tree) -> Deep:
         """Read the fields, subscripts and casts behind an operand."""
@@ -304,11 +300,11 @@ class Parser:
                 parts = ["[", (yield self.expression(COMPARISON)), "]"]
                 self.close("]")
             elif reader.accept("."):
-                parts = [f".{quoted(self.name())}"]
+                parts = [f".{quoted(self.reader.part())}"]
             elif reader.accept("::"):
                 parts = [f"::{type_text(reader)}"]
             elif reader.accept("COLLATE"):
-                parts = [f" COLLATE {quoted(self.name())}"]
+                parts = [f" COLLATE {quoted(self.reader.part())}"]
             elif reader.word() == ":":
                 parts = [path_text(reader)]
             else:
@@ -318,14 +314,10 @@ class Parser:
             span = (tree.span[0], reader.behind)
             tree = Form(head.strip(), (tree, *parts), needs=(TIGHTEST, COMPARISON), span=span)
 
-    def expect(self, word: str) -> None:
-        if not self.reader.accept(word):
-            raise self.reader.misfit()
-
     def open(self, bracket: str) -> None:
         """Read an opening bracket, and refuse deep nesting and subqueries."""
         span = self.reader.span
-        self.expect(bracket)
+        self.reader.require(bracket)
         self.depth += 1
         if self.depth > DEEPEST_BRACKETS:
             raise self.reader.error(
@@ -335,15 +327,8 @@ class Parser:
             raise self.reader.error("a subquery is not supported: join its stream, as in A JOIN B ON ...")
 
     def close(self, bracket: str) -> None:
-        self.expect(bracket)
+        self.reader.require(bracket)
         self.depth -= 1
-
-    def name(self) -> str:
-        """Read one part of a name."""
-        token = self.reader.ahead()
-        if token is None or token.kind not in {"word", "quoted"}:
-            raise self.reader.misfit()
-        return self.reader.take().name
 
     def listed(self, item: Callable[[], Generator[Any, Any, Parts]]) -> Generator[Any, Parts, Parts]:
         """Read items separated by commas."""
@@ -359,8 +344,8 @@ class Parser:
         """Read an argument of a function, which may be named: ``name => value``."""
         given: Parts = []
         if self.reader.word(1) == "=>":
-            given = [f"{quoted(self.name())} => "]
-            self.expect("=>")
+            given = [f"{quoted(self.reader.part())} => "]
+            self.reader.require("=>")
         return [*given, (yield self.expression(LOOSEST))]
 
     def aliased(self) -> Generator[Any, Tree, Parts]:
@@ -376,7 +361,7 @@ class Parser:
         if named or (
             token and (token.kind == "quoted" or (token.kind == "word" and token.upper not in CLAUSES))
         ):
-            return self.name()
+            return self.reader.part()
         return None
 
     def _bare(self) -> Deep:
@@ -390,8 +375,7 @@ class Parser:
             return strings(reader) if token.kind == "string" else number(reader)
         if token.text == "*":
             return Form("STAR", (reader.take().text,), span=(token.start, token.end))
-        tree = yield self._brackets() if token.text == "(" else self._worded()
-        return tree
+        return (yield self._brackets() if token.text == "(" else self._worded())
 
     def _at_clause(self) -> bool:
         """Check whether the next word begins a clause; some such words are also the name of a function."""
@@ -408,23 +392,21 @@ class Parser:
             return interval(reader)
         if word in TYPE_WORDS and after and after.kind == "string":
             return typed(reader)
-        tree = yield self._case() if word == "CASE" else self._named()
-        return tree
+        return (yield self._case() if word == "CASE" else self._named())
 
     def _named(self) -> Deep:
         """Read what begins with a name: a column, a call, a lambda, or all columns of a stream."""
         reader, start, plain = self.reader, self.reader.span[0], bool(self.reader.word())
-        parts = [self.name()]
+        parts = [self.reader.part()]
         while reader.accept("."):
             if reader.accept("*"):
                 name = Name(tuple(parts), (start, reader.behind))
                 return Form("STAR", (name, ".*"), span=name.span)
-            parts, plain = [*parts, self.name()], False
+            parts, plain = [*parts, self.reader.part()], False
         name = Name(tuple(parts), (start, reader.behind))
         if reader.word() not in {"(", "->"}:
             return name
-        tree = yield call(self, name, plain=plain) if reader.word() == "(" else self._lambda([name])
-        return tree
+        return (yield call(self, name, plain=plain) if reader.word() == "(" else self._lambda([name]))
 
     def _case(self) -> Deep:
         reader, start = self.reader, self.reader.span[0]
@@ -434,7 +416,7 @@ class Parser:
             parts += [" ", (yield self.expression(LOOSEST))]
         while True:
             for word in ("WHEN", "THEN"):
-                self.expect(word)
+                self.reader.require(word)
                 parts += [f" {word} ", (yield self.expression(LOOSEST))]
             if reader.word() != "WHEN":
                 break
@@ -463,7 +445,7 @@ class Parser:
         return tree
 
     def _lambda(self, variables: list[Name]) -> Deep:
-        self.expect("->")
+        self.reader.require("->")
         body = yield self.expression(LOOSEST)
         parts: Parts = [variables[0]]
         for variable in variables[1:]:

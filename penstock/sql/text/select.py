@@ -47,22 +47,14 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
-    """GROUP BY: its expressions as written, which may be ordinals and aliases; empty for ``GROUP BY ALL``."""
-
-    trees: tuple[Tree, ...]
-    all: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Select:
     """A SELECT: its list, FROM, WHERE, GROUP BY and HAVING."""
 
     items: tuple[Item, ...]
     joined: From
     where: Tree | None = None
-    grouping: Grouping | None = None
+    grouping: tuple[Tree, ...] | None = None
+    """The expressions of GROUP BY, which may be ordinals and aliases; empty for ``GROUP BY ALL``."""
     having: Tree | None = None
 
     @property
@@ -98,20 +90,18 @@ def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     return Select(items, joined, where, grouping, having)
 
 
-def _read_grouping(reader: TokenReader) -> Grouping:
-    start = reader.span[0]
+def _read_grouping(reader: TokenReader) -> tuple[Tree, ...]:
     if not reader.accept("GROUP", "BY"):
         raise reader.misfit()
     trees: list[Tree] = []
     if reader.word() == "ALL" and reader.word(1) in {"", "HAVING"}:
         reader.take()
-        return Grouping((), all=True, span=(start, reader.behind))
-    while True:
+        return ()
+    while not trees or reader.accept(","):
         _refuse_grouping_sets(reader)
         trees.append(parse_expression(reader))
-        if not reader.accept(","):
-            _refuse_grouping_sets(reader)
-            return Grouping(tuple(trees), all=False, span=(start, reader.behind))
+    _refuse_grouping_sets(reader)
+    return tuple(trees)
 
 
 def _refuse_grouping_sets(reader: TokenReader) -> None:
@@ -183,10 +173,10 @@ class On:
 
 @dataclass(frozen=True, slots=True)
 class Using:
-    """A column of USING: that of stream number `place` equals that of the streams before it."""
+    """A column of USING: that of the stream at `position` equals that of the streams before it."""
 
     column: str
-    place: int
+    position: int
     span: Span
 
 
@@ -222,14 +212,14 @@ def read_condition(reader: TokenReader, clause: str) -> Tree:
 def _read_join(reader: TokenReader, joined: From) -> None:
     """Read ``JOIN stream [ON condition | USING (columns)]``."""
     words = _read_words(reader)
-    place = len(joined.tables)
+    position = len(joined.tables)
     joined.tables.append(_read_table(reader))
     if words[0] == "CROSS":
-        joined.crossed.add(place)
+        joined.crossed.add(position)
     if reader.accept("ON"):
-        joined.conditions.append(On(read_condition(reader, "ON"), place + 1))
+        joined.conditions.append(On(read_condition(reader, "ON"), position + 1))
     elif reader.accept("USING"):
-        joined.using += _read_using(reader, place)
+        joined.using += _read_using(reader, position)
 
 
 def _read_words(reader: TokenReader) -> list[str]:
@@ -248,9 +238,9 @@ def _read_table(reader: TokenReader) -> Table:
     start = reader.span[0]
     if error := refused_rows(reader):
         raise error
-    name = _part(reader)
+    name = reader.part(CLAUSES)
     while reader.accept("."):
-        name += f".{_part(reader)}"
+        name += f".{reader.part(CLAUSES)}"
     token = reader.ahead()
     if error := refused_table(reader):
         raise error
@@ -258,7 +248,7 @@ def _read_table(reader: TokenReader) -> Table:
     alias = name.rpartition(".")[2]
     named = reader.accept("AS")
     if named or (token and (token.kind == "quoted" or _is_alias(token)) and not _is_outer(reader)):
-        alias = _part(reader)
+        alias = reader.part(CLAUSES)
         if error := refused_table(reader):
             raise error
     return Table(name, alias, span)
@@ -273,24 +263,14 @@ def _is_alias(token: Token) -> bool:
     return token.kind == "word" and token.upper not in {*CLAUSES, *JOINS, *REFUSED_CLAUSES}
 
 
-def _part(reader: TokenReader) -> str:
-    token = reader.ahead()
-    if token is None or token.kind not in {"word", "quoted"} or token.upper in CLAUSES:
-        raise reader.misfit()
-    return reader.take().name
-
-
-def _read_using(reader: TokenReader, place: int) -> list[Using]:
-    columns = []
-    if not reader.accept("("):
-        raise reader.misfit()
-    while True:
+def _read_using(reader: TokenReader, position: int) -> list[Using]:
+    columns: list[Using] = []
+    reader.require("(")
+    while not columns or reader.accept(","):
         span = reader.span
-        columns.append(Using(_part(reader), place, span))
-        if reader.accept(")"):
-            return columns
-        if not reader.accept(","):
-            raise reader.misfit()
+        columns.append(Using(reader.part(CLAUSES), position, span))
+    reader.require(")")
+    return columns
 
 
 def refuse_number(reader: TokenReader, tables: list[Table], query: str) -> None:

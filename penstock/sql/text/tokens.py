@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
 
-from penstock.errors import Place, SqlError
+from penstock.errors import InputError, Place, SqlError
 from penstock.sql.source_options import hidden
 from penstock.sql.text.lexer import LexError, Token, tokenize
 
@@ -79,6 +80,16 @@ class Source:
         return SqlError(
             _HALF_CHARACTER.sub("\ufffd", shown), _HALF_CHARACTER.sub("\ufffd", text), self.place(span)
         )
+
+    @contextmanager
+    def errors_at(self, span: Span) -> Iterator[None]:
+        """Let all errors of the user's input within a block point at `span`."""
+        try:
+            yield
+        except SqlError as error:
+            raise self.error(error.message, span) from None
+        except InputError as error:
+            raise self.error(str(error), span) from None
 
     def slice(self, tokens: Sequence[Token]) -> str:
         """Return the text from the first token to the last, as written."""
@@ -170,6 +181,18 @@ class TokenReader:
         """Read this word, or refuse the statement with the reason why it is needed."""
         if not self.accept(word):
             raise self.error(f"{self.next_text()}: {why}")
+
+    def require(self, word: str) -> None:
+        """Read this word, or refuse the next token."""
+        if not self.accept(word):
+            raise self.misfit()
+
+    def part(self, reserved: Collection[str] = ()) -> str:
+        """Read one part of a name, or refuse the next token."""
+        token = self.ahead()
+        if token is None or token.kind not in {"word", "quoted"} or token.upper in reserved:
+            raise self.misfit()
+        return self.take().name
 
     def next_text(self) -> str:
         """Describe the next token for a message."""

@@ -22,7 +22,7 @@ Out: `Clauses` and the tokens without them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from string import digits
 from typing import Literal
@@ -46,7 +46,7 @@ _NOT_A_CLAUSE_BEFORE = {
 """The same before one of these; a dash begins a negative length, which has its own error."""
 
 _WHOLE_NUMBER = re.compile("-?[0-9]+")
-_MOST_ROWS_DIGITS = 18
+_MAX_ROWS_DIGITS = 18
 """A number of rows with more digits counts as unbounded."""
 
 _FORMS = "write WINDOW 10 seconds, or any number and unit"
@@ -70,6 +70,7 @@ class WindowSpec:
     length: int
     text: str
     every: Every | None = None
+    span: Span = field(default=(0, 0), compare=False)
 
     @property
     def slides(self) -> bool:
@@ -78,37 +79,28 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowClause:
-    """A window clause and its position."""
-
-    spec: WindowSpec
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Clauses:
     """The window clauses of one query: at its end, and after its streams (by position in FROM)."""
 
-    whole: WindowClause | None = None
-    per_stream: dict[int, WindowClause] = field(default_factory=dict)
+    whole: WindowSpec | None = None
+    per_stream: dict[int, WindowSpec] = field(default_factory=dict)
     every: Every | None = None
 
 
 def take_windows(source: Source, tokens: Sequence[Token], query: str) -> tuple[Clauses, list[Token]]:
     """Read the window clauses of a SELECT, and return them with the other tokens."""
-    body, tail = _split_tail(tokens)
-    whole = WindowClause(read_spec(source, tail, query), span_of_tokens(tail)) if tail else None
-    every = whole.spec.every if whole else None
+    body, tail = _split(tokens, "WINDOW", _begins_window)
+    whole = read_spec(source, tail, query) if tail else None
+    every = whole.every if whole else None
     if every is None:
-        body, last = _split_every(body)
+        body, last = _split(body, "EVERY", _begins_every)
         every = _read_every(source, last, query) if last else None
     brackets = _find_brackets(source, body)
-    per_stream: dict[int, WindowClause] = {}
+    per_stream: dict[int, WindowSpec] = {}
     for stream, start, end in brackets:
-        span = span_of_tokens(body[start:end])
         if stream in per_stream:
-            raise source.error("this stream has two windows: keep one", span)
-        per_stream[stream] = WindowClause(_read_bracket(source, body[start:end], query), span)
+            raise source.error("this stream has two windows: keep one", span_of_tokens(body[start:end]))
+        per_stream[stream] = _read_bracket(source, body[start:end], query)
     dropped = {i for _, start, end in brackets for i in range(start, end)}
     return Clauses(whole, per_stream, every), [token for i, token in enumerate(body) if i not in dropped]
 
@@ -125,7 +117,9 @@ def read_spec(source: Source, tokens: Sequence[Token], query: str) -> WindowSpec
     if not text:
         raise source.error(f"window of {query} has no length: {_FORMS}", span)
     spec = _read_length(source, text, query, span, "WINDOW")
-    return replace(spec, every=_read_every(source, last, query)) if last else spec
+    if not last:
+        return spec
+    return replace(spec, every=_read_every(source, last, query), span=(span[0], last[-1].end))
 
 
 def _read_every(source: Source, tokens: Sequence[Token], query: str) -> Every:
@@ -149,9 +143,9 @@ def _read_bracket(source: Source, tokens: Sequence[Token], query: str) -> Window
     span = span_of_tokens(tokens)
     head, _, length = joined(tokens[1:-1]).partition(" ")
     if head.upper() == "NOW" and not length:
-        return WindowSpec("range", 1, "NOW")
+        return WindowSpec("range", 1, "NOW", span=span)
     if (head.upper(), length.upper()) in {("UNBOUNDED", ""), ("RANGE", "UNBOUNDED")}:
-        return WindowSpec("range", FOREVER, "UNBOUNDED")
+        return WindowSpec("range", FOREVER, "UNBOUNDED", span=span)
     if head.upper() not in {"RANGE", "ROWS"} or not length:
         raise source.error(_BRACKET_FORMS, span)
     return _read_length(source, f"{length} ROWS" if head.upper() == "ROWS" else length, query, span, "window")
@@ -163,9 +157,10 @@ def _read_length(source: Source, text: str, query: str, span: Span, what: str) -
     if unit.upper() in {"ROW", "ROWS"}:
         if not _WHOLE_NUMBER.fullmatch(number):
             raise source.error(f"window of {query} is {text}: a number of rows is a whole number", span)
-        spec = WindowSpec("rows", FOREVER if len(number) > _MOST_ROWS_DIGITS else int(number), text)
+        rows = FOREVER if len(number) > _MAX_ROWS_DIGITS else int(number)
+        spec = WindowSpec("rows", rows, text, span=span)
     else:
-        spec = WindowSpec("range", _micros(source, text, f"window of {query}", span), text)
+        spec = WindowSpec("range", _micros(source, text, f"window of {query}", span), text, span=span)
     if spec.length <= 0:
         shown = show_duration(spec.length) if spec.kind == "range" else text
         raise source.error(f"window of {query} is {shown}: a {what} must be positive", span)
@@ -179,25 +174,17 @@ def _micros(source: Source, text: str, what: str, span: Span) -> int:
         raise source.error(f"{what} is {text}, which {error}", span) from None
 
 
-def _split_tail(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    """Cut the tokens at the WINDOW clause, if there is one."""
+def _split(
+    tokens: Sequence[Token], word: str, begins: Callable[[Sequence[Token], int], bool]
+) -> tuple[Sequence[Token], Sequence[Token]]:
+    """Cut the tokens at the last clause that begins with a word, if there is one."""
     for i, depth in reversed(list(enumerate(depths(tokens)))):
-        if depth == 0 and tokens[i].upper == "WINDOW" and i and _begins_clause(tokens, i):
+        if depth == 0 and i and tokens[i].upper == word and begins(tokens, i):
             return tokens[:i], tokens[i:]
     return tokens, []
 
 
-def _split_every(tokens: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token]]:
-    """Cut the tokens at the EVERY clause, if there is one; a column or function may have that name."""
-    for i, depth in reversed(list(enumerate(depths(tokens)))):
-        if depth == 0 and tokens[i].upper == "EVERY" and i and tokens[i - 1].upper not in _NOT_A_CLAUSE_AFTER:
-            after = tokens[i + 1].text if i + 1 < len(tokens) else "0"
-            if after[0] in digits or after in {"-", "+", "."}:
-                return tokens[:i], tokens[i:]
-    return tokens, []
-
-
-def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
+def _begins_window(tokens: Sequence[Token], i: int) -> bool:
     """Distinguish the clause WINDOW from a column or function called window."""
     before, after = tokens[i - 1], tokens[i + 1] if i + 1 < len(tokens) else None
     if after and after.text[0] in digits:
@@ -205,6 +192,13 @@ def _begins_clause(tokens: Sequence[Token], i: int) -> bool:
     return before.upper not in _NOT_A_CLAUSE_AFTER and (
         after is None or after.upper not in _NOT_A_CLAUSE_BEFORE
     )
+
+
+def _begins_every(tokens: Sequence[Token], i: int) -> bool:
+    """Distinguish the clause EVERY from a column or function called every."""
+    after = tokens[i + 1].text if i + 1 < len(tokens) else "0"
+    is_number = after[0] in digits or after in {"-", "+", "."}
+    return is_number and tokens[i - 1].upper not in _NOT_A_CLAUSE_AFTER
 
 
 def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
@@ -233,9 +227,7 @@ def _find_brackets(source: Source, tokens: Sequence[Token]) -> list[tuple[int, i
     return brackets
 
 
-def window_clauses(
-    source: Source, clauses: Clauses, aliases: Sequence[str]
-) -> tuple[WindowClause, ...] | None:
+def window_clauses(source: Source, clauses: Clauses, aliases: Sequence[str]) -> tuple[WindowSpec, ...] | None:
     """Return the window of each stream in FROM; None if there are none.
 
     A window after a stream takes precedence over the query's WINDOW, which then holds for the other streams.
@@ -243,15 +235,12 @@ def window_clauses(
     if not clauses.whole and not clauses.per_stream:
         return None
     stated = [clauses.per_stream.get(position, clauses.whole) for position in range(len(aliases))]
-    given = [clause for clause in stated if clause]
+    given = [window for window in stated if window]
     if len(given) < len(stated):
-        with_window, clause = next(
-            (alias, clause) for alias, clause in zip(aliases, stated, strict=True) if clause
-        )
-        without = aliases[stated.index(None)]
+        with_window, without = aliases[stated.index(given[0])], aliases[stated.index(None)]
         raise source.error(
             f"{with_window} has a window and {without} has none: write one after {without} too, such as [UNBOUNDED]",
-            clause.span,
+            given[0].span,
         )
     return tuple(given)
 
