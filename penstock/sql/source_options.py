@@ -158,7 +158,7 @@ def secrets_in(text: str) -> list[tuple[int, int]]:
     names = (name.end() for name in _NAME.finditer(text) if _SECRET.search(name[0]))
     given = (_VALUE.match(text, end) for end in names)
     values = [option.span("value" if option["value"] is not None else "bare") for option in given if option]
-    return values + [one.span() for one in _LOGIN.finditer(text)]
+    return values + [login.span() for login in _LOGIN.finditer(text)]
 
 
 _STARRED = re.compile("[^\n\r'\"]")
@@ -256,7 +256,7 @@ def why_unknown(source: str, name: str, others: tuple[str, ...]) -> str:
     ('', '')
     """
     short = _short(source)
-    known = {one.lower(): one for one in (*_OPTIONS.get(short, "").split(), *others)}
+    known = {option.lower(): option for option in (*_OPTIONS.get(short, "").split(), *others)}
     if short not in _OPTIONS or "." in name or name.lower() in known:
         return ""
     near = get_close_matches(name.lower(), known, n=1)

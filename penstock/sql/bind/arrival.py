@@ -207,8 +207,8 @@ def _followed(term: str) -> str:
     return tree.parts[0] if isinstance(tree, Name) and len(tree.parts) == 1 else ""
 
 
-def _is_constant(sum_: Form, place: int) -> bool:
-    return len(sum_.trees) > 1 and isinstance(unwrapped(sum_.trees[place]), Constant)
+def _is_constant(sum_: Form, position: int) -> bool:
+    return len(sum_.trees) > 1 and isinstance(unwrapped(sum_.trees[position]), Constant)
 
 
 def why_a_window(streams: Sequence[Stream], edges: Sequence[Edge]) -> str:

@@ -21,9 +21,8 @@ Out: trees; `penstock.sql.text.tree.show` gives their text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from penstock.sql.bind.safety import cannot_fail, is_steady
 from penstock.sql.text.tokens import Span
@@ -36,9 +35,9 @@ from penstock.sql.text.tree import (
     binary,
     chain,
     columns_of,
+    folded,
     negation,
     rebuilt,
-    run,
     show,
     unwrapped,
 )
@@ -131,7 +130,10 @@ def _side_order(side: Tree) -> tuple[bool, str]:
 
 
 def _flattened(node: Form, type_of: Types) -> Tree:
-    return _in_order(node.head, list(_operands(node)), node.span, type_of)
+    operands: list[Tree] = []
+    for part in node.trees:
+        operands += part.trees if isinstance(part, Form) and part.head == node.head else [part]
+    return _in_order(node.head, operands, node.span, type_of)
 
 
 def _in_order(connector: str, operands: list[Tree], span: Span, type_of: Types) -> Tree:
@@ -140,15 +142,6 @@ def _in_order(connector: str, operands: list[Tree], span: Span, type_of: Types) 
         texts = {show(operand): operand for operand in operands}
         operands = [texts[text] for text in sorted(texts)]
     return replace(chain(connector, operands), span=span)
-
-
-def _operands(node: Form) -> Iterator[Tree]:
-    """Walk the operands of nested ANDs, or nested ORs."""
-    for part in node.trees:
-        if isinstance(part, Form) and part.head == node.head:
-            yield from part.trees  # flattened already
-        else:
-            yield part
 
 
 def _halved(node: Form, type_of: Types) -> Tree:
@@ -194,40 +187,32 @@ _RULES: dict[str, Callable[[Form, Types], Tree]] = {
 
 
 class Identities:
-    """Numbers expressions over columns of known types."""
+    """Numbers expressions over columns of known types; equal expressions have the same number."""
 
     def __init__(self, type_of: Types) -> None:
         self._type_of = type_of
-        self._canonical: dict[int, tuple[Tree, Tree]] = {}  # by id; keeping the tree keeps its id unique
+        # by id; keeping each tree keeps its id unique
+        self._canonical: dict[int, tuple[Tree, Tree]] = {}
         self._numbers: dict[int, tuple[Tree, int]] = {}
         self._known: dict[object, int] = {}
 
     def number(self, tree: Tree) -> int:
-        """Return the number of an expression; equal expressions have the same number."""
-        return run(self._number(run(self._rewrite(tree))))
+        if id(tree) not in self._canonical:
+            folded(tree, self._rewrite)
+        return self._number(self._canonical[id(tree)][1])
 
-    def _rewrite(self, tree: Tree) -> Generator[Any, Any, Tree]:
-        if id(tree) in self._canonical:
-            return self._canonical[id(tree)][1]
-        node = tree
-        if isinstance(tree, Form):
-            trees = []
-            for part in tree.trees:
-                trees.append((yield self._rewrite(part)))  # noqa: PERF401 - a comprehension cannot yield
-            node = tidied(tree.with_trees(tuple(trees)), self._type_of)
-        self._canonical[id(tree)] = tree, node
-        return node
+    def _rewrite(self, node: Tree, trees: list[Tree]) -> Tree:
+        """Return the canonical form of a node whose trees are rewritten already, and number it."""
+        canonical = tidied(node.with_trees(trees) if isinstance(node, Form) else node, self._type_of)
+        self._canonical[id(node)] = node, canonical
+        self._number(canonical)
+        return canonical
 
-    def _number(self, tree: Tree) -> Generator[Any, Any, int]:
-        """Return the number of a canonical tree, which depends on its words and the numbers of its parts."""
-        if id(tree) in self._numbers:
-            return self._numbers[id(tree)][1]
-        key: object = tree
-        if isinstance(tree, Form):
-            parts: list[str | int] = []
-            for part in tree.parts:
-                parts.append(part if isinstance(part, str) else (yield self._number(part)))  # noqa: PERF401 - see above
-            key = (tree.head, *parts)
-        number = self._known.setdefault(key, len(self._known))
-        self._numbers[id(tree)] = tree, number
-        return number
+    def _number(self, tree: Tree) -> int:
+        if id(tree) not in self._numbers:
+            key: object = tree
+            if isinstance(tree, Form):
+                parts = (part if isinstance(part, str) else self._number(part) for part in tree.parts)
+                key = (tree.head, *parts)
+            self._numbers[id(tree)] = tree, self._known.setdefault(key, len(self._known))
+        return self._numbers[id(tree)][1]

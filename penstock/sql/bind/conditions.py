@@ -256,12 +256,12 @@ def refuse_unconnected(scope: Scope, joined: From, conditions: Conditions) -> No
     alone = [{input_.number} for input_ in scope.inputs]
     parts = connected([*alone, *_links(conditions), *_crosses(scope, joined)])
     with_first = next(part for part in parts if scope.inputs[0].number in part)
-    for place, input_ in enumerate(scope.inputs):
+    for position, input_ in enumerate(scope.inputs):
         if input_.number not in with_first:
             raise scope.error(
                 f"no condition connects {input_.alias} with {scope.inputs[0].alias}: write one"
                 f"{_example(scope, input_)}, or CROSS JOIN {input_.alias} if each of its rows shall meet all others",
-                joined.tables[place].span,
+                joined.tables[position].span,
             )
 
 
@@ -285,5 +285,5 @@ def _links(conditions: Conditions) -> Iterator[set[int]]:
 
 def _crosses(scope: Scope, joined: From) -> Iterator[set[int]]:
     """List the inputs that each CROSS JOIN connects."""
-    for place in joined.crossed:
-        yield {scope.inputs[0].number, scope.inputs[place].number}
+    for position in joined.crossed:
+        yield {scope.inputs[0].number, scope.inputs[position].number}

@@ -24,7 +24,7 @@ from penstock.sql.units import UNITS, DurationError, parse_duration, parse_span
 
 _SUMS = frozenset({"NEG", "+", "-"})
 _ARITHMETIC = _SUMS | {"*", "/", "DIV"}
-_MOST_INT = (1 << 31) - 1
+_MAX_INT = (1 << 31) - 1
 """The limit of literal arithmetic, which Spark does in INT."""
 
 
@@ -139,7 +139,7 @@ def _overflows(total: Linear, unit: int) -> bool:
     constant is greater than the times.
     """
     if total.is_constant:
-        return abs(total.micros) > _MOST_INT * unit
+        return abs(total.micros) > _MAX_INT * unit
     most = max(abs(total.left), abs(total.right), Fraction(1))
     return most > 2 * unit or abs(total.micros) > FOREVER * most
 

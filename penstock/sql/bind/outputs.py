@@ -91,7 +91,7 @@ def unique_names(scope: Scope, entries: Sequence[Entry]) -> list[str]:
 
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FORMS = frozenset({"%", "MOD(", "PMOD("})
-_MOST_INT, _MOST_BIGINT = (1 << 31) - 1, (1 << 63) - 1
+_MAX_INT, _MAX_BIGINT = (1 << 31) - 1, (1 << 63) - 1
 
 
 def remainder_of(tree: Tree, type_of: Callable[[ColumnRef], str]) -> Remainder | None:
@@ -105,7 +105,7 @@ def remainder_of(tree: Tree, type_of: Callable[[ColumnRef], str]) -> Remainder |
     if not isinstance(constant, Constant) or constant.kind != "number":
         return None
     digits = constant.text.removesuffix("L")
-    if not (digits.isascii() and digits.isdecimal() and 0 < int(digits) <= _MOST_BIGINT):
+    if not (digits.isascii() and digits.isdecimal() and 0 < int(digits) <= _MAX_BIGINT):
         return None
-    wide = digits != constant.text or int(digits) > _MOST_INT
+    wide = digits != constant.text or int(digits) > _MAX_INT
     return Remainder(column.side, column.name, int(digits), wide=wide, floored=form.head == "PMOD(")

@@ -163,7 +163,7 @@ def why_not_changed(
     read = f"query {query.name} is read by {', '.join(readers)}"
     if after is None:
         return f"{read}: drop that first"
-    was, now = (with_results(streams, [*everyone, one])[query.name] for one in (query, after))
+    was, now = (with_results(streams, [*everyone, version])[query.name] for version in (query, after))
     if was == now:
         return ""
     if now.results and now.results.refusal:

@@ -44,6 +44,7 @@ Types = Callable[[ColumnRef], str]
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _FLOATING = ("float", "double")
+_COMPARISON_WORDS = "= == <> != < <= !> > >= !< <=> BETWEEN IN"
 _INT_DIGITS, _LONG_DIGITS = 9, 18
 """The digits that fit into every INT and every BIGINT."""
 _DAY = re.compile(r"'[0-9]{4}-[0-9]{2}-[0-9]{2}'")
@@ -168,6 +169,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("STARTSWITH", "ENDSWITH", "CONTAINS"), ("boolean", "string string")),
     **dict.fromkeys(("YEAR", "MONTH", "DAY", "DAYOFMONTH", "DAYOFWEEK"), ("int", "date", "timestamp")),
     **dict.fromkeys(("HOUR", "MINUTE", "SECOND"), ("int", "timestamp")),
+    "ABS": ("double", "double"),  # of whole numbers it may overflow
     "ISNAN": ("boolean", "float", "double"),
 }
 """Functions that cannot fail: the type of the result, then the types of the arguments."""
@@ -175,11 +177,6 @@ _FUNCTIONS = {
 
 def _same(_: Form, kinds: list[str]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else ""
-
-
-def _numbers(_: Form, kinds: list[str]) -> str:
-    """Return the type of ABS: it cannot fail for a double, but may overflow for a whole number."""
-    return kinds[0] if set(kinds) == {"double"} else ""
 
 
 def _greatest(_: Form, kinds: list[str]) -> str:
@@ -236,15 +233,13 @@ _RULES: dict[str, Callable[[Form, list[str]], str]] = {
         (f"IS {no}{word}" for no in ("", "NOT ") for word in ("TRUE", "FALSE", "UNKNOWN")), _truth
     ),
     **dict.fromkeys(("IS NULL", "IS NOT NULL", "ISNULL(", "ISNOTNULL("), _boolean),
-    **dict.fromkeys(("=", "==", "<>", "!=", "<", "<=", "!>", ">", ">=", "!<", "<=>"), _compared),
-    **dict.fromkeys(("IS DISTINCT FROM", "IS NOT DISTINCT FROM"), _compared),
-    **dict.fromkeys(("BETWEEN", "NOT BETWEEN", "IN", "NOT IN"), _compared),
+    **dict.fromkeys(_COMPARISON_WORDS.split(), _compared),
+    **dict.fromkeys(("IS DISTINCT FROM", "IS NOT DISTINCT FROM", "NOT BETWEEN", "NOT IN"), _compared),
     **dict.fromkeys(("LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"), _like),
     **dict.fromkeys(("NEG", "+", "-", "*"), _sum),
     **dict.fromkeys(("/", "%"), _quotient),
     **dict.fromkeys((f"{name}(" for name in _FUNCTIONS), _function),
     **dict.fromkeys(("GREATEST(", "LEAST("), _greatest),
-    "ABS(": _numbers,
     "||": _texts,
     "IF(": _if,
     "CASE": _case,
@@ -326,8 +321,7 @@ def _column(node: Tree, stream: Stream) -> Tree:
 
 
 def _succeeds(tree: Tree, stream: Stream) -> bool:
-    types = {column.name: column.type for column in stream.columns}
-    return cannot_fail(tree, lambda column: types[column.name])
+    return cannot_fail(tree, lambda column: stream.type_of(column.name))
 
 
 class Constancy(IntEnum):
@@ -418,7 +412,6 @@ def _goes_by_settings(node: Tree, columns: Mapping[ColumnRef, str]) -> bool:
     return node.head[:-1] in _FUNCTIONS_BY_SETTINGS or (delicate and not alike)
 
 
-_COMPARISON_WORDS = "= == <> != < <= !> > >= !< <=> BETWEEN IN"
 _COMPARISONS = frozenset({*_COMPARISON_WORDS.split(), "IS NULL", "IS NOT NULL"})
 _DELICATE_TYPES = ("timestamp", "float", "char", "varchar")
 """Types whose values depend on the session's zone, on its ANSI mode, or on a declared length."""

@@ -312,11 +312,11 @@ def make_scope(source: Source, joined: From, streams: Mapping[str, Stream], span
     """Look up the streams and give each its side, in the order of their names."""
     found = [_find_stream(source, table, streams) for table in joined.tables]
     _refuse_one_alias(source, joined.tables)
-    places = sorted(range(len(found)), key=lambda place: found[place].name.lower())
-    sides = dict(zip(places, sides_for(len(found)), strict=True))
+    positions = sorted(range(len(found)), key=lambda position: found[position].name.lower())
+    sides = dict(zip(positions, sides_for(len(found)), strict=True))
     inputs = tuple(
-        Input(table.alias, stream, sides[place])
-        for place, (table, stream) in enumerate(zip(joined.tables, found, strict=True))
+        Input(table.alias, stream, sides[position])
+        for position, (table, stream) in enumerate(zip(joined.tables, found, strict=True))
     )
     using = tuple(Shared(shared.column.lower(), sides[shared.position]) for shared in joined.using)
     return Scope(source, span, inputs, using, zone=zone)
@@ -380,14 +380,14 @@ def refuse_two_clocks(scope: Scope, joined: From) -> None:
     """Refuse to compare a TIMESTAMP with a wall-clock time, unless the session's zone is UTC."""
     first = scope.inputs[0].stream
     kinds = [input_.stream.time_type == "timestamp" for input_ in scope.inputs]
-    place = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
-    if place is not None and not is_utc(scope.zone):
-        second = scope.inputs[place].stream
+    position = next((position for position, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if position is not None and not is_utc(scope.zone):
+        second = scope.inputs[position].stream
         raise scope.error(
             f"the time of {first.name} is {first.time_type} and that of {second.name} is {second.time_type}, which "
             f"Spark compares by the session's zone, {scope.zone}: SET {ZONE} = 'UTC', or give all streams times of one "
             "type",
-            joined.tables[place].span,
+            joined.tables[position].span,
         )
 
 

@@ -109,7 +109,7 @@ def read_bound(scope: Scope, condition: Tree) -> TimeBound | None:
     except CalendarError as error:
         raise scope.error(f"the interval of this window {error}", condition) from None
     bounds = [comparison.bound() if comparison else None for comparison in read]
-    bound = reduce(TimeBound.intersected, (one for one in bounds if one), TimeBound())
+    bound = reduce(TimeBound.intersected, (known for known in bounds if known), TimeBound())
     if not bounds or None in bounds:
         return None
     bound = replace(bound, between=(both[0].number, both[1].number))
@@ -162,7 +162,7 @@ def _comparisons(condition: Form, left: Side, unit: int) -> Iterator[_Comparison
             yield None
             return
         if inside and _is_negative(second, operator):
-            first, second = (replace(one, below=Fraction(0), above=Fraction(0)) for one in (first, second))
+            first, second = (replace(side, below=Fraction(0), above=Fraction(0)) for side in (first, second))
         yield _Comparison(first, operator, second)
         if inside:
             yield _Comparison(first.times(-1), operator, second)
