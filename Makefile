@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/ready
+SITE   := $(VENV)/ready-for-docs
 ARGS   ?=
 JOBS   ?= 3
 PAPERS := tests/papers papers
@@ -72,13 +73,20 @@ bench: $(READY) ## measure, side by side with other engines (ARGS="--help" for t
 papers: $(READY) ## reproduce figures of the papers (ARGS="list", a figure's name, or "all")
 	@$(WITH_JAVA) $(VENV)/bin/penstock lab $(or $(ARGS),list)
 
-docs: $(READY) ## write docs/journal.md, docs/status.md and docs/errors.md, and check that every link and path the documents name exists
+docs: $(READY) $(SITE) ## write the generated pages, check links and paths, and build the site into site/
 	@$(PY) scripts/journal-docs
 	@$(PY) scripts/status-docs
 	@$(PY) scripts/error-docs
 	@$(PY) scripts/check-docs
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "docs: site/index.html"
+
+$(SITE): pyproject.toml constraints.txt | $(READY)
+	@echo "docs: installing mkdocs"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 clean: ## remove caches and what runs left behind; keeps .venv
-	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist \
+	@rm -rf site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist \
 	        spark-warehouse metastore_db derby.log demo-out
 	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -175,7 +175,7 @@ def fig11(_sweep: object) -> Outcome:
     ]
     headings = ("S⋈", "memory / pull-up", "memory / push-down", "CPU / pull-up", "CPU / push-down")
     out.table("mean savings", headings, ((join, *each) for join, each in zip(JOINS, means, strict=True)))
-    out.note("Eq. 2, missing in our copy, is derived from the text: see docs/lab.md.")
+    out.note("Eq. 2, missing in our copy, is derived from the text: see docs/papers/paper1.md.")
     out.pictures.append(_surfaces())
     return out
 

@@ -8,7 +8,7 @@ range (Lemma 1).  In time order those are one run: two binary searches count wha
     held    ... x x x [x x x x x x] x x ...      x: rows of the stream, by time
                       ^ T - end    ^ T - start   T: the male's time
 
-What counts as a comparison, operator by operator, is in docs/lab.md under paper 1.  Rows held are an average over the
+What counts as a comparison, operator by operator, is in docs/papers/paper1.md.  Rows held are an average over the
 whole run, which starts with empty states.
 
 In:  `Streams` (made by a seed, or by a test), readers; for state-slice also a chain, Mem-Opt, CPU-Opt or any other.

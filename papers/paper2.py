@@ -190,7 +190,7 @@ def begun(sweep: p2.Sweep) -> Outcome:
     """Say how the experiments of section 5 were run."""
     out = Outcome()
     out.note(
-        f"The middle of {sweep.samples} pairs of streams, {sweep.tuples:,} new tuples each.  See docs/lab.md.",
+        f"The median of {sweep.samples} pairs of streams, {sweep.tuples:,} tuples each.  See docs/papers/paper2.md.",
         f"Calibrated: the processor is busy {percent(p2.LOAD)} of the time, and MQT's ties go inward.",
     )
     return out

@@ -1,6 +1,6 @@
 """The sweep of paper 2: Table 1's windows, streams with bursts, what a scan costs, and runs of every policy.
 
-What the paper gives, and what was chosen where it leaves it open, what a scan costs above all, is in docs/lab.md.
+What the paper gives, and what was chosen where it leaves it open, is in docs/papers/paper2.md.
 
 In:  a `Sweep` and settings.  Out: what each of its streams gave, shared by Figures 5 to 9 and section 5.4.
 """

@@ -122,7 +122,7 @@ def fig9(sweep: p3.Sweep) -> Outcome:
     _most_cases(sweep, out)
     p3.show(out, sweep, "results", panels, 2)
     _by_costs(sweep, out)
-    out.note("Calibrated: buckets and the cost of a purged row.  See docs/lab.md.")
+    out.note("Calibrated: buckets and the cost of a purged row.  See docs/papers/paper3.md.")
     return out
 
 

@@ -7,7 +7,7 @@ the others have any value that the stream has not punctuated::
     punct-asc-5-40     0 7 4 9 0 <0>  1 8 1 3 1 <1>  5 2 9 6 2 <2> ...
     cluster-asc-3      0 0 0 <0>  1 1 1 1 <1>  2 2 <2> ...
 
-Values are 0 to 14,999, the only ones that the paper names.  What it leaves open beside is in docs/lab.md.
+Values are 0 to 14,999, the only ones that the paper names.  What it leaves open beside is in docs/papers/paper3.md.
 
 In:  a notation and a seed.  Out: a `Stream`, and two of them as one list of `Item`s in the order of their times.
 True always: no row has a value that its stream has punctuated before (`Stream.broken` counts those that do).

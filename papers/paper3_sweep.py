@@ -3,7 +3,7 @@
 The join is *CPU-limited* (section 6.1): its input never runs dry, so what it has done after so many seconds of its own
 running time says how fast it is.  It is looked at every step of running time, as in the paper.
 
-Two cost models stand beside each other, as docs/lab.md explains: what the paper's storage structure takes as it is
+Two cost models stand beside each other (docs/papers/paper3.md): what the paper's storage structure takes as it is
 written, and one that is calibrated so that the paper's sentences about Figure 9 hold together.
 
 In:  a `Sweep` and a `Setting`.  Out: a `Run` for each pair of streams.  Windows and steps are seconds.

@@ -1,7 +1,7 @@
 """Paper 4: its equations beside simulated streams (Figures 5 and 6), and response times in order (Figures 7 to 10).
 
-Figures 5 and 6 have two streams, each evenly spaced: how Eq. 3, 5 and 7 follow from what their rows wait for is derived
-in docs/lab.md.  Figures 7 and 8 vary the cost of a join step, 9 and 10 the rate of the slow stream.  They show the
+Figures 5 and 6 have two streams, each evenly spaced; docs/papers/paper4.md derives Eq. 3, 5 and 7 from what their rows
+wait for.  Figures 7 and 8 vary the cost of a join step, 9 and 10 the rate of the slow stream.  They show the
 calibrated model and, beside it, what the others give.
 """
 
@@ -227,7 +227,7 @@ class Runs:
         minutes, charged = self.sweep.seconds / 60, p4.FITTED.title
         out.note(
             f"Each point: {self.sweep.samples} runs of {minutes:g} minutes with other streams, averaged.",
-            f"Calibrated: one processor, {charged}; Eq. 2 to 5 charge them nothing.  See docs/lab.md.",
+            f"Calibrated: one processor, {charged}; Eq. 2 to 5 charge them nothing.  See docs/papers/paper4.md.",
         )
 
 

@@ -15,7 +15,7 @@ combination of rows of the other streams within the window.  A row is *released*
 passed it, it is joined, and so are all rows before it.  Its response time is from its arrival until then.
 
 Who works: *one* processor takes the rows of all streams, or each stream has its own.  What rows are charged, and how
-adaptive goes back to sync-filter, is in docs/lab.md under paper 4.
+adaptive goes back to sync-filter, is in docs/papers/paper4.md.
 
 In:  a `Join` (`papers.paper4_sweep`) and a policy.
 Out: a `Run`: when each row began, was joined and was released; changes of mind; buffers.

@@ -9,7 +9,7 @@ rows.  That is the order of release, whatever the policy::
 All that does not depend on the policy is worked out in a `Join`, once; `papers.paper4_operator` runs it.
 
 The experiments are those of section 7: exponential gaps, a window of a minute, 20 minutes a run.  What was chosen
-where the paper leaves it open is in docs/lab.md.
+where the paper leaves it open is in docs/papers/paper4.md.
 
 In:  a `Sweep`, rates, the cost of a join step, a policy.  Out: what was measured, shared by Figures 7 to 10.  Times are
 seconds.

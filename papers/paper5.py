@@ -2,7 +2,7 @@
 
 *Optimal* is what it took to find the results of a second, tracked back from them; *known* is Eq. 7 with the streams'
 true characteristics; *monitored* goes by what was measured so far.  How it is run, and which readings were chosen, is
-in docs/lab.md.
+in docs/papers/paper5.md.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ BATCH = 0.1
 """Seconds of arrivals that are joined at once."""
 
 ROW, RESULT, WATCH, ACCESS = 1e-4, 2e-5, 1e-5, 1.2e-2
-"""Seconds that a row and a result take, watching a row, and an access to the disk; chosen, as docs/lab.md says."""
+"""Seconds for a row, a result, watching a row, and an access to the disk; chosen, see docs/papers/paper5.md."""
 
 MONITORED, KNOWN, FIXED = "monitored", "known", "W-Join"
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
     from penstock.sql.query import Sink
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Engine",

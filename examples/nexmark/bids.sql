@@ -1,5 +1,5 @@
 -- The number of bids for each auction within 12 hours of its opening, if it has any: the query of Figure 1 of "Joining
--- punctuated streams with sliding windows" (paper 3 of docs/lab.md), as it stands there.
+-- punctuated streams with sliding windows" (docs/papers/paper3.md), as it stands there.
 --
 --     python make_auctions.py && penstock run bids.sql --once
 --

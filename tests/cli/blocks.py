@@ -1,7 +1,7 @@
 """The blocks of code that the documents show, and what a block needs to run that its page has said before.
 
-A fence names a language, and may say ``spark``: then only Spark can run it.  A block of text behind a block of SQL is
-the error that this gives.  Shell is for readers.
+A fence names a language, and may say ``spark``: then only Spark can run it; or ``theirs``: then it is another engine's
+and not run.  A block of text behind a block of SQL is the error that this gives.  Shell is for readers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def blocks_of(page: Path) -> list[Block]:
     name, listed = page.relative_to(ROOT).as_posix(), []
     readme = (ROOT / "examples" / "monitor.sql").read_text(encoding="utf-8") if name == "README.md" else ""
     declared = created(readme)
-    fences = list(FENCE.finditer(page.read_text(encoding="utf-8")))
+    text = page.read_text(encoding="utf-8")
+    fences = [fence for fence in FENCE.finditer(text) if "theirs" not in fence[2].split()]
     for number, fence in enumerate(fences):
         language, marks, text = fence.groups()
         assert language in LANGUAGES, f"{name}: a block is in {language!r}"

@@ -51,7 +51,7 @@ NOT_HELD = {
     "fig11": [],
     "fig12": ["PWJoin does so with the window on the stream without"],
 }
-"""How claims begin that are clear on two short pairs of streams already; all of them, and the reasons: docs/lab.md."""
+"""How claims begin that are clear on two short pairs of streams; docs/papers/paper3.md has all of them."""
 
 FIGURES = {each.__name__: each for each in paper3.FIGURES}
 
