@@ -3,13 +3,13 @@ CREATE STREAM Temperature (Room BIGINT, Value DOUBLE, ts TIMESTAMP)
 CREATE STREAM Humidity (Room BIGINT, Value DOUBLE, ts TIMESTAMP)
   WITH (format = 'parquet', path = 'data/humidity', time = 'ts', lateness = '5 seconds', maxFilesPerTrigger = '1');
 
--- every pair of readings of a room, at most 10 seconds apart
+-- pairs of readings of a room, less than 10 seconds apart
 CREATE QUERY climate AS
 SELECT T.Room, T.Value AS temperature, H.Value AS humidity, T.ts
 FROM Temperature T JOIN Humidity H ON T.Room = H.Room
 WINDOW 10 seconds;
 
--- warm rooms that were damp within the minute
+-- rooms that were warm and damp within a minute: mould
 CREATE QUERY mould WITH (sink = 'parquet', path = 'out/mould') AS
 SELECT T.Room, T.Value AS temperature, H.Value AS humidity
 FROM Temperature T JOIN Humidity H ON T.Room = H.Room

@@ -3,7 +3,7 @@ CREATE STREAM Temperature (Room BIGINT, Value DOUBLE, ts TIMESTAMP)
 CREATE STREAM Humidity (Room BIGINT, Value DOUBLE, ts TIMESTAMP)
   WITH (format = 'parquet', path = 'data/humidity', time = 'ts', lateness = '5 seconds', maxFilesPerTrigger = '1');
 
--- warm, then damp, then cooler by three degrees, all within two minutes: somebody opened a window
+-- warm, then damp, then three degrees cooler, within two minutes: a window was opened
 CREATE QUERY aired AS
 SELECT W.Room, W.Value AS warm, H.Value AS damp, C.Value AS cooler, C.ts AS at
 FROM Temperature W, Humidity H, Temperature C

@@ -1,17 +1,17 @@
--- NEXMark's query 4, the average closing price of each category. This is the inner of its two queries: what each auction
--- was closed at. q4b.sql is the outer one and reads what this one writes.
+-- NEXMark's query 4, the average closing price per category, in two parts. This inner query computes the closing price of
+-- each auction. q4b.sql reads its results.
 --
 --     python make_auctions.py && penstock run q4.sql --once && penstock run q4b.sql --once
 --
--- NEXMark writes it as one, with a subquery in FROM:
+-- NEXMark writes both as one, with a subquery in FROM:
 --
 --     SELECT AVG(Q.final) FROM (SELECT MAX(B.price) AS final, A.category FROM Auction A, Bid B
 --                               WHERE A.id = B.auction AND B.ts < A.expires AND A.expires < CURRENT_TIME
 --                               GROUP BY A.id, A.category) Q
 --     GROUP BY Q.category
 --
--- A.expires < CURRENT_TIME is what emit = 'final' does: an auction is answered when its closed row has come, and never
--- before. At the end of --once, what is there is all: auctions that are open then are answered with their highest bid so far.
+-- emit = 'final' replaces A.expires < CURRENT_TIME: an auction is answered when its closed row has come. At the end of
+-- --once, auctions that are still open are answered with their highest bid so far.
 
 CREATE STREAM Auction (item_id BIGINT, category INT, ts TIMESTAMP, expires TIMESTAMP)
   WITH (format = 'parquet', path = 'data/auction', time = 'ts', unique = 'item_id');

@@ -1,13 +1,11 @@
--- NEXMark's query 4, its outer query: the average over the closing prices that q4.sql has written, category by category.
+-- NEXMark's query 4, the outer part: the average closing price per category, over the results of q4.sql.
 --
--- The stream of closing prices is the directory of Parquet files that q4.sql writes to; left running, both go on together.
--- An aggregate is over pairs, so the prices are joined with a small stream of the categories' names, all of which were
--- there before the first auction; each is there once (unique), so that no price has to be kept. NEXMark's average is
--- one over all auctions so far and is told again when it changes: emit = 'changes'. `penstock results q4 --state
--- .penstock/q4b` shows the latest of each category.
+-- The stream of closing prices is the directory of Parquet files that q4.sql writes. Both can run continuously.
+-- An aggregate needs a join, so the prices are joined with the names of the categories. Each category comes once (unique),
+-- so no price has to be kept. The average covers all auctions so far and changes with each: emit = 'changes'.
+-- `penstock results q4 --state .penstock/q4b` shows the latest value per category.
 --
--- Files of results are in no set order, and an auction may be closed long before or after those in the same file. Changes
--- wait for no watermark, so a long lateness costs nothing.
+-- Files of results are unordered, so the lateness is long. Changes do not wait for a watermark, so it costs nothing.
 
 CREATE STREAM Category (category INT, name STRING, ts TIMESTAMP)
   WITH (format = 'parquet', path = 'data/category', time = 'ts', unique = 'category');

@@ -1,13 +1,12 @@
--- NEXMark's query 9, winning bids: the highest bid on each auction, of those between its opening and its expiry.
+-- NEXMark's query 9, winning bids: the highest bid on each auction between its opening and its expiry.
 --
 --     python make_auctions.py && penstock run q9.sql --once
 --
--- NEXMark asks for the winning bid whole: of all bids with B.ts BETWEEN A.ts AND A.expires, the first by price. Here it is
--- the price of that bid, by MAX, so that one entry is kept of an auction and not its bids; whoever bid it is found by a
--- join of the result with Bid on item_id and price. NEXMark has no window. Here one says how long an auction may be open:
--- none is for two days or longer, so nothing is left out.
+-- NEXMark returns the whole winning row. Here MAX returns its price, so one entry per auction is kept instead of its bids;
+-- MAX_BY(B.bidder, B.price) would return the bidder. NEXMark has no window. Here one limits how long an auction may be open;
+-- all auctions are shorter than two days, so none is lost.
 --
--- An auction is answered once (emit = 'final'): when its closed row has come, or when its two days are over.
+-- An auction is answered once (emit = 'final'): when its closed row has come, or after two days.
 
 CREATE STREAM Auction (item_id BIGINT, seller BIGINT, reserve DOUBLE, ts TIMESTAMP, expires TIMESTAMP)
   WITH (format = 'parquet', path = 'data/auction', time = 'ts', unique = 'item_id');
