@@ -42,7 +42,7 @@ def is_there(name):
         if file.exists():
             text = file.read_text(encoding="utf-8")
             forms = [
-                rf"(?m)^\s*(?:def |class )?{each}\b.*[:=]|import .*\b{each}\b" for each in parts[length:]
+                rf"(?m)^\s*(?:def |class )?{each}\b.*[:=(]|import .*\b{each}\b" for each in parts[length:]
             ]
             return all(re.search(form, text) for form in forms)
     return False
