@@ -23,7 +23,7 @@ from penstock.sql.query import RESERVED_NAMES, Column, Stream, is_reserved
 from penstock.sql.source_options import why_unknown
 from penstock.sql.spark_types import TIME_TYPES, TypeTextError, parse_type, refusal_to_store
 from penstock.sql.text.lexer import Token
-from penstock.sql.text.refusals import refused_column, refused_constraint
+from penstock.sql.text.refusals import refuse_column, refused_constraint
 from penstock.sql.text.tokens import Span, TokenReader, joined, span_of_tokens
 
 FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
@@ -87,8 +87,7 @@ def _read_columns(reader: TokenReader, stream: str) -> tuple[Column, ...]:
     columns: dict[str, Column] = {}
     reader.expect("(", f"stream {stream} needs its columns: (name TYPE, ...)")
     while not reader.accept(")"):
-        if error := refused_column(reader):
-            raise error
+        refuse_column(reader)
         span = reader.span
         column = _read_column(reader)
         if column.name.lower() in columns:

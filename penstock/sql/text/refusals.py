@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.errors import SqlError
 from penstock.sql.text.keywords import GENERATORS
 from penstock.sql.text.lexer import Token
 from penstock.sql.text.tokens import Source, TokenReader, depths
@@ -120,40 +119,36 @@ _OPERANDS = {"SELECT", "ALL", "DISTINCT", "(", "FROM", "TABLE", "VALUES", "WITH"
 """Words that may follow a set operator."""
 
 
-def refused_clause(source: Source, token: Token) -> SqlError | None:
-    """Return the error for the clause that a word begins; None if that clause is not refused."""
-    if token.upper not in REFUSED_CLAUSES:
-        return None
-    clause, instead = REFUSED_CLAUSES[token.upper]
-    return source.error(f"{clause} is not supported: {instead}", (token.start, token.end))
+def refuse_clause(source: Source, token: Token) -> None:
+    """Refuse the clause that a word begins, if it is not supported."""
+    if token.upper in REFUSED_CLAUSES:
+        clause, instead = REFUSED_CLAUSES[token.upper]
+        raise source.error(f"{clause} is not supported: {instead}", (token.start, token.end))
 
 
-def refused_table(reader: TokenReader) -> SqlError | None:
-    """Return the error for the next words in FROM; None if they may be a stream or its alias."""
+def refuse_table(reader: TokenReader) -> None:
+    """Refuse the next words in FROM, unless they may be a stream or its alias."""
     word, after = reader.word(), reader.word(1)
     if (word, after) in _TABLES:
-        what, instead = _TABLES[word, after]
-        return reader.error(f"{what} is not supported: {instead}")
+        construct, instead = _TABLES[word, after]
+        raise reader.error(f"{construct} is not supported: {instead}")
     name = reader.word(2) if word == "TABLE" else word
     if after == "(" and (word == "TABLE" or name in _GROUP_WINDOWS):
         instead = f", and {_GROUP_WINDOWS[name]}" if name in _GROUP_WINDOWS else ""
-        return reader.error(f"the table function {name} is not supported: name the stream itself{instead}")
-    return None
+        raise reader.error(f"the table function {name} is not supported: name the stream itself{instead}")
 
 
-def refused_rows(reader: TokenReader) -> SqlError | None:
-    """Return the error for the first words of an entry of FROM; None if they may be a stream."""
-    if error := refused_table(reader):
-        return error
+def refuse_rows(reader: TokenReader) -> None:
+    """Refuse the first words of an entry of FROM, unless they may be a stream."""
+    refuse_table(reader)
     word, after = reader.word(), reader.word(1)
     if word == "(":
-        return reader.error("brackets around a join are not supported: write A JOIN B ON ... without them")
+        raise reader.error("brackets around a join are not supported: write A JOIN B ON ... without them")
     if word == "LATERAL" and reader.word(2) == "(":
-        return reader.error(f"LATERAL is not supported: {EXPLODE}")
+        raise reader.error(f"LATERAL is not supported: {EXPLODE}")
     if after == "(" and word:
-        stream = EXPLODE if word.lower() in GENERATORS else _ROWS
-        return reader.error(f"the table function {word} is not supported: {stream}")
-    return None
+        source = EXPLODE if word.lower() in GENERATORS else _ROWS
+        raise reader.error(f"the table function {word} is not supported: {source}")
 
 
 def refused_join(words: Sequence[str]) -> str:
@@ -170,28 +165,27 @@ def refused_function(name: str) -> str:
     return ""
 
 
-def refused_column(reader: TokenReader) -> SqlError | None:
-    """Return the error for the next words in the columns of a stream; None if they may be a column."""
+def refuse_column(reader: TokenReader) -> None:
+    """Refuse the next words in the columns of a stream, unless they may be a column."""
     words, third = (reader.word(), reader.word(1)), reader.ahead(2)
     if words == ("WATERMARK", "FOR"):
         time = third.name if third else "ts"
-        return reader.error(
+        raise reader.error(
             f"WATERMARK FOR is not supported: write WITH (time = '{time}', lateness = '5 seconds')"
         )
     opens = {("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("UNIQUE", "("), ("CHECK", "(")}
     if words in opens or (words[0] == "CONSTRAINT" and third and third.upper in _CONSTRAINTS):
-        return reader.error(refused_constraint(words[0]))
+        raise reader.error(refused_constraint(words[0]))
     if words[1] == "AS":
-        return reader.error("a computed column is not supported: write its expression into the SELECT lists")
-    return None
+        raise reader.error(refused_constraint("GENERATED"))
 
 
 def refused_constraint(word: str) -> str:
     """Return the message for a constraint of columns; empty if the word begins none."""
     if word not in _CONSTRAINTS:
         return ""
-    what, instead = _CONSTRAINTS[word]
-    return f"{what} is not supported: {instead}"
+    construct, instead = _CONSTRAINTS[word]
+    return f"{construct} is not supported: {instead}"
 
 
 def refuse_set_operators(source: Source, tokens: Sequence[Token]) -> None:
@@ -200,7 +194,7 @@ def refuse_set_operators(source: Source, tokens: Sequence[Token]) -> None:
     for at in range(1, len(tokens) - 1):
         is_operator = tokens[at].upper in _SET_OPERATORS and tokens[at + 1].upper in _OPERANDS
         if is_operator and around[at] == 0 and tokens[at - 1].text not in {".", "*"}:
-            _refuse_clause(source, tokens[at])
+            refuse_clause(source, tokens[at])
 
 
 def refuse_behind_window(source: Source, tokens: Sequence[Token]) -> None:
@@ -212,9 +206,4 @@ def refuse_behind_window(source: Source, tokens: Sequence[Token]) -> None:
                 f"{clause} stands behind {tokens[0].upper}, which ends a query: write {clause} before it"
             )
             raise source.error(message, (token.start, token.end))
-        _refuse_clause(source, token)
-
-
-def _refuse_clause(source: Source, token: Token) -> None:
-    if error := refused_clause(source, token):
-        raise error
+        refuse_clause(source, token)

@@ -14,17 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from penstock.errors import SqlError
 from penstock.sql.query import MOST_INPUTS
 from penstock.sql.text.keywords import CLAUSES, JOINS, SUPPORTED
 from penstock.sql.text.lexer import Token
 from penstock.sql.text.parser import Parser, parse_expression
 from penstock.sql.text.refusals import (
     REFUSED_CLAUSES,
-    refused_clause,
+    refuse_clause,
+    refuse_rows,
+    refuse_table,
     refused_join,
-    refused_rows,
-    refused_table,
 )
 from penstock.sql.text.tokens import Source, Span, TokenReader, span_of_tokens
 from penstock.sql.text.tree import (
@@ -71,21 +70,18 @@ _STAR_CLAUSES = {"EXCLUDE", "REPLACE", "RENAME"}
 def read_select(source: Source, tokens: Sequence[Token], query: str) -> Select:
     """Read a SELECT, or refuse it."""
     reader = TokenReader(source, tokens)
-    if error := refused_clause(source, tokens[0]):
-        raise error
+    refuse_clause(source, tokens[0])
     if not reader.accept("SELECT"):
         raise reader.error(f"this is not a query: {SUPPORTED}", span_of_tokens(tokens))
     items = _read_items(reader)
     if not reader.accept("FROM"):
-        if not reader.done:
-            raise _refusal(reader)
+        _refuse_rest(reader)
         raise reader.error(f"query {query} reads no stream: {SUPPORTED}", span_of_tokens(tokens))
     joined = read_from(reader)
     where = read_condition(reader, "WHERE") if reader.accept("WHERE") else None
     grouping = _read_grouping(reader) if reader.word() == "GROUP" else None
     having = parse_expression(reader) if reader.accept("HAVING") else None
-    if not reader.done:
-        raise _refusal(reader)
+    _refuse_rest(reader)
     refuse_number(reader, joined.tables, query)
     return Select(items, joined, where, grouping, having)
 
@@ -117,7 +113,7 @@ def _refuse_grouping_sets(reader: TokenReader) -> None:
 def _read_items(reader: TokenReader) -> tuple[Item, ...]:
     select = reader.tokens[0].start, reader.tokens[0].end
     if reader.word() == "DISTINCT" and reader.word(1) not in {"", ",", ".", "FROM"}:
-        raise _refusal(reader)
+        _refuse_rest(reader)
     if reader.word() == "ALL" and reader.word(1) not in {",", ".", "FROM"}:
         reader.take()
     items = []
@@ -147,11 +143,14 @@ def _read_item(reader: TokenReader) -> Item:
     return Item(tree, alias, reader.source.slice(tokens), span_of_tokens(reader.tokens[first : reader.at]))
 
 
-def _refusal(reader: TokenReader) -> SqlError:
-    """Build the error about words behind the end of the query."""
+def _refuse_rest(reader: TokenReader) -> None:
+    """Refuse words behind the end of the query."""
+    if reader.done:
+        return
     if reader.word() == "WINDOW" and reader.word(2) != "AS":
-        return reader.error("this query has two WINDOW clauses: keep one, at its end")
-    return refused_clause(reader.source, reader.tokens[reader.at]) or reader.misfit()
+        raise reader.error("this query has two WINDOW clauses: keep one, at its end")
+    refuse_clause(reader.source, reader.tokens[reader.at])
+    raise reader.misfit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,21 +235,18 @@ def _read_words(reader: TokenReader) -> list[str]:
 
 def _read_table(reader: TokenReader) -> Table:
     start = reader.span[0]
-    if error := refused_rows(reader):
-        raise error
+    refuse_rows(reader)
     name = reader.part(CLAUSES)
     while reader.accept("."):
         name += f".{reader.part(CLAUSES)}"
     token = reader.ahead()
-    if error := refused_table(reader):
-        raise error
+    refuse_table(reader)
     span = (start, reader.behind)
     alias = name.rpartition(".")[2]
     named = reader.accept("AS")
     if named or (token and (token.kind == "quoted" or _is_alias(token)) and not _is_outer(reader)):
         alias = reader.part(CLAUSES)
-        if error := refused_table(reader):
-            raise error
+        refuse_table(reader)
     return Table(name, alias, span)
 
 
