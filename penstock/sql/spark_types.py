@@ -33,8 +33,9 @@ _ALIASES = {
 }
 _WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 """Whole numbers, narrowest first, and the most digits of their values."""
-_FRACTIONAL = {"float", "double", "decimal"}
-_NUMBERS = {*_WHOLE_DIGITS, *_FRACTIONAL}
+WHOLE_TYPES = tuple(_WHOLE_DIGITS)
+FLOATING_TYPES = ("float", "double")
+_NUMBERS = {*WHOLE_TYPES, *FLOATING_TYPES, "decimal"}
 _TIMES = ("date", "timestamp_ntz", "timestamp")
 TIME_TYPES = frozenset(_TIMES)
 """Types an event time may have."""
@@ -316,7 +317,7 @@ def _common_number(left: SparkType, right: SparkType) -> SparkType:
     """Widen two numbers: exact ones exactly, all others to double."""
     if {left.name, right.name} <= set(_WHOLE_DIGITS):
         return max(left, right, key=lambda kind: _WHOLE_DIGITS[kind.name])
-    if {left.name, right.name} & {"float", "double"}:
+    if {left.name, right.name} & set(FLOATING_TYPES):
         return SparkType("double")
     (p, s), (q, t) = (
         (_BIGINT_AS_DECIMAL_DIGITS, 0) if kind.name == "bigint" else kind.digits for kind in (left, right)
@@ -354,5 +355,5 @@ def never_fails(source: SparkType, target: SparkType) -> bool:
     (True, False)
     """
     becomes_text = target.name == "string" and source.name in _SCALARS - {"variant"}
-    becomes_floating = target.name in {"float", "double"} and source.name in _NUMBERS
+    becomes_floating = target.name in FLOATING_TYPES and source.name in _NUMBERS
     return becomes_text or becomes_floating or widens(source, target)

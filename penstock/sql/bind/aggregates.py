@@ -58,7 +58,11 @@ def read_aggregate(scope: Scope, call: Form) -> Aggregate:
     arguments, condition = list(call.trees), None
     if FILTER_WORDS in call.parts:
         condition = arguments.pop()
-    _refuse_nested(scope, call)
+    inner = next((node for tree in call.trees for node in nodes(tree) if is_aggregate(node)), None)
+    if inner:
+        raise scope.error(
+            "an aggregate cannot stand in an aggregate: compute the inner one in its own query", inner
+        )
     _check_arguments(scope, call, name, arguments)
     function = SUPPORTED_AGGREGATES[name]
     if function in ENDS:
@@ -80,14 +84,6 @@ def refuse_incomparable(scope: Scope, tree: Tree, doing: str) -> None:
             f"{doing} values of {kind}, and a MAP or VARIANT cannot be compared: use a part of it, such as one "
             "element, or to_json(...)",
             tree,
-        )
-
-
-def _refuse_nested(scope: Scope, call: Form) -> None:
-    inner = next((node for tree in call.trees for node in nodes(tree) if is_aggregate(node)), None)
-    if inner:
-        raise scope.error(
-            "an aggregate cannot stand in an aggregate: compute the inner one in its own query", inner
         )
 
 
@@ -131,12 +127,11 @@ def _counted(name: str, arguments: list[Tree], *, distinct: bool) -> list[Tree]:
     if distinct or not arguments:
         return arguments
     if len(arguments) > 1:
-        return [_when(chain("AND", [_is_given(argument) for argument in arguments]), _ONE)]
+        tests = [
+            Form("IS NOT NULL", (tree, " IS NOT NULL"), PREDICATE, (BIT_OR,), tree.span) for tree in arguments
+        ]
+        return [_when(chain("AND", tests), _ONE)]
     return [] if _is_given_literal(arguments[0]) else arguments
-
-
-def _is_given(tree: Tree) -> Form:
-    return Form("IS NOT NULL", (tree, " IS NOT NULL"), PREDICATE, (BIT_OR,), tree.span)
 
 
 def _is_given_literal(tree: Tree) -> bool:

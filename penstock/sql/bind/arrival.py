@@ -20,7 +20,7 @@ from penstock.sql.bind.result_streams import ANOTHER_WAY
 from penstock.sql.bind.scope import written_list
 from penstock.sql.options import OptionError, read_count
 from penstock.sql.query import Edge, Query, Stream
-from penstock.sql.spark_types import TIME_TYPES
+from penstock.sql.spark_types import FLOATING_TYPES, TIME_TYPES, WHOLE_TYPES
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import Constant, Form, Name, cast_type, unquoted, unwrapped
 
@@ -29,8 +29,8 @@ ARRIVAL_OPTIONS = frozenset({SCRAMBLING, MULTIPLICITY, ORDERED})
 """Options about the order of arrival; Penstock reads them, and Spark's source does not see them."""
 
 _KINDS = {
-    "whole numbers": ("tinyint", "smallint", "int", "bigint"),
-    "floating-point numbers": ("float", "double"),
+    "whole numbers": WHOLE_TYPES,
+    "floating-point numbers": FLOATING_TYPES,
     "decimals": ("decimal",),
     "dates": ("date",),
     "timestamps": ("timestamp",),

@@ -23,12 +23,11 @@ from math import ceil, floor
 from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.bind.scope import Scope
 from penstock.sql.query import Comparison
+from penstock.sql.spark_types import FLOATING_TYPES, TIME_TYPES
 from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, folded, inside_call
 
 _WHOLE_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 """Whole numbers, and the bits of their values."""
-_FLOATING = {"float", "double"}
-_TIMES = {"date", "timestamp", "timestamp_ntz"}
 _LARGEST_LONG = (1 << 63) - 1
 
 _PLAIN_NUMBER = re.compile(r"-?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})")
@@ -139,9 +138,9 @@ def _typed(scope: Scope, zero: _Sum, bounds: _Bounds) -> Comparison | None:
     kinds = [scope.side(side).stream.type_of(name) for side, name in sides]
     if set(kinds) <= set(_WHOLE_BITS):
         return _whole(zero, bounds, min(_overflow_limit(kind, zero) for kind in kinds))
-    if kinds[0] == kinds[1] and kinds[0] in _TIMES and not zero.computed and not zero.size:
+    if kinds[0] == kinds[1] and kinds[0] in TIME_TYPES and not zero.computed and not zero.size:
         return _whole(zero, bounds, _LARGEST_LONG // 2)
-    if set(kinds) <= {*_WHOLE_BITS, *_FLOATING}:
+    if set(kinds) <= {*_WHOLE_BITS, *FLOATING_TYPES}:
         return _rounded(zero, bounds, kinds)
     return None
 

@@ -19,7 +19,7 @@ True: the four kinds together hold for a pair exactly when the conditions as wri
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -30,7 +30,7 @@ from penstock.sql.bind.scope import Input, Scope, exact_type
 from penstock.sql.bind.time_bounds import TimeBound, on_two_times, read_bound, window_bound
 from penstock.sql.bind.time_windows import TimeWindow, equal_windows, without_time_windows
 from penstock.sql.query import LEAST_INPUTS, Edge, Key, Side, side_number
-from penstock.sql.spark_types import common_type, known_type
+from penstock.sql.spark_types import FLOATING_TYPES, WHOLE_TYPES, common_type, known_type
 from penstock.sql.text.select import From
 from penstock.sql.text.tree import (
     COMPARISON,
@@ -174,8 +174,8 @@ def _always_true(tree: Tree) -> bool:
 
 
 _WIDEST_TYPE = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "bigint"),
-    **dict.fromkeys(("float", "double"), "double"),
+    **dict.fromkeys(WHOLE_TYPES, "bigint"),
+    **dict.fromkeys(FLOATING_TYPES, "double"),
 }
 _TEXT_FUNCTIONS = {"LOWER(", "UPPER(", "TRIM(", "LTRIM(", "RTRIM("}
 _MAX_INT_DIGITS = 9
@@ -253,9 +253,16 @@ def refuse_unconnected(scope: Scope, joined: From, conditions: Conditions) -> No
     """Refuse more than two streams that nothing connects, unless CROSS JOIN does."""
     if len(scope.inputs) < LEAST_INPUTS:
         return
-    alone = [{input_.number} for input_ in scope.inputs]
-    parts = connected([*alone, *_links(conditions), *_crosses(scope, joined)])
-    with_first = next(part for part in parts if scope.inputs[0].number in part)
+    first = scope.inputs[0].number
+    read = [sides_of(condition) for condition in conditions.residual]
+    links = [
+        *({input_.number} for input_ in scope.inputs),
+        *({edge.first, edge.second} for edge in conditions.edges),
+        *(set(bound.between) for bound, _ in conditions.bounds),
+        *({side_number(side) for side in sides} for sides in read if sides),
+        *({first, scope.inputs[position].number} for position in joined.crossed),
+    ]
+    with_first = next(part for part in connected(links) if first in part)
     for position, input_ in enumerate(scope.inputs):
         if input_.number not in with_first:
             raise scope.error(
@@ -272,18 +279,3 @@ def _example(scope: Scope, alone: Input) -> str:
             if other is not alone and column.name != other.stream.time and alone.stream.column(column.name):
                 return f", such as {other.alias}.{column.name} = {alone.alias}.{column.name}"
     return ""
-
-
-def _links(conditions: Conditions) -> Iterator[set[int]]:
-    """List the inputs that each condition connects."""
-    yield from ({edge.first, edge.second} for edge in conditions.edges)
-    yield from (set(bound.between) for bound, _ in conditions.bounds)
-    for condition in conditions.residual:
-        if sides := sides_of(condition):
-            yield {side_number(side) for side in sides}
-
-
-def _crosses(scope: Scope, joined: From) -> Iterator[set[int]]:
-    """List the inputs that each CROSS JOIN connects."""
-    for position in joined.crossed:
-        yield {scope.inputs[0].number, scope.inputs[position].number}

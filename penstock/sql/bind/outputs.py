@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from penstock.sql.bind.scope import Scope
 from penstock.sql.query import RESERVED_NAMES, Output, Remainder, is_reserved
+from penstock.sql.spark_types import WHOLE_TYPES
 from penstock.sql.text.select import Item
 from penstock.sql.text.tokens import Span
 from penstock.sql.text.tree import ColumnRef, Constant, Form, Tree, show, unquoted, unwrapped
@@ -89,7 +90,6 @@ def unique_names(scope: Scope, entries: Sequence[Entry]) -> list[str]:
     return list(taken.values())
 
 
-_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FORMS = frozenset({"%", "MOD(", "PMOD("})
 _MAX_INT, _MAX_BIGINT = (1 << 31) - 1, (1 << 63) - 1
 
@@ -100,7 +100,7 @@ def remainder_of(tree: Tree, type_of: Callable[[ColumnRef], str]) -> Remainder |
     if not isinstance(form, Form) or form.head not in _FORMS or len(form.trees) != 2:  # noqa: PLR2004 - operands
         return None
     column, constant = map(unwrapped, form.trees)
-    if not isinstance(column, ColumnRef) or type_of(column) not in _WHOLE:
+    if not isinstance(column, ColumnRef) or type_of(column) not in WHOLE_TYPES:
         return None
     if not isinstance(constant, Constant) or constant.kind != "number":
         return None

@@ -29,7 +29,7 @@ from penstock.sql.bind.canonical import canonical
 from penstock.sql.bind.scope import Input, Scope, exact_type
 from penstock.sql.options import OptionError, read_count
 from penstock.sql.query import Stream
-from penstock.sql.spark_types import TIME_TYPES, parse_type, widens
+from penstock.sql.spark_types import FLOATING_TYPES, TIME_TYPES, WHOLE_TYPES, parse_type, widens
 from penstock.sql.text.parser import parse_expression
 from penstock.sql.text.tokens import Source, TokenReader
 from penstock.sql.text.tree import (
@@ -243,13 +243,7 @@ def _promised_stream(stream: Stream, streams: Mapping[str, Stream]) -> Stream:
     return about
 
 
-_ORDERED = frozenset(
-    {
-        *("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"),
-        *("string", "binary"),
-        *TIME_TYPES,
-    }
-)
+_ORDERED = frozenset({*WHOLE_TYPES, *FLOATING_TYPES, *TIME_TYPES, "decimal", "string", "binary"})
 _NOT_PLAIN = ("map", "array", "struct", "variant", "void")
 
 

@@ -23,7 +23,15 @@ from functools import lru_cache
 from itertools import combinations
 
 from penstock.sql.query import Query, Stream, is_side, sides_for
-from penstock.sql.spark_types import TIME_TYPES, SparkType, common_type, known_type, never_fails
+from penstock.sql.spark_types import (
+    FLOATING_TYPES,
+    TIME_TYPES,
+    WHOLE_TYPES,
+    SparkType,
+    common_type,
+    known_type,
+    never_fails,
+)
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import (
     ColumnRef,
@@ -42,8 +50,6 @@ from penstock.sql.text.tree import (
 Types = Callable[[ColumnRef], str]
 """How to look up the type of a column."""
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
-_FLOATING = ("float", "double")
 _COMPARISON_WORDS = "= == <> != < <= !> > >= !< <=> BETWEEN IN"
 _INT_DIGITS, _LONG_DIGITS = 9, 18
 """The digits that fit into every INT and every BIGINT."""
@@ -128,7 +134,7 @@ def _like(tree: Form, kinds: list[str]) -> str:
 def _sum(_: Form, kinds: list[str]) -> str:
     """Add floating numbers, which do not overflow; beside one of them, decimals become floating too."""
     numbers = _are_numbers([kind for kind in kinds if not kind.startswith("decimal")])
-    return "double" if numbers and any(kind in _FLOATING for kind in kinds) else ""
+    return "double" if numbers and any(kind in FLOATING_TYPES for kind in kinds) else ""
 
 
 def _quotient(tree: Form, kinds: list[str]) -> str:
@@ -137,7 +143,7 @@ def _quotient(tree: Form, kinds: list[str]) -> str:
     divides = isinstance(divisor, Constant) and divisor.kind == "number" and _is_not_zero(divisor.text)
     if not divides or not _are_numbers(kinds):
         return ""
-    return "double" if tree.head == "/" or any(kind in _FLOATING for kind in kinds) else "bigint"
+    return "double" if tree.head == "/" or any(kind in FLOATING_TYPES for kind in kinds) else "bigint"
 
 
 def _is_not_zero(number: str) -> bool:
@@ -149,7 +155,7 @@ def _is_not_zero(number: str) -> bool:
 
 
 def _are_numbers(kinds: list[str]) -> bool:
-    return set(kinds) <= {*_WHOLE, *_FLOATING}
+    return set(kinds) <= {*WHOLE_TYPES, *FLOATING_TYPES}
 
 
 def _function(tree: Form, kinds: list[str]) -> str:
@@ -182,9 +188,9 @@ def _same(_: Form, kinds: list[str]) -> str:
 def _greatest(_: Form, kinds: list[str]) -> str:
     """Return the common type of numbers."""
     numbers = set(kinds)
-    if numbers <= set(_WHOLE):
-        return max(numbers, key=_WHOLE.index)
-    return "double" if numbers <= {*_WHOLE, "double"} else ""
+    if numbers <= set(WHOLE_TYPES):
+        return max(numbers, key=WHOLE_TYPES.index)
+    return "double" if numbers <= {*WHOLE_TYPES, "double"} else ""
 
 
 def _texts(_: Form, kinds: list[str]) -> str:
@@ -262,7 +268,7 @@ def _comparable(kinds: list[str], trees: tuple[Tree, ...]) -> bool:
 
 def _both_widen(one: SparkType, other: SparkType) -> bool:
     """Check whether every value of two numbers fits in their common type."""
-    if not {one.name, other.name} <= {*_WHOLE, *_FLOATING, "decimal"}:
+    if not {one.name, other.name} <= {*WHOLE_TYPES, *FLOATING_TYPES, "decimal"}:
         return False
     common = known_type(common_type(str(one), str(other)) or "void")
     return bool(common and never_fails(one, common) and never_fails(other, common))
