@@ -170,7 +170,7 @@ def test_a_query_that_fails_on_rows_that_are_held_is_refused_or_stopped_when_it_
     with run.engine() as engine:
         engine.start()
         engine.process_available()
-        with pytest.raises(InputError, match="Guard it"):
+        with pytest.raises(InputError, match="Guard the expression"):
             engine.query("bad", f"SELECT a.v FROM a, b WHERE a.k = b.k AND {where} WINDOW 3 s")
         for feed in (a, b):
             feed.append(rows(3, 4, start=3))

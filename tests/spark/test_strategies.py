@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from penstock.engine import api as engine_module
+from penstock.engine import api, deployment
 from penstock.engine.api import Engine
 from penstock.engine.report import calibrate
 from penstock.engine.spark_backend import SparkBackend
@@ -72,7 +72,7 @@ def test_what_would_lose_results_is_refused_unless_accepted(spark, tmp_path):
     streams.grow()
     kept, gone = streams.spec("kept", 4, select=IDS), streams.spec("gone", 8, select=IDS)
     run(spark, tmp_path, streams, [kept, gone], "mem-opt")
-    with pytest.raises(InputError, match=r"lose results: query gone .* accept it \(--accept-loss"):
+    with pytest.raises(InputError, match=r"lose results: query gone .* accept the loss \(--accept-loss"):
         run(spark, tmp_path, streams, [kept], "mem-opt")
     with pytest.raises(InputError, match=r"kept, gone would change state \(isolated\)"):
         run(spark, tmp_path, streams, [kept, gone], "isolated")
@@ -89,7 +89,8 @@ def test_a_chain_is_cut_anew_while_it_runs_when_what_was_measured_says_so(spark,
     store = Store(str(tmp_path / "state"))
     store.commit(Priced(Prices(rewrite=100.0, unit=0.0, row=0.0)))
     store.close()
-    monkeypatch.setattr(engine_module, "settings_of", lambda _: SparkSettings("Etc/UTC"))
+    for module in (api, deployment):
+        monkeypatch.setattr(module, "settings_of", lambda _: SparkSettings("Etc/UTC"))
     with Engine(tmp_path / "state", spark, settings={"strategy": "cpu-opt"}) as engine:
         engine.script(streams.script(*specs))
         engine.start()
