@@ -71,7 +71,7 @@ def read_options(reader: TokenReader) -> list[Option]:
     while not reader.accept(")"):
         option = _read_option(reader)
         if option.key.lower() in options:
-            raise reader.error(f"option {option.key} is given twice", option.key_span)
+            raise reader.error(f"option {option.key} is given twice: leave one out", option.key_span)
         options[option.key.lower()] = option
         if not reader.accept(",") and reader.word() != ")":
             raise reader.error(f"{reader.next_text()}: options are separated by commas and end with )")
@@ -91,7 +91,7 @@ def _read_option(reader: TokenReader) -> Option:
         raise reader.error(f"{reader.next_text()}: option {plain(reader.source, key)} has no value")
     value_span = (value[0].start, value[-1].end)
     if len(value) > 1 and any(token.kind == "string" for token in value):
-        raise reader.error("options are separated by commas", (value[1].start, value[-1].end))
+        raise reader.error("options are separated by commas: write one here", (value[1].start, value[-1].end))
     return Option(plain(reader.source, key), plain(reader.source, value), key_span, value_span)
 
 
@@ -139,7 +139,7 @@ def _check_query_option(name: str, value: str, kind: str) -> None:
         return
     owner = next((sink for sink, names in SINKS.items() if name in names), None)
     if owner:
-        raise InputError(f"option {name} is for sink = '{owner}', and this sink is {kind}")
+        raise InputError(f"option {name} is for sink = '{owner}', and this sink is {kind}: leave it out")
     if name not in _QUERY_OPTIONS:
         options = ["sink", *SINKS[kind], *_QUERY_OPTIONS]
         raise InputError(f"unknown query option {name}: {did_you_mean(name, options)}")

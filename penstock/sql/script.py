@@ -178,7 +178,7 @@ class _ScriptReader:
         span = reader.span
         stream = read_stream(reader, self.visible)
         if stream.name.lower() in {name.lower() for name in self.visible}:
-            raise self.source.error(f"stream {stream.name} is declared twice", span)
+            raise self.source.error(f"stream {stream.name} is declared twice: leave one out", span)
         if readers := readers_of(stream.name, self.everyone):
             raise self.source.error(
                 f"{', '.join(readers)} reads the results of query {stream.name}: give the stream another name",

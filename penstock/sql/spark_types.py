@@ -191,7 +191,7 @@ class _TypeParser:
     def _nested(self, name: str) -> SparkType:
         self.depth += 1
         if self.depth > _MAX_NESTING:
-            self.fail(f"types are nested more than {_MAX_NESTING} deep")
+            self.fail(f"types are nested more than {_MAX_NESTING} deep: declare a part as STRING")
         self.take("<")
         names, parts = list[str](), list[SparkType]()
         while name == "struct" and not self.accept(">"):
@@ -220,7 +220,7 @@ class _TypeParser:
         while self.accept("," if numbers else "("):
             number = self.take()
             if not _DIGITS.fullmatch(number):
-                self.fail(f"{number} is not a number of digits")
+                self.fail(f"{number} is not a number of digits: write a whole number")
             numbers.append(int(number))
             if self.next() not in {",", ")"}:
                 self.fail("a ) is missing in a type")

@@ -91,7 +91,9 @@ def _read_columns(reader: TokenReader, stream: str) -> tuple[Column, ...]:
         span = reader.span
         column = _read_column(reader)
         if column.name.lower() in columns:
-            raise reader.error(f"column {column.name} of stream {stream} is declared twice", span)
+            raise reader.error(
+                f"column {column.name} of stream {stream} is declared twice: leave one out", span
+            )
         columns[column.name.lower()] = column
         if not reader.accept(",") and reader.word() != ")":
             raise reader.error(f"{reader.next_text()}: columns are separated by commas and end with )")

@@ -17,7 +17,7 @@ from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS, bind
 
 SUPPORTED = (
-    "a query joins, filters and groups streams: SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
+    "write SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
 )
 OK = "SELECT A.v FROM A, B WHERE A.k = B.k WINDOW 1 s"
 
@@ -78,10 +78,10 @@ QUERIES = [
     ("SELECT A.v, A.v, >>A.v FROM A, B WHERE A.k = B.k WINDOW 1 s", "two columns of the result are called A_v"),
     ("SELECT >>* EXCEPT (k) FROM A, B WHERE A.k = B.k WINDOW 1 s", "takes no EXCEPT"),
     # types
-    ("SELECT 1 FROM A, B WHERE >>A.k = B.flag WINDOW 1 s", "A.k is bigint and B.flag is boolean; CAST one of them"),
+    ("SELECT 1 FROM A, B WHERE >>A.k = B.flag WINDOW 1 s", "A.k is bigint and B.flag is boolean. CAST one of them"),
     ("SELECT 1 FROM B, A WHERE >>A.k = B.seen WINDOW 1 s", "B.seen is timestamp and A.k is bigint"),
     ("SELECT 1 FROM A, B WHERE >>A.tags = B.k WINDOW 1 s", "A.tags is array<int> and B.k is bigint"),
-    ("SELECT 1 FROM A, B WHERE >>A.attrs = B.attrs WINDOW 1 s", "a MAP cannot be compared"),
+    ("SELECT 1 FROM A, B WHERE >>A.attrs = B.attrs WINDOW 1 s", "A MAP cannot be compared"),
     ("SELECT 1 FROM A, B WHERE A.k = B.k >>WINDOW ² ROWS", "is ² ROWS: a number of rows is a whole number"),
     ("SELECT 1 FROM A, B WHERE A.k = B.k >>WINDOW ٣ s", "is not a length of time"),
     ("SELECT IDENTIFIER('v') FROM A, B WHERE A.k = B.k WINDOW 1 s".replace("IDENT", ">>IDENT"), "write the name itself"),

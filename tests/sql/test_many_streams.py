@@ -377,7 +377,7 @@ WRONG = [
     (">>SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND P.id = S.k", "q3 has no window, and "),
     (
         "SELECT O.id FROM Orders O, Payments P, Shipments S WHERE O.k = P.k AND >>P.paid = S.k WINDOW 1 s",
-        "cannot join on these: P.paid is timestamp and S.k is bigint; CAST one of them",
+        "cannot join on these: P.paid is timestamp and S.k is bigint. CAST one of them",
     ),
 ]  # fmt: skip
 

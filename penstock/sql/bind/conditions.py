@@ -206,13 +206,13 @@ def _mismatch(scope: Scope, left: tuple[Tree, str], right: tuple[Tree, str]) -> 
         for tree, kind in (left, right)
         if input_.side in sides_of(tree)
     )
-    hint = "CAST one of them"
+    fix = "CAST one of them"
     if "collate" in left[1] + right[1]:
-        hint = "write COLLATE behind one of them"
+        fix = "Write COLLATE behind one of them"
     for name in ("variant", "map"):
         if any(kind and kind.holds(name) for kind in (known_type(left[1]), known_type(right[1]))):
-            hint = f"a {name.upper()} cannot be compared"
-    return f"cannot join on these: {one} and {other}; {hint}"
+            fix = f"A {name.upper()} cannot be compared"
+    return f"cannot join on these: {one} and {other}. {fix}"
 
 
 def _widest_type(scope: Scope, node: Tree, kinds: list[str]) -> str:

@@ -10,9 +10,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SUPPORTED = (
-    "a query joins, filters and groups streams: SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
-)
+SUPPORTED = "write SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
 
 CLAUSES = _words("""
     AND AS BETWEEN BY CLUSTER CROSS DISTRIBUTE DIV ELSE END ESCAPE EXCEPT FROM GROUP HAVING IN INNER INTERSECT IS JOIN
