@@ -16,9 +16,7 @@ from penstock.sql.bind.binder import bind_query
 from penstock.sql.script import parse_script
 from tests.sql.streams import STREAMS, bind
 
-SUPPORTED = (
-    "write SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
-)
+SUPPORTED = "write SELECT ... FROM A, B WHERE ... [GROUP BY ...] WINDOW 1 min"
 OK = "SELECT A.v FROM A, B WHERE A.k = B.k WINDOW 1 s"
 
 

@@ -278,11 +278,12 @@ def _refuse_unbounded(scope: Scope, conditions: Conditions, query: str) -> None:
     bounded = {number for bound, _ in conditions.bounds for number in bound.between}
     for input_ in scope.inputs:
         if input_.number not in bounded:
-            lack = f"{query} needs a window for {input_.alias}"
-            _refuse_unknown_bound(scope, conditions, lack, input_.side)
+            _refuse_unknown_bound(
+                scope, conditions, f"{query} needs a window for {input_.alias}", input_.side
+            )
             raise scope.source.error(
-                f"{lack}: no condition bounds its time. Add one, or {WINDOW_FORMS}; or [UNBOUNDED] after each stream "
-                "to keep all rows",
+                f"{query} needs a window for {input_.alias}: no condition bounds its time. Add one, or {WINDOW_FORMS}; "
+                "or [UNBOUNDED] after each stream to keep all rows",
                 scope.span,
             )
 
@@ -292,7 +293,8 @@ def _refuse_no_window(scope: Scope, conditions: Conditions, query: str) -> None:
     streams = [input_.stream for input_ in scope.in_order]
     if wrong := why_not_joined(streams, conditions.sorted_edges()):
         raise scope.source.error(f"{query} {wrong}", scope.span)
-    if refused := refusal(query, streams, conditions.sorted_edges()):
+    refused = refusal(query, streams, conditions.sorted_edges())
+    if refused:
         _refuse_unknown_bound(scope, conditions, f"{query} has no window")
         raise scope.source.error(refused, scope.span)
 

@@ -206,12 +206,11 @@ def _mismatch(scope: Scope, left: tuple[Tree, str], right: tuple[Tree, str]) -> 
         for tree, kind in (left, right)
         if input_.side in sides_of(tree)
     )
-    fix = "CAST one of them"
-    if "collate" in left[1] + right[1]:
-        fix = "Write COLLATE behind one of them"
-    for name in ("variant", "map"):
-        if any(kind and kind.holds(name) for kind in (known_type(left[1]), known_type(right[1]))):
-            fix = f"A {name.upper()} cannot be compared"
+    kinds = [kind for kind in (known_type(left[1]), known_type(right[1])) if kind]
+    never = next((name for name in ("map", "variant") if any(kind.holds(name) for kind in kinds)), "")
+    is_collated = "collate" in left[1] + right[1]
+    cast = "Write COLLATE behind one of them" if is_collated else "CAST one of them"
+    fix = f"A {never.upper()} cannot be compared" if never else cast
     return f"cannot join on these: {one} and {other}. {fix}"
 
 

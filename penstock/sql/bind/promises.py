@@ -356,7 +356,8 @@ def read_condition(text: str, stream: Stream) -> str:
         tree = scope.resolve(_parsed(scope, stream))
     except SqlError as error:
         raise OptionError(f"punctuation {text!r}: {error.message}", "punctuation") from None
-    if problem := _problem(scope, tree):
+    problem = _problem(scope, tree)
+    if problem:
         raise OptionError(f"punctuation {text!r} {problem}", "punctuation")
     return show_bare(canonical(tree, scope.type_of))
 
