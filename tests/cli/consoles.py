@@ -39,9 +39,8 @@ def shows(shown, printed):
     if "…" not in shown:
         return sorted(shown) == sorted(printed)
     rest = "\n".join(printed)
-    for piece in "\n".join(shown).split("…"):
-        _, found, after = rest.partition(piece.strip("\n"))
-        if piece.strip("\n") and not found:
+    for piece in filter(None, (piece.strip("\n") for piece in "\n".join(shown).split("…"))):
+        _, found, rest = rest.partition(piece)
+        if not found:
             return False
-        rest = after or rest
     return True

@@ -1,7 +1,6 @@
 """The README's examples, run as they are written, print what it says."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -39,5 +38,5 @@ def test_the_examples_of_the_readme_print_what_the_readme_says(tmp_path):
                 check=False,
             )
             assert done.returncode == 0, done.stderr
-            assert re.search("error|warning", done.stderr, re.IGNORECASE) is None, done.stderr
+            assert done.stderr == "" or not command.startswith("penstock"), done.stderr
             assert shows(plain(shown), plain(done.stdout.splitlines())), done.stdout
