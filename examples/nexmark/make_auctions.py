@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from penstock.cli.auction_data import make_auctions
+from penstock.cli.demos.auction_streams import make_auctions
 
 make_auctions(Path())

@@ -21,7 +21,8 @@ from penstock.engine.sinks.sinks import settled
 from penstock.engine.store import Store, peek
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.views.plans import standing_plan
-from penstock.plan.plan_text import plan_json, plan_text
+from penstock.plan.plan_export import plan_json
+from penstock.plan.plan_text import plan_text
 from penstock.plan.prices import Prices
 from penstock.sql.options import budget_of
 from penstock.state.commits import Priced

@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli.demos import DEMOS, USUAL, run_named
+from penstock.cli.demos import DEFAULT_DEMO, DEMOS, run_named
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError, PenstockError
 
@@ -155,7 +155,7 @@ def _options(
 
 @app.command()
 def demo(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(DEMOS)}.")] = USUAL,
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(DEMOS)}.")] = DEFAULT_DEMO,
     *,
     keep: Annotated[
         Path | None,
@@ -203,7 +203,7 @@ def explain(
 
     loaded = load(script)
     if form is PlanFormat.mermaid:
-        from penstock.plan.plan_text import plan_mermaid  # noqa: PLC0415
+        from penstock.plan.plan_export import plan_mermaid  # noqa: PLC0415
 
         typer.echo(plan_mermaid(loaded.plan).rstrip("\n"))
         return

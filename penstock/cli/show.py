@@ -79,7 +79,7 @@ def buffer_table(status: Status) -> Table | None:
     shown = [(query.name, each) for query in status.queries for each in query.buffers]
     if not shown:
         return None
-    table = _table("no window")
+    table = new_table("no window")
     table.add_column("stream")
     for title in ("rows kept", "model asks for", "scrambling", "multiplicity", "rows/s", "ahead by"):
         table.add_column(title, justify="right")
@@ -133,7 +133,7 @@ def _changes(status: Status) -> list[Text]:
 
 def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Table:
     """Show how far each stream is; what was set aside is shown only where there is any, but for late rows."""
-    table = _table("stream", "rows in", *(["rows/s"] if rates is not None else []), "late")
+    table = new_table("stream", "rows in", *(["rows/s"] if rates is not None else []), "late")
     aside = {
         "broken": "broken",
         "overtaken": "overtaken",
@@ -158,7 +158,7 @@ def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Ta
 def slice_table(group: GroupStatus) -> Table:
     """Show what each slice holds: one line for each range of ages, one column for each stream's state."""
     sides = {each.side: each.stream for each in group.slices}
-    table = _table("age of the older row")
+    table = new_table("age of the older row")
     for side, stream in sides.items():
         table.add_column(stream if len(set(sides.values())) > 1 else f"{stream} ({side})", justify="right")
     table.add_column("read by")
@@ -189,7 +189,7 @@ def query_table(plan: Plan, status: Status) -> Table:
     late = any(query.complete_from is not None for query in status.queries)
     astray = any(query.disordered for query in status.queries)
     estimated = any(query.accuracy is not None for query in status.queries)
-    table = _table("query")
+    table = new_table("query")
     table.add_column("window")
     waits = ("output", "held", "order") if ordered else ()
     more = [*(["accuracy"] if estimated else []), *(["out of order"] if astray else [])]
@@ -319,7 +319,7 @@ def response_table(status: Status) -> Table | None:
     responses = [(each.name, each.response) for each in status.queries if each.response]
     if not responses:
         return None
-    table = _table("response time")
+    table = new_table("response time")
     for title in ("average", "half within", "99 % within", "longest"):
         table.add_column(title, justify="right")
     for name, each in responses:
@@ -333,7 +333,7 @@ def answer_table(status: Status) -> Table | None:
     asked = [each for each in status.queries if each.emit]
     if not asked:
         return None
-    table = _table("aggregate")
+    table = new_table("aggregate")
     table.add_column("answers")
     for title in ("groups held", "waiting"):
         table.add_column(title, justify="right")
@@ -351,7 +351,7 @@ def promise_table(status: Status) -> Table | None:
     ]
     if not shown:
         return None
-    table = _table(
+    table = new_table(
         "promises", "punctuations", "remembered", "rows purged", "joined, not kept", "never stored"
     )
     for each in shown:
@@ -391,7 +391,7 @@ def show_time(micros: int | None) -> str:
     return text if rest else f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def _table(first: str, *numbers: str) -> Table:
+def new_table(first: str, *numbers: str) -> Table:
     """Begin a table: one column of names, then columns of numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     table.add_column(first)

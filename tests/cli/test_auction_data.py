@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from penstock.cli.auction_data import Auctions, auction_streams, make_auctions
+from penstock.cli.demos.auction_streams import Auctions, auction_streams, make_auctions
 from penstock.cli.load import load
 from penstock.errors import InputError
 from tests.oracle import ask

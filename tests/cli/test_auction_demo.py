@@ -10,18 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from penstock.cli import auction_demo
-from penstock.cli.auction_data import HOUR, START_SECONDS, Auctions, auction_streams, make_auctions
-from penstock.cli.auction_report import (
+from penstock.cli.demos.auction import (
     ANSWERS,
-    Moment,
+    AuctionDemo,
+    AuctionStep,
     closing,
     early,
-    moment_table,
     promise_table,
     sample_table,
+    script_text,
+    step_table,
     timed,
 )
+from penstock.cli.demos.auction_streams import HOUR, Auctions, auction_streams
+from penstock.cli.demos.files import START_SECONDS
 from penstock.cli.load import load
 from penstock.engine.report.status import Status, StreamStatus
 from tests.oracle import ask, bag, parquet_rows
@@ -37,7 +39,7 @@ def moment(hour, answers, *, held=0, windows=0):
     kept = replace(bid, punctuations=2, purged=1, discarded=80, dropped=7, broken=0)
     status = Status((auction, kept), (), (), state_rows=held, window_rows=windows)
     rows = pa.table({"item_id": list(answers), "bids": list(answers.values())}, ANSWERS)
-    return Moment(status, rows)
+    return AuctionStep(status, rows)
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def test_an_answer_is_early_before_the_12_hours_are_over_and_not_when_they_are(a
 
 
 def test_each_moment_shows_what_is_answered_by_then_and_what_is_held(auction):
-    lines = shown(moment_table(MOMENTS, timed(MOMENTS, auction)))[-3:]
+    lines = shown(step_table(MOMENTS, timed(MOMENTS, auction)))[-3:]
     assert [line[1:] for line in lines] == [
         ["03:00", "3", "0", "0", "0", "0"],
         ["04:00", "3", "1", "1", "20", "50"],
@@ -95,25 +97,25 @@ def test_the_demo_closes_with_what_the_promises_saved(auction):
         "2 of 3 auctions are answered, 1 of them before their 12 hours were over, 9.0 hours"
     )
     assert (
-        "holds 5 rows; by the window alone it would hold 60 (12.0 times as many). 50 seconds in all." in said
+        "holds 5 rows; with the window alone it would hold 60 (12.0 times as many). 50 seconds in all."
+        in said
     )
 
 
 def test_the_script_of_the_demo_is_that_of_the_examples(tmp_path):
     """But for the paths, and for comments and line breaks."""
-    (tmp_path / "demo.sql").write_text(auction_demo.script_text(tmp_path))
+    (tmp_path / "demo.sql").write_text(script_text(tmp_path))
     assert [each.name for each in load(tmp_path / "demo.sql").plan.queries] == ["bids"]
     text = re.sub(r"--.*", "", EXAMPLE.read_text(encoding="utf-8"))
-    mine = auction_demo.script_text(tmp_path).replace(f"{tmp_path}/", "")
+    mine = script_text(tmp_path).replace(f"{tmp_path}/", "")
     assert mine.split() == text.split()
 
 
 def test_files_come_one_by_one_in_their_order_and_with_their_dates(tmp_path):
     wanted = Auctions(auctions=20, bids=100, files=2)
-    make_auctions(tmp_path / "to_come", wanted)
-    for name in auction_demo.STREAMS:
-        (tmp_path / "data" / name).mkdir(parents=True)
-    auction_demo._arrive(tmp_path, "000.parquet")
+    demo = AuctionDemo(wanted)
+    demo.script(tmp_path)
+    demo.arrive(tmp_path, 0)
     (there,) = (tmp_path / "data" / "bid").iterdir()
     assert there.stat().st_mtime == START_SECONDS
     assert auction_streams(wanted)["bid"].num_rows > pq.read_table(there).num_rows
@@ -122,7 +124,7 @@ def test_files_come_one_by_one_in_their_order_and_with_their_dates(tmp_path):
 @pytest.mark.spark
 def test_the_demo_runs_to_its_end_and_its_early_answers_are_those_of_duckdb(tmp_path, capfd):
     kept = tmp_path / "kept"
-    auction_demo.run_demo(kept, wanted=Auctions(auctions=300, bids=3_000, files=6))
+    AuctionDemo(Auctions(auctions=300, bids=3_000, files=6)).run(kept)
     said = re.search(
         r"([\d,]+) of 300 auctions are answered, ([\d,]+) of them before", capfd.readouterr().out
     )

@@ -6,21 +6,21 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
-from penstock.cli.sensor_demo import (
+from penstock.cli.demos.sensors import (
     SCRAMBLING,
     SENSORS,
-    Moment,
-    Steps,
+    SensorArrivals,
     closing,
     mean_rows,
-    moment_table,
+    rows_kept,
     script_text,
+    step_table,
     window_finds,
 )
 from penstock.kernels.order_watch import Order
 from penstock.testing import Session
 
-SMALL = Steps(steps=6, epochs=100, congested=(1, 3))
+SMALL = SensorArrivals(steps=6, epochs=100, congested=(1, 3))
 
 
 def test_every_sensor_sends_every_epoch_once_and_as_far_out_of_order_as_it_says():
@@ -44,17 +44,17 @@ def test_buffers_grow_in_the_congestion_and_shrink_after_it(tmp_path):
                 if epochs.size:
                     session.send(name, pa.table({"epoch": epochs, "v": epochs.astype(float)}))
             session.turn()
-            moments.append(Moment(step, session.status()))
-    others = [each.kept[0] for each in moments]
+            moments.append(session.status())
+    others = [rows_kept(each)[0] for each in moments]
     assert others[2] > others[1] > others[0]
     assert others[2] > 2 * others[-1]
-    query = moments[-1].status.queries[0]
+    query = moments[-1].queries[0]
     assert (query.results, query.accuracy) == (600, 1.0)
     fixed = window_finds(SMALL, mean_rows(moments))
     assert fixed < 600
     assert f"would have found {fixed:,}" in closing(moments, SMALL, 1.0)
     out = Console(file=io.StringIO(), width=150)
-    out.print(moment_table(moments))
+    out.print(step_table(moments))
     assert "100 %" in out.file.getvalue()
 
 

@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from penstock.cli import progress
-from penstock.cli.demo import closing, run_demo
-from penstock.cli.demo_data import QUERIES, Readings, make_readings, script_text
-from penstock.cli.demos import DEMOS, USUAL
-from penstock.cli.draw import chain_drawing
+from penstock.cli.demos import DEFAULT_DEMO, DEMOS
+from penstock.cli.demos.drawing import chain_drawing
+from penstock.cli.demos.frame import Demo
+from penstock.cli.demos.sharing import QUERIES, Readings, SharingDemo, closing, make_readings, script_text
 from penstock.cli.load import load
 from penstock.cli.show import progress_line, response_table, savings, status_view
 from penstock.engine.report.status import (
@@ -294,8 +294,9 @@ def test_the_readings_of_the_demo_are_the_same_every_time(tmp_path):
 
 
 def test_every_demo_of_the_table_can_be_run_and_one_is_the_usual():
-    assert USUAL in DEMOS
-    assert all(callable(import_module(module).run_demo) for module, _ in DEMOS.values())
+    assert DEFAULT_DEMO in DEMOS
+    places = [place.split(":") for place, _ in DEMOS.values()]
+    assert all(issubclass(getattr(import_module(module), name), Demo) for module, name in places)
 
 
 def test_the_script_of_the_demo_is_one_chain(tmp_path):
@@ -307,14 +308,14 @@ def test_the_script_of_the_demo_is_one_chain(tmp_path):
 
 def test_the_demo_closes_with_what_sharing_saved():
     assert closing(STATUS, 20, 40).startswith(
-        "2 queries ran as one. The state holds 100 rows; the same queries one by one would hold 250 "
+        "2 queries ran as one. The state holds 100 rows; separate queries would hold 250 "
         "(2.5 times as many). 900 pairs were joined once and served 1,200 results"
     )
 
 
 @pytest.mark.spark
 def test_the_demo_runs_to_its_end_and_keeps_what_it_is_told_to(tmp_path, capfd):
-    run_demo(tmp_path / "kept", wanted=Readings(sensors=4, minutes=12))
+    SharingDemo(Readings(sensors=4, minutes=12)).run(tmp_path / "kept")
     out = capfd.readouterr().out
     assert "12 queries ran as one." in out
     assert Path(tmp_path / "kept" / "demo.sql").exists()

@@ -6,7 +6,8 @@ import re
 from hypothesis import given
 
 from penstock.plan.build import build_plan
-from penstock.plan.plan_text import plan_json, plan_mermaid, plan_text, serving, show_cut
+from penstock.plan.plan_export import plan_json, plan_mermaid
+from penstock.plan.plan_text import plan_text, serving, show_cut
 from penstock.sql.query import FOREVER, Key, Output, Query, Range
 from penstock.sql.script import parse_script
 from tests.kernels.drawn import examples
@@ -104,7 +105,7 @@ def test_an_unbounded_window_is_shown_as_such():
     query = Query(
         "q", "A", "B", (Key("k", "k"),), Range(1 - FOREVER, FOREVER), (Output("id", "l.id", ("l", "id")),)
     )
-    assert "WINDOW for ever" in plan_text(plan_of(query))
+    assert "WINDOW unbounded" in plan_text(plan_of(query))
 
 
 def test_what_serves_a_query_are_also_the_chains_of_those_whose_results_it_reads():

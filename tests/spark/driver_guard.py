@@ -69,7 +69,7 @@ COLLECTS = {
     "engine/runners/spark.py",  # the reports of tasks
     "engine/spark/schemas.py",  # no rows: the schema that Arrow has
     "cli/look.py",  # rows that a command prints
-    "cli/demo.py",  # the same
+    "cli/demos/sharing.py",  # the same
 }
 """Modules that bring something of a DataFrame to the driver, and what."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from penstock.cli.auction_data import Auctions, make_auctions
+from penstock.cli.demos.auction_streams import Auctions, make_auctions
 from penstock.cli.main import main
 from tests.answers import applied, bag, same
 from tests.oracle import parquet_rows

@@ -26,8 +26,7 @@ from penstock.kernels.chosen_by import taken_together
 from penstock.kernels.fold import codes_of, number_groups, remainders
 from penstock.kernels.measures import Folded
 from penstock.kernels.sets import members
-from penstock.plan.panes import PaneSet, aggregation_of
-from penstock.plan.row_panes import key_places
+from penstock.plan.panes import PaneSet, aggregation_of, key_places
 from penstock.sql.query import CHOSEN_BY, FOREVER, SIDES
 from penstock.state.pane_columns import whole_column
 from penstock.state.panes import (

@@ -1,7 +1,7 @@
 """Rows to partial aggregates: either side is folded by itself, by the join's key, and no pair is found.
 
 Each pane set of such queries has one fold in each task.  It takes every new row of the unit that some reader wants,
-once, and keeps what the rows of a pane and key come to (`penstock.plan.row_panes` says why that is enough)::
+once, and keeps what the rows of a pane and key come to (`penstock.plan.panes` says why that is enough)::
 
     rows of a side ──▶ born, pane, readers, key ──▶ number of the entry ──▶ count, sum, least … ──▶ a pane file
 

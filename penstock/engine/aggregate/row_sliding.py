@@ -1,7 +1,7 @@
 """Answers that slide over rows: what either side of a pane set comes to at successive instants, and the two together.
 
 A window sees some rows of a key on the left and some on the right, and every one of the first meets every one of the
-second (`penstock.plan.row_panes`).  So each side slides by itself, as pairs do in
+second (`penstock.plan.panes`).  So each side slides by itself, as pairs do in
 `penstock.engine.aggregate.pane_sliding`, and what one side comes to counts as often as the other has rows.
 
 In:  an `AnswerTask` of a set that folds rows.  Out: answers, by reader and instant, and what becomes of the files.

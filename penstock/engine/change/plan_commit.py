@@ -18,9 +18,8 @@ from penstock.engine.views.plans import stored_shapes
 from penstock.engine.views.waiting import is_waiting
 from penstock.errors import InputError
 from penstock.plan.group import Group, subgroup
-from penstock.plan.panes import share_panes
+from penstock.plan.panes import queries_by_rows, share_panes
 from penstock.plan.promises import remembered
-from penstock.plan.row_panes import queries_by_rows
 from penstock.sql.source_options import without_stream_secrets
 from penstock.state.commits import PlanServed
 from penstock.state.ledger import fold
