@@ -1,4 +1,4 @@
-"""`penstock explain` and `penstock calibrate`: the plan with its costs, and the prices they are made of.
+"""`penstock explain` and `penstock calibrate`: the plan with its costs, and the prices behind them.
 
 In:  a script, and the state it runs on if there is one.  Out: text, JSON or Mermaid.  Explaining starts nothing.
 """
@@ -30,29 +30,27 @@ from penstock.state.files import open_files
 from penstock.state.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.cli.load import Loaded
     from penstock.engine.report.buffer_costs import BufferCosts
     from penstock.engine.report.costs import Costs
     from penstock.plan.build import Plan
-    from penstock.sql.query import Edge, Query
+    from penstock.sql.query import Query
 
 
 def explained(loaded: Loaded, state: str, *, form: str, compare: bool) -> str:
-    """Print the plan a script would run as, and what it costs by what a state has measured of its streams."""
+    """Write the plan of a script and its cost, from the measurements of a state."""
     plan, priced, buffers = _plan_and_costs(loaded, state)
     if form == "json":
         prices = {
-            "costs": [each.to_json() for each in priced],
-            "buffers": [each.to_json() for each in buffers],
+            "costs": [cost.to_json() for cost in priced],
+            "buffers": [cost.to_json() for cost in buffers],
         }
         return json.dumps(json.loads(plan_json(plan)) | prices, indent=2)
     return plan_text(plan) + "\n".join([*cost_lines(priced, compare=compare), *buffer_cost_lines(buffers)])
 
 
 def _plan_and_costs(loaded: Loaded, state: str) -> tuple[Plan, list[Costs], list[BufferCosts]]:
-    """Plan a script over a state, if there is one, and price it."""
+    """Plan a script over its state, if there is one, and price it."""
     ledger = peek(state) if open_files(state).list("journal") else Ledger()
     plan = planned(loaded, ledger)
     before = standing_plan(ledger)
@@ -66,7 +64,7 @@ def _plan_and_costs(loaded: Loaded, state: str) -> tuple[Plan, list[Costs], list
 
 
 def planned(loaded: Loaded, ledger: Ledger) -> Plan:
-    """Plan a script over what a state stores and knows."""
+    """Plan a script over the logs and measurements of a state."""
     script = loaded.script
     before = standing_plan(ledger)
     registered = {query.name.lower(): query for query in before.queries} if before else {}
@@ -78,37 +76,22 @@ def planned(loaded: Loaded, ledger: Ledger) -> Plan:
 
 
 def with_registered_types(query: Query, registered: Query | None) -> Query:
-    """Give keys whose type only Spark could tell the type that it gave when the query was registered."""
+    """Add the types of keys that only Spark could find, as they were found when the query was registered."""
     if query.graph is not None:
-        edges = _with_types(
-            query.graph.edges, registered.graph.edges if registered and registered.graph else ()
+        before = registered.graph.edges if registered and registered.graph else ()
+        known = {replace(edge, key=replace(edge.key, type="")): edge.key.type for edge in before}
+        edges = (
+            edge if edge.key.type else replace(edge, key=replace(edge.key, type=known.get(edge, "")))
+            for edge in query.graph.edges
         )
-        return replace(query, graph=replace(query.graph, edges=edges))
+        return replace(query, graph=replace(query.graph, edges=tuple(sorted(edges))))
     types = {(key.left, key.right): key.type for key in registered.keys} if registered else {}
     keys = (replace(key, type=key.type or types.get((key.left, key.right), "")) for key in query.keys)
     return replace(query, keys=tuple(sorted(keys)))
 
 
-def _with_types(edges: Iterable[Edge], registered: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Do the same for the equalities of a join of many streams."""
-    types = {(each.first, each.second, each.key.left, each.key.right): each.key.type for each in registered}
-    return tuple(
-        sorted(
-            replace(
-                each,
-                key=replace(
-                    each.key,
-                    type=each.key.type
-                    or types.get((each.first, each.second, each.key.left, each.key.right), ""),
-                ),
-            )
-            for each in edges
-        )
-    )
-
-
 def calibrate(state: str | None, *, debug: bool) -> None:
-    """Measure the prices of the engine's work, print them, and keep them with a state."""
+    """Measure the prices of the engine's work, print them, and store them in a state."""
     from penstock.engine.report.calibrate import Bench  # noqa: PLC0415 - imports pyspark
     from penstock.engine.spark.session import embedded_session  # noqa: PLC0415
     from penstock.engine.spark_backend import SparkBackend  # noqa: PLC0415 - see above
@@ -117,7 +100,7 @@ def calibrate(state: str | None, *, debug: bool) -> None:
     store = Store(state) if state else None
     try:
         with quiet_spark(debug=debug), tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-            out.print("Measuring what a unit, a row and a pair cost here; about half a minute.")
+            out.print("Measuring the cost of a unit, a row and a pair; about half a minute.")
             spark = embedded_session()
             files = store.files if store else open_files(folder, sync=False)
             prices = Bench(
@@ -129,14 +112,14 @@ def calibrate(state: str | None, *, debug: bool) -> None:
         if store is not None:
             store.close()
     out.print(_price_table(prices))
-    kept = f"kept in {state}: cpu-opt and auto choose by them from the next start on"
-    out.print(kept if state else "nothing was kept: give --state DIR to keep them with a state")
+    kept = f"stored in {state}: cpu-opt and auto use them from the next start on"
+    out.print(kept if state else "not stored: give --state DIR to store them in a state")
 
 
 def _price_table(prices: Prices) -> Table:
-    """Show each price beside the one assumed before."""
+    """Show each price beside its default."""
     table = Table("price of a", "measured", "assumed", title="seconds of work")
     assumed = Prices()
-    for each in fields(prices):
-        table.add_row(each.name, f"{getattr(prices, each.name):.3g}", f"{getattr(assumed, each.name):.3g}")
+    for price in fields(prices):
+        table.add_row(price.name, f"{getattr(prices, price.name):.3g}", f"{getattr(assumed, price.name):.3g}")
     return table

@@ -1,9 +1,9 @@
 """The command line: each command parses its arguments and calls one function of this package.
 
-Exit status: 0 done, 1 the run failed, 2 the input is wrong.  What is wrong is said on standard error, in one
-piece and without a trace; ``--debug`` shows the trace, and everything Spark says.
+Exit status: 0 done, 1 the run failed, 2 the input is wrong.  Errors go to standard error as one message without a
+traceback; ``--debug`` shows the traceback and Spark's log.
 
-Modules that import pyspark or Numba are imported inside the commands, so that the others answer at once.
+Modules that import pyspark or Numba are imported inside the commands, so that the others start at once.
 """
 
 from __future__ import annotations
@@ -35,38 +35,12 @@ app = typer.Typer(
 
 _DEBUG_VARIABLE = "PENSTOCK_DEBUG"
 _IN_CHECKOUT = {"lab": "papers.cli", "bench": "benchmarks.cli"}
-"""Modules of the commands that a checkout of the source has, and an installed package has not."""
+"""Modules of the commands that only a checkout of the source has."""
 
-
-class PlanFormat(StrEnum):
-    """How a plan is written."""
-
-    text = "text"
-    json = "json"
-    mermaid = "mermaid"
-
-
-class StatusFormat(StrEnum):
-    """How a status is written."""
-
-    text = "text"
-    json = "json"
-
-
-class ArchiveAction(StrEnum):
-    """What to do with the class archive."""
-
-    make = "make"
-    remove = "remove"
-
-
-class RowFormat(StrEnum):
-    """How rows are written."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-
+PlanFormat = StrEnum("PlanFormat", ["text", "json", "mermaid"])
+StatusFormat = StrEnum("StatusFormat", ["text", "json"])
+ArchiveAction = StrEnum("ArchiveAction", ["make", "remove"])
+RowFormat = StrEnum("RowFormat", ["table", "csv", "json"])
 
 Script = Annotated[
     Path, typer.Argument(metavar="SCRIPT", help="A file of SQL: see docs/sql.md.", show_default=False)
@@ -74,8 +48,6 @@ Script = Annotated[
 State = Annotated[
     str, typer.Option("--state", metavar="DIR", help="The state directory of a run.", show_default=False)
 ]
-
-
 OwnState = Annotated[
     str | None,
     typer.Option(
@@ -85,38 +57,36 @@ OwnState = Annotated[
         show_default=False,
     ),
 ]
-
-
 AcceptLoss = Annotated[
-    bool, typer.Option("--accept-loss", help="Go on even if results of the state's queries are lost.")
+    bool, typer.Option("--accept-loss", help="Run even if results of the state's queries are lost.")
 ]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and give its exit status."""
+    """Run one command and return its exit status."""
     try:
         app(args=arguments, prog_name="penstock")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except InputError as error:
-        return _say(error, 2)
+        return _print_error(error, 2)
     except PenstockError as error:
-        return _say(error, 1)
-    except Exception as error:  # noqa: BLE001 - the last place to say it in a sentence
-        return _usage(error) or _say(error, 1)
+        return _print_error(error, 1)
+    except Exception as error:  # noqa: BLE001 - the last place to print it as one message
+        return _print_usage(error) or _print_error(error, 1)
     return 0
 
 
-def _usage(error: Exception) -> int:
-    """Show what a command of the lab was given wrongly; 0 if this is another kind of error."""
+def _print_usage(error: Exception) -> int:
+    """Print an error of a lab command's arguments, and return its exit status; 0 for other errors."""
     show, status = getattr(error, "show", None), getattr(error, "exit_code", 0)
     if show is not None:
         show()
     return int(status)
 
 
-def _say(error: Exception, status: int) -> int:
-    """Say what is wrong, in one piece."""
+def _print_error(error: Exception, status: int) -> int:
+    """Print an error as one message, and return the exit status."""
     if is_debug():
         traceback.print_exception(error, file=sys.stderr)
         return status
@@ -131,7 +101,7 @@ def _say(error: Exception, status: int) -> int:
 
 
 def is_debug() -> bool:
-    """Say whether traces and Spark's own log are wanted."""
+    """Check whether tracebacks and Spark's log are wanted."""
     return bool(os.environ.get(_DEBUG_VARIABLE))
 
 
@@ -140,7 +110,7 @@ def _options(
     context: typer.Context,
     *,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show traces, and all that Spark says.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and Spark's log.")] = False,
 ) -> None:
     """Many continuous window-join queries over the same streams, run as one shared plan on Spark."""
     if debug:
@@ -162,10 +132,10 @@ def demo(
         typer.Option("--keep", metavar="DIR", help="Keep data, state and results here.", show_default=False),
     ] = None,
 ) -> None:
-    """See it work, on streams made on the spot; about a minute.
+    """See Penstock work on generated streams, in about a minute.
 
-    sharing: a dozen queries on sensor streams, run as one.  auction: answers that come early, because rows promise what
-    will not come.
+    sharing: a dozen queries on sensor streams, run as one.  auction: answers that come early, because rows promise that
+    no more rows of an item will come.  sensors: four streams joined without a window.
     """
     run_named(name, keep, debug=is_debug())
 
@@ -175,13 +145,13 @@ def run(
     script: Script,
     *,
     state: OwnState = None,
-    once: Annotated[bool, typer.Option("--once", help="Handle all input that is there, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process all available input, then end.")] = False,
     accept_loss: AcceptLoss = False,
 ) -> None:
-    """Run a script's queries until stopped (Ctrl-C or SIGTERM); started again on its state, it goes on."""
+    """Run a script's queries until stopped (Ctrl-C or SIGTERM); the next run on the same state continues."""
     from penstock.cli.load import default_state, load  # noqa: PLC0415 - pyarrow
 
-    load(script)  # what is wrong in a script is said before pyspark is imported
+    load(script)  # errors in a script are reported before pyspark is imported
     from penstock.cli.run import run_script  # noqa: PLC0415 - imports pyspark
 
     where = state or str(default_state(script))
@@ -194,11 +164,11 @@ def explain(
     *,
     state: OwnState = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Also show each rival's chain and what it would save.")
+        bool, typer.Option("--compare", help="Also show the chain of each other strategy, and its savings.")
     ] = False,
     form: Annotated[PlanFormat, typer.Option("--format", help="How to write it.")] = PlanFormat.text,
 ) -> None:
-    """Print the shared plan of a script and what it costs, by what its state has measured; starts nothing."""
+    """Print the shared plan of a script and its cost, from measurements in its state; starts nothing."""
     from penstock.cli.load import default_state, load  # noqa: PLC0415 - pyarrow
 
     loaded = load(script)
@@ -221,7 +191,7 @@ def calibrate(
         typer.Option("--state", metavar="DIR", help="Keep the prices with this state.", show_default=False),
     ] = None,
 ) -> None:
-    """Measure what the engine's work costs on this machine, for cpu-opt and auto; about half a minute."""
+    """Measure the cost of the engine's work on this machine, for cpu-opt and auto; about half a minute."""
     from penstock.cli.explain import calibrate as measure  # noqa: PLC0415 - pyarrow
 
     measure(state, debug=is_debug())
@@ -234,9 +204,9 @@ def plan(
     state: OwnState = None,
     accept_loss: AcceptLoss = False,
 ) -> None:
-    """Say what running a script would change: queries, slices, state, cost; changes nothing.
+    """Show what a run of a script would change: queries, slices, state, cost; changes nothing.
 
-    Refuses, with exit status 2, what would lose results.
+    A change that would lose results is refused with exit status 2.
     """
     from penstock.cli.load import default_state, load  # noqa: PLC0415 - pyarrow
     from penstock.cli.plan import change_lines  # noqa: PLC0415
@@ -247,7 +217,7 @@ def plan(
 
 @app.command()
 def add(script: Script, state: State) -> None:
-    """Add the queries of a script to a running engine; says from when on each is complete."""
+    """Add the queries of a script to a running engine, and print from when on each is complete."""
     from penstock.cli.load import read_script  # noqa: PLC0415 - pyarrow
     from penstock.cli.look import State as StateView  # noqa: PLC0415
     from penstock.engine.control import ask  # noqa: PLC0415
@@ -261,7 +231,7 @@ def drop(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
     state: State,
 ) -> None:
-    """Let a query of a running engine go; says what becomes of its results."""
+    """Drop a query of a running engine, and print where its results stay."""
     from penstock.cli.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.engine.control import ask  # noqa: PLC0415
 
@@ -275,15 +245,9 @@ def status(
     *,
     form: Annotated[StatusFormat, typer.Option("--format", help="How to write it.")] = StatusFormat.text,
 ) -> None:
-    """Say how far a run is, from outside; also after it has ended."""
+    """Show the progress of a run, from another process, also after its end."""
     from penstock.cli.look import State as StateView  # noqa: PLC0415 - pyarrow
-    from penstock.cli.show import (  # noqa: PLC0415
-        answer_table,
-        console,
-        promise_table,
-        response_table,
-        status_view,
-    )
+    from penstock.cli.show import console, detail_tables, status_view  # noqa: PLC0415
 
     view = StateView.open(state)
     now = view.status()
@@ -291,13 +255,7 @@ def status(
         typer.echo(json.dumps(now.to_json(), indent=2))
         return
     out = console()
-    out.print(status_view(view.plan, now))
-    if promises := promise_table(now):
-        out.print(promises)
-    if answers := answer_table(now):
-        out.print(answers)
-    if responses := response_table(now):
-        out.print(responses)
+    out.print(status_view(view.plan, now), *detail_tables(now), sep="\n")
 
 
 @app.command()
@@ -305,7 +263,7 @@ def results(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="QUERY", help="The query's name; with --late that of a stream.", show_default=False
+            metavar="QUERY", help="The query's name; with --late a stream's name.", show_default=False
         ),
     ],
     state: State,
@@ -320,9 +278,9 @@ def results(
         ),
     ] = None,
     form: Annotated[RowFormat, typer.Option("--format", help="How to write rows.")] = RowFormat.table,
-    count: Annotated[bool, typer.Option("--count", help="Only say how many there are.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Print only their number.")] = False,
 ) -> None:
-    """Print a query's committed results, in order if it asks for that; also while it runs.
+    """Print a query's committed results, in order if the query has an order; also while it runs.
 
     With --late, print the rows of a stream that were set aside: too late, without an event time, or breaking a promise.
     """
@@ -343,13 +301,14 @@ def repair(
     state: State,
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it; without it, only say what would be done.")
+        bool, typer.Option("--yes", help="Repair it; without this option, only print the steps.")
     ] = False,
 ) -> None:
-    """Mend a state that a run cannot go on from: damaged or lost files, a checkpoint that does not agree.
+    """Repair a state that a run cannot continue: damaged or lost files, a checkpoint that does not agree.
 
-    Writes again what is known twice, else goes back to the last point from which all is whole: what came after it comes
-    again.  No engine may run on the state.  Exit status 1 if it cannot be repaired; then nothing is changed.
+    Files with a second copy are written again.  Otherwise the state goes back to the last point at which it is whole,
+    and later input is read again.  No engine may run on the state.  If it cannot be repaired, nothing is changed and
+    the exit status is 1.
     """
     from penstock.cli.repair import repair_state  # noqa: PLC0415 - pyarrow
 
@@ -362,7 +321,9 @@ def doctor(
     *,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the state would be kept.", show_default=False),
+        typer.Option(
+            metavar="DIR", help="The directory of a state: its disk is checked.", show_default=False
+        ),
     ] = None,
     class_archive: Annotated[
         ArchiveAction | None,
@@ -373,7 +334,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check Python, Java, Spark, memory and disk, and say what to do."""
+    """Check Python, Java, Spark, memory and disk, and print what to do."""
     from penstock.cli.class_archive import make_archive, remove_archives  # noqa: PLC0415 - only here
     from penstock.cli.doctor import checks, print_checks  # noqa: PLC0415
     from penstock.cli.show import console  # noqa: PLC0415
@@ -403,7 +364,7 @@ def bench(context: typer.Context) -> None:
 
 
 def _in_checkout(command: str, arguments: list[str]) -> int:
-    """Hand a command to a package that is not installed with this one: it is looked up by name."""
+    """Run a command of a package that is not installed with this one, found by its name."""
     try:
         module = import_module(_IN_CHECKOUT[command])
     except ModuleNotFoundError as error:

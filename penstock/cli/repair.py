@@ -1,6 +1,6 @@
-"""Mend a state from the command line: say what is wrong and what would be done; do it if that is wanted.
+"""`penstock repair`: list the damage of a state and the steps to repair it, and carry them out on request.
 
-In:  the url of a state, and whether to do it.  Out: lines for the terminal, or the `RunError` if it cannot be done.
+In:  the url of a state.  Out: lines for the terminal, or a `RunError` if the state cannot be repaired.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 def repair_state(url: str, *, yes: bool) -> Iterator[str]:
-    """Look at a state, and mend it if `yes`; it is owned meanwhile."""
+    """Examine a state under its lock, and repair it if `yes`."""
     if not open_files(url).exists("journal"):
-        examine(url)  # refuses it, without making anything
+        examine(url)  # refuses it without creating anything
     with open_files(url, private=True).lock("lock"):
         repair = examine(url)
         if not repair.wrong:
             yield f"nothing is wrong with {url}: {repair.survey.end:,} commits, {len(repair.ledger.files()):,} files"
             return
-        yield from (f"wrong: {each}" for each in repair.wrong)
+        yield from (f"wrong: {fault}" for fault in repair.wrong)
         if repair.goal is None:
             raise RunError(
-                f"state {url} cannot be repaired, and was not changed: one cannot go back ({repair.why}). Restore what "
-                "is damaged from a copy, or begin anew with another state and other output paths"
+                f"state {url} cannot be repaired, and was not changed: it cannot go back ({repair.why}). Restore the "
+                "damaged files from a copy, or start with another state and other output paths"
             )
         steps = list(repair.steps())
         if not yes:
-            yield from (f"would {each}" for each in steps)
-            yield f"nothing was changed: `penstock repair --state {url} --yes` does it"
+            yield from (f"would {step}" for step in steps)
+            yield f"nothing was changed: run penstock repair --state {url} --yes"
             return
         repair.carry_out()
-        yield from (f"done: {each}" for each in steps)
-        yield "the next run goes on from there"
+        yield from (f"done: {step}" for step in steps)
+        yield "the next run continues from there"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def write_rows(rows: pa.Table, form: str, total: int, noun: str = "results") -> None:
-    """Write rows as ``table``, ``csv`` or ``json``; a table ends with how many there are in all."""
+    """Write rows as ``table``, ``csv`` or ``json``; a table ends with the total number."""
     if form == "csv":
         sys.stdout.flush()
         pc.write_csv(_flat(rows), sys.stdout.buffer)
@@ -65,7 +65,6 @@ def as_text(value: Any) -> str:
 
 
 def _moment_text(value: datetime) -> str:
-    """Write a time, to the microsecond where it has some."""
     return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value:%f}".rstrip("0") if value.microsecond else "")
 
 
@@ -78,7 +77,7 @@ def _nested_text(value: dict[str, Any] | list[Any]) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(map(as_text, value.values()))}}}"
     if value and isinstance(value[0], tuple):
-        return f"{{{', '.join(f'{as_text(key)} -> {as_text(each)}' for key, each in value)}}}"
+        return f"{{{', '.join(f'{as_text(key)} -> {as_text(item)}' for key, item in value)}}}"
     return f"[{', '.join(map(as_text, value))}]"
 
 
@@ -111,12 +110,12 @@ _WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 
 
 def as_json(value: Any) -> str:
-    """Write a value that JSON has no form for: times as in ISO 8601, the rest as text."""
+    """Write a value that JSON has no type for: times as in ISO 8601, others as text."""
     return value.isoformat() if isinstance(value, date | datetime) else as_text(value)
 
 
 def _flat(rows: pa.Table) -> pa.Table:
-    """Write what CSV has no form for as text: nested columns as JSON, intervals and bytes as `as_text` does."""
+    """Write columns that CSV has no form for as text: nested ones as JSON, intervals and bytes as `as_text` does."""
     for number, field in enumerate(rows.schema):
         if write := _writer(field.type):
             text = [None if value is None else write(value) for value in rows.column(number).to_pylist()]

@@ -2,9 +2,9 @@
 
     load ──▶ own the state ──▶ start Spark ──▶ watch ──▶ stop ──▶ summary
      │            │                │             └ until all is read (--once), a signal, or a failure
-     └ exit 2, nothing made        └ exit 2 if Spark refuses an expression; a state made just now is removed
+     └ exit 2, nothing made        └ exit 2 if Spark refuses an expression; a new state is removed
 
-The first Ctrl-C or SIGTERM lets the unit at hand finish and ends well; a second one leaves at once.
+The first Ctrl-C or SIGTERM ends the run after the current unit, with status 0; the second one ends it at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.load import check_sources, load
-from penstock.cli.progress import Display, Pace
+from penstock.cli.progress import Display, StatusPace
 from penstock.cli.spark_talk import quiet_spark
 from penstock.engine.spark.early_start import start_early
 from penstock.engine.spark.session import QUICK_START, spark_options
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from penstock.cli.load import Loaded
     from penstock.engine.api import Engine
 
-LOOK_SECONDS = 0.1
-"""Seconds between two looks whether to go on."""
+POLL_SECONDS = 0.1
+"""Seconds between two checks for the end of the run."""
 
 
 def run_script(
     script: Path, state: str, *, once: bool, accept_loss: bool = False, debug: bool = False
 ) -> None:
-    """Run a script's queries until stopped, or until all input that is there is handled."""
+    """Run a script's queries until stopped, or with `once` until all available input is processed."""
     started = time.monotonic()
     loaded = load(script)
     check_sources(loaded.plan)
@@ -68,8 +68,8 @@ def run_script(
         failures = engine.failures
     if failures:
         raise RunError(
-            f"{len(failures)} of {count} queries failed ({', '.join(failures)}) and the others went on: "
-            "mend what failed and run again"
+            f"{len(failures)} of {count} queries failed ({', '.join(failures)}) and the others continued: "
+            "correct the failed queries and run again"
         )
     display.say(
         f"{'stopped' if signals.asked.is_set() else 'done'} after {time.monotonic() - started:.1f} seconds"
@@ -77,7 +77,7 @@ def run_script(
 
 
 def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
-    """Make the engine; Spark is started while it is imported."""
+    """Make the engine; Spark starts while the engine is imported."""
     settings = QUICK_START if once else {}
     start_early(spark_options({**settings, **loaded.script.settings}))
     from penstock.engine.api import Engine  # noqa: PLC0415 - see above
@@ -86,35 +86,35 @@ def _engine(loaded: Loaded, state: str, *, once: bool) -> Engine:
 
 
 class Signals:
-    """Turns Ctrl-C and SIGTERM into a wish to stop; the second one ends the process."""
+    """Turns Ctrl-C and SIGTERM into a request to stop; the second one ends the process."""
 
     def __init__(self) -> None:
-        """Get ready."""
+        """Note the present handlers."""
         self.asked = threading.Event()
         self._before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         self._in_main_thread = threading.current_thread() is threading.main_thread()
 
     def arm(self) -> None:
-        """Take the signals; again after Spark has started, which takes SIGINT for itself."""
+        """Install the handlers; again after the start of Spark, which installs its own for SIGINT."""
         if self._in_main_thread:
             for number in self._before:
                 signal.signal(number, self._ask)
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
-        """Note that a stop was asked for; the second time, leave at once."""
+        """Note the request; the second time, end the process."""
         if self.asked.is_set():
             os._exit(128 + number)
         self.asked.set()
         with suppress(OSError):  # standard error may be gone
-            os.write(2, b"stopping after the unit at hand; again to leave at once\n")
+            os.write(2, b"stopping after the current unit; press Ctrl-C again to stop at once\n")
 
     def __enter__(self) -> Self:
-        """Take the signals."""
+        """Install the handlers."""
         self.arm()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        """Give them back.  A Ctrl-C that Spark caught while it started is a wish to stop like any other."""
+        """Restore the handlers.  A Ctrl-C that Spark caught while it started is a request to stop, too."""
         if self._in_main_thread:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
@@ -140,13 +140,13 @@ def watch(engine: Engine, signals: Signals, display: Display, *, once: bool) -> 
     if once:
         waiter.start()
     with display:
-        pace = Pace()
+        pace = StatusPace()
         while not ended.is_set() and not signals.asked.is_set():
             engine.check_running()
             if pace.is_due():
                 with pace:
                     display.show(engine)
-            ended.wait(LOOK_SECONDS)
+            ended.wait(POLL_SECONDS)
         if failures:
             raise failures[0]
         engine.stop()
@@ -154,7 +154,7 @@ def watch(engine: Engine, signals: Signals, display: Display, *, once: bool) -> 
 
 @contextmanager
 def _removed_if_refused(state: str) -> Iterator[None]:
-    """Remove a state that was made for a start which was then refused."""
+    """Remove a new state if its start is refused."""
     path = None if "://" in state else Path(state)
     made = None if path is None else _first_missing(path)
     try:
@@ -171,14 +171,14 @@ def _removed_if_refused(state: str) -> Iterator[None]:
 
 
 def _first_missing(path: Path) -> Path | None:
-    """Give the topmost directory that would have to be made, None if all are there."""
+    """Return the topmost directory that does not exist; None if all do."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     return missing[-1] if missing else None
 
 
 def _is_empty_state(path: Path) -> bool:
-    """Say whether there is nothing in a state but its lock, its identity and an empty journal."""
+    """Check that a state holds only its lock, its identity and empty directories."""
     return path.is_dir() and all(
-        each.name in {"lock", "identity"} or (each.is_dir() and not any(each.iterdir()))
-        for each in path.iterdir()
+        entry.name in {"lock", "identity"} or (entry.is_dir() and not any(entry.iterdir()))
+        for entry in path.iterdir()
     )

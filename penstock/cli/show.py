@@ -1,6 +1,6 @@
-"""A `Status` for people: how far each stream is, what each slice holds, what each query got, what sharing saves.
+"""A `Status` for people: streams, slices, queries, and what sharing saves.
 
-One value, shown the same everywhere: live during a run, at its end, and by ``penstock status``.
+A status looks the same everywhere: live during a run, at its end, and in ``penstock status``.
 
 In:  a plan and a `Status`.  Out: Rich renderables, or one line of plain text.
 """
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
 
 MOST_READER_NAMES = 2
-"""Readers of a slice that are named; of more, only the number is given."""
+"""Readers of a slice that are named; more are only counted."""
 
 MOST_COLUMNS_BESIDE = 4
-"""Columns of the table of queries up to which it stands beside that of slices."""
+"""Columns up to which the table of queries stands beside that of slices."""
 
 PLAIN_WIDTH = 110
-"""Columns to fill where there is no terminal to ask."""
+"""The width of output that goes to no terminal, in characters."""
 
 
 def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
-    """Make a console that is as wide as the terminal, and wide enough where there is none."""
+    """Make a console as wide as the terminal; without a terminal, as wide as `PLAIN_WIDTH`."""
     made = Console(file=file, stderr=stderr, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = PLAIN_WIDTH
@@ -50,89 +50,75 @@ def console(file: TextIO | None = None, *, stderr: bool = False) -> Console:
 
 def status_view(plan: Plan, status: Status, rates: Mapping[str, float] | None = None) -> RenderableType:
     """Show everything: streams above, slices beside queries, and below what sharing saves."""
-    oblivious = {each.id for each in plan.groups if each.oblivious}
-    slices = Group(*(slice_table(each) for each in status.groups if each.id not in oblivious))
+    oblivious = {group.id for group in plan.groups if group.oblivious}
+    slices = Group(*(slice_table(group) for group in status.groups if group.id not in oblivious))
     queries = query_table(plan, status)
     both: RenderableType = Group(slices, queries)
     if len(queries.columns) <= MOST_COLUMNS_BESIDE:
         both = Table.grid(padding=(0, 3))
         both.add_row(slices, queries)
     buffers = buffer_table(status)
-    more = [buffers] if buffers else []
-    return Group(
-        stream_table(status, rates),
-        both,
-        *more,
+    lines = [
         *savings(status),
-        *map(Text, memory_lines(status)),
+        *memory_lines(status),
         *_changes(status),
         *_missed(status),
-        *(Text(f"warning: {each.warning}") for each in status.streams if each.warning),
-        *_lacking(status),
-        *(Text(each) for each in dict.fromkeys(said for query in status.queries for said in query.disorder)),
-        *_failures(status),
-    )
+        *(f"warning: {stream.warning}" for stream in status.streams if stream.warning),
+        *(
+            f"{query.name} is complete from {_show_since(query)}, because {query.lacking}"
+            for query in status.queries
+            if query.lacking
+        ),
+        *dict.fromkeys(line for query in status.queries for line in query.disorder),
+        *(f"query {query.name} failed: {query.failed}" for query in status.queries if query.failed),
+    ]
+    return Group(stream_table(status, rates), both, *([buffers] if buffers else []), *map(Text, lines))
 
 
 def buffer_table(status: Status) -> Table | None:
-    """Show what streams are like that are joined without a window, and how many rows of each are kept."""
-    shown = [(query.name, each) for query in status.queries for each in query.buffers]
+    """Show the disorder of streams that are joined without a window, and the rows of each that are kept."""
+    shown = [(query.name, buffer) for query in status.queries for buffer in query.buffers]
     if not shown:
         return None
     table = new_table("no window")
     table.add_column("stream")
     for title in ("rows kept", "model asks for", "scrambling", "multiplicity", "rows/s", "ahead by"):
         table.add_column(title, justify="right")
-    for name, each in shown:
-        counts = (each.rows, each.needed, each.scrambling, each.multiplicity, round(each.rate), each.lag)
-        table.add_row(name, each.stream, *(f"{count:,}" for count in counts))
+    names = ("rows", "needed", "scrambling", "multiplicity", "rate", "lag")
+    for query, buffer in shown:
+        counts = (round(getattr(buffer, name)) for name in names)
+        table.add_row(query, buffer.stream, *(f"{count:,}" for count in counts))
     return table
 
 
-def _lacking(status: Status) -> list[Text]:
-    """Say of which queries rows were held that they are not complete for, and why."""
-    return [
-        Text(f"{query.name} is complete from {_show_since(query)}, because {query.lacking}")
-        for query in status.queries
-        if query.lacking
-    ]
-
-
-def _missed(status: Status) -> list[Text]:
-    """Show the share of its results that a query has found, if it missed some; and when, and why."""
-    lines = []
+def _missed(status: Status) -> Iterator[str]:
+    """Write the share of its results that a query has found, if it missed some, and the last reason."""
     for query in status.queries:
         if query.accuracy is None or (query.accuracy >= 1 and not query.misses):
             continue
-        line = (
-            f"query {query.name} has found {show_accuracy(query.accuracy)} of its results "
-            f"and missed about {query.missed:,.0f}"
+        last = "".join(
+            f", last {miss.results:,.0f} at {miss.at}: {miss.reason}" for miss in query.misses[-1:]
         )
-        for miss in query.misses[-1:]:
-            line += f", last {miss.results:,.0f} at {miss.at}: {miss.reason}"
-        lines.append(Text(line))
-    return lines
+        yield (
+            f"query {query.name} has found {show_accuracy(query.accuracy)} of its results "
+            f"and missed about {query.missed:,.0f}{last}"
+        )
 
 
-def _failures(status: Status) -> list[Text]:
-    """Say which queries were stopped, and why."""
-    return [Text(f"query {each.name} failed: {each.failed}") for each in status.queries if each.failed]
-
-
-def _changes(status: Status) -> list[Text]:
-    """Say how queries share, if it is not the usual way, and why the plan was last changed, if it ever was."""
-    lines = [Text(f"strategy {status.strategy}")] if status.strategy != "mem-opt" else []
+def _changes(status: Status) -> Iterator[str]:
+    """Write the strategy if it is not the default, and the last change of the plan and of the order policy."""
+    if status.strategy != "mem-opt":
+        yield f"strategy {status.strategy}"
     if len(status.changes) > 1:
         last = status.changes[-1]
-        lines.append(Text(f"changes of the plan: {len(status.changes) - 1}, last: {last.reason} ({last.at})"))
+        yield f"changes of the plan: {len(status.changes) - 1}, last: {last.reason} ({last.at})"
     if status.switches:
         switch = status.switches[-1]
-        lines.append(Text(f"order changed to {switch.mode}: {switch.reason} ({switch.at})"))
-    return lines
+        yield f"order changed to {switch.mode}: {switch.reason} ({switch.at})"
 
 
 def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Table:
-    """Show how far each stream is; what was set aside is shown only where there is any, but for late rows."""
+    """Show the progress of each stream; a count of rows set aside is shown if it is not 0, and late rows always."""
     table = new_table("stream", "rows in", *(["rows/s"] if rates is not None else []), "late")
     aside = {
         "broken": "broken",
@@ -141,7 +127,11 @@ def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Ta
         "no_key": "no key",
         "unwanted": "in no query",
     }
-    aside = {name: title for name, title in aside.items() if any(getattr(s, name) for s in status.streams)}
+    aside = {
+        name: title
+        for name, title in aside.items()
+        if any(getattr(stream, name) for stream in status.streams)
+    }
     for title in (*aside.values(), "watermark"):
         table.add_column(title, justify="right")
     for stream in status.streams:
@@ -156,8 +146,8 @@ def stream_table(status: Status, rates: Mapping[str, float] | None = None) -> Ta
 
 
 def slice_table(group: GroupStatus) -> Table:
-    """Show what each slice holds: one line for each range of ages, one column for each stream's state."""
-    sides = {each.side: each.stream for each in group.slices}
+    """Show the rows that each slice holds: a line for each range of ages, a column for each stream's state."""
+    sides = {piece.side: piece.stream for piece in group.slices}
     table = new_table("age of the older row")
     for side, stream in sides.items():
         table.add_column(stream if len(set(sides.values())) > 1 else f"{stream} ({side})", justify="right")
@@ -166,12 +156,12 @@ def slice_table(group: GroupStatus) -> Table:
         counts = (f"{pieces[side].state_rows:,}" if side in pieces else "" for side in sides)
         readers = next(iter(pieces.values())).readers
         named = ", ".join(readers) if len(readers) <= MOST_READER_NAMES else f"{len(readers)} queries"
-        table.add_row(ages, *counts, named or "nobody")
+        table.add_row(ages, *counts, named or "no query")
     return table
 
 
 def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
-    """Bring together the slices of either side that are of the same ages, and have the same readers."""
+    """Group the slices of either side that have the same ages and readers."""
     by_range: dict[tuple[bool, int, int, tuple[str, ...]], dict[str, SliceStatus]] = {}
     for piece in group.slices:
         # The right side's first slice begins one microsecond later: equal times belong to the left.
@@ -184,7 +174,7 @@ def _by_ages(group: GroupStatus) -> dict[str, dict[str, SliceStatus]]:
 
 
 def query_table(plan: Plan, status: Status) -> Table:
-    """Show what each query got, what waits on the way to it, and from when on it is complete."""
+    """Show the results of each query, the results that wait, and the time from which on it is complete."""
     ordered = any(query.ordered for query in plan.queries)
     late = any(query.complete_from is not None for query in status.queries)
     astray = any(query.disordered for query in status.queries)
@@ -213,14 +203,14 @@ def query_table(plan: Plan, status: Status) -> Table:
 
 
 def _show_since(query: QueryStatus) -> str:
-    """Write from when on a query is complete: an event time, or a row, where it has no window."""
+    """Write from when on a query is complete: an event time, or a row if it has no window."""
     if query.complete_from is None or (query.accuracy is None and not query.complete_from):
         return "the beginning"
     return show_time(query.complete_from) if query.accuracy is None else f"row {query.complete_from:,}"
 
 
 def show_accuracy(accuracy: float | None) -> str:
-    """Write a share of results; one that is not all of them is never written as all.
+    """Write a share of results; less than all is never written as 100 %.
 
     >>> show_accuracy(1.0), show_accuracy(0.99999), show_accuracy(None)
     ('100 %', '99.99 %', '')
@@ -230,58 +220,59 @@ def show_accuracy(accuracy: float | None) -> str:
     return "100 %" if accuracy >= 1 else f"{math.floor(10_000 * accuracy) / 100:.2f} %"
 
 
-def savings(status: Status) -> list[Text]:
-    """Say what is held and joined once, against what it serves, and against what promises have let go."""
+def savings(status: Status) -> Iterator[str]:
+    """Write the rows held and the pairs joined, beside those of separate queries and those without promises."""
     held, alone = held_rows(status)
-    results, pairs = sum(each.results for each in status.queries), sum(each.pairs for each in status.groups)
-    by_windows = status.window_rows
-    promised = [Text(f"       the windows alone would hold {by_windows:,}{times(by_windows, held)}")]
-    return [
-        Text(f"state  {held:,} rows held; the queries one by one would hold {alone:,}{times(alone, held)}"),
-        *(promised if any(each.promises for each in status.streams) else []),
-        Text(f"pairs  {pairs:,} joined; delivered as {results:,} results"),
-        *(Text(line) for group in status.groups for line in order_lines(group)),
-    ]
+    pairs = sum(group.pairs for group in status.groups)
+    results = sum(query.results for query in status.queries)
+    yield f"state  {held:,} rows held; separate queries would hold {alone:,}{times(alone, held)}"
+    if any(stream.promises for stream in status.streams):
+        by_windows = status.window_rows
+        yield f"       without promises they would be {by_windows:,}{times(by_windows, held)}"
+    yield f"pairs  {pairs:,} joined; delivered as {results:,} results"
+    for group in status.groups:
+        yield from order_lines(group)
 
 
 def memory_lines(status: Status) -> Iterator[str]:
-    """Say what joins without a window do about memory, where they do something, and what that costs."""
-    of_group = {each.group: each.memory for each in status.queries if each.memory is not None}
+    """Write the memory strategy of joins without a window, if they have a budget or a strategy, and its cost."""
+    of_group = {query.group: query.memory for query in status.queries if query.memory is not None}
     for group, memory in of_group.items():
         if memory.budget is None and memory.strategy == PLAIN:
             continue
-        names = ", ".join(each.name for each in status.queries if each.group == group)
+        names = ", ".join(query.name for query in status.queries if query.group == group)
         budget = "" if memory.budget is None else f" of {show_size(memory.budget)}"
         yield (
             f"memory {names}: {memory.strategy}, {show_size(memory.mapped)}{budget} mapped, "
-            f"{show_size(memory.most_mapped)} at the most"
+            f"at most {show_size(memory.most_mapped)} so far"
         )
         if not memory.fits:
-            yield f"       too little: it should have {show_size(memory.needed)}"
+            yield f"       the budget is too small: set memory to {show_size(memory.needed)}"
         if memory.waiting_rows:
             yield f"       {memory.waiting_rows:,} rows wait on disk, the oldest for {memory.waiting_seconds:.1f} s"
         if memory.dropped:
-            yield f"       {memory.dropped:,} rows were let go because there was no room for them"
+            yield f"       {memory.dropped:,} rows were dropped because the budget was too small"
 
 
 def order_lines(group: GroupStatus) -> Iterator[str]:
-    """Say in which order new rows look for partners, where more than two streams are joined."""
+    """Write the order in which new rows are joined, if more than two streams are."""
     for number, order in enumerate(group.orders):
         steps = (
-            f"{each.stream} by {each.key or 'time alone'}"
-            + ("" if each.fanout is None else f" ({each.fanout:.2g} each)")
-            for each in order.steps
+            f"{step.stream} by {step.key or 'time alone'}"
+            + ("" if step.fanout is None else f" ({step.fanout:.2g} each)")
+            for step in order.steps
         )
         yield f"{'order' if not number else '':<7}a new row of {order.stream} meets {', then '.join(steps)}"
 
 
 def held_rows(status: Status) -> tuple[int, int]:
-    """Count the rows held, and those that the queries would hold if each ran alone."""
-    return sum(each.state_rows for each in status.groups), sum(each.unshared_rows for each in status.groups)
+    """Count the rows held, and the rows that separate queries would hold."""
+    groups = status.groups
+    return sum(group.state_rows for group in groups), sum(group.unshared_rows for group in groups)
 
 
 def times(more: int, less: int) -> str:
-    """Compare two counts, where there is something to compare.
+    """Write a ratio of two counts; nothing if the second is 0.
 
     >>> times(60, 20), times(5, 0)
     (' (3.0 times as many)', '')
@@ -290,73 +281,72 @@ def times(more: int, less: int) -> str:
 
 
 def progress_line(status: Status, rates: Mapping[str, float]) -> str:
-    """Say how far everything is, in one line; results that are fed into other queries did not come in."""
-    queries = {each.name for each in status.queries}
-    rows = sum(each.rows for each in status.streams if each.name not in queries)
-    rate = sum(each for name, each in rates.items() if name not in queries)
-    groups = {each.group for each in status.queries}
-    behind = sum(max(each.lag_rows for each in status.queries if each.group == group) for group in groups)
-    results = sum(each.results for each in status.queries)
+    """Write the progress of a run in one line; results that are fed into other queries do not count as input."""
+    queries = {query.name for query in status.queries}
+    rows = sum(stream.rows for stream in status.streams if stream.name not in queries)
+    rate = sum(rate for name, rate in rates.items() if name not in queries)
+    behind: dict[str, int] = {}
+    for query in status.queries:
+        behind[query.group] = max(query.lag_rows, behind.get(query.group, 0))
     held, alone = held_rows(status)
-    slowest = max((each.response.p99 for each in status.queries if each.response), default=None)
-    response = "" if slowest is None else f"  response {show_seconds(slowest)}"
-    worst = min((each.accuracy for each in status.queries if each.accuracy is not None), default=None)
-    response += "" if worst is None else f"  accuracy {show_accuracy(worst)}"
-    return (
-        f"rows in {rows:,} ({rate:,.0f}/s)  results {results:,}  "
-        f"state {held:,} rows (unshared {alone:,})  rows behind {behind:,}{_waiting(status)}{response}"
-    )
+    parts = [
+        f"rows in {rows:,} ({rate:,.0f}/s)",
+        f"results {sum(query.results for query in status.queries):,}",
+        f"state {held:,} rows (unshared {alone:,})",
+        f"rows behind {sum(behind.values()):,}",
+    ]
+    waiting = {name: sum(getattr(query, name) for query in status.queries) for name in ("held", "output")}
+    parts += [f"{name} {count:,}" for name, count in waiting.items() if count]
+    slowest = max((query.response.p99 for query in status.queries if query.response), default=None)
+    parts += [] if slowest is None else [f"response {show_seconds(slowest)}"]
+    worst = min((query.accuracy for query in status.queries if query.accuracy is not None), default=None)
+    parts += [] if worst is None else [f"accuracy {show_accuracy(worst)}"]
+    return "  ".join(parts)
 
 
-def _waiting(status: Status) -> str:
-    """Say how many results wait for their turn or for their sink, where some do."""
-    held, output = (sum(getattr(each, name) for each in status.queries) for name in ("held", "output"))
-    return (f"  held {held:,}" if held else "") + (f"  output {output:,}" if output else "")
+def detail_tables(status: Status) -> Iterator[Table]:
+    """Show promises, aggregates and response times, each only if there are any."""
+    tables = (promise_table(status), answer_table(status), response_table(status))
+    yield from (table for table in tables if table is not None)
 
 
 def response_table(status: Status) -> Table | None:
-    """Show how long each query's results took from arrival to release; None if there are none yet."""
-    responses = [(each.name, each.response) for each in status.queries if each.response]
+    """Show the time of each query's results from arrival to release; None if there are none yet."""
+    responses = [(query.name, query.response) for query in status.queries if query.response]
     if not responses:
         return None
-    table = new_table("response time")
-    for title in ("average", "half within", "99 % within", "longest"):
-        table.add_column(title, justify="right")
-    for name, each in responses:
-        moments = (each.average, each.p50, each.p99, each.longest)
-        table.add_row(name, *(show_seconds(moment) for moment in moments))
+    table = new_table("response time", "average", "half within", "99 % within", "longest")
+    for name, response in responses:
+        seconds = (response.average, response.p50, response.p99, response.longest)
+        table.add_row(name, *map(show_seconds, seconds))
     return table
 
 
 def answer_table(status: Status) -> Table | None:
-    """Show how each aggregate query is answered, and what is kept for that; None if there is none."""
-    asked = [each for each in status.queries if each.emit]
-    if not asked:
+    """Show how each aggregate query is answered, and its groups and answers that wait; None if there is none."""
+    aggregates = [query for query in status.queries if query.emit]
+    if not aggregates:
         return None
     table = new_table("aggregate")
     table.add_column("answers")
     for title in ("groups held", "waiting"):
         table.add_column(title, justify="right")
-    for each in asked:
-        table.add_row(each.name, each.emit, f"{each.groups_held:,}", f"{each.answers_waiting:,}")
+    for query in aggregates:
+        table.add_row(query.name, query.emit, f"{query.groups_held:,}", f"{query.answers_waiting:,}")
     return table
 
 
 def promise_table(status: Status) -> Table | None:
-    """Show what streams have promised, and what that spared; None where nothing was."""
-    shown = [
-        each
-        for each in status.streams
-        if each.promises or each.punctuations or each.purged or each.discarded or each.dropped
-    ]
+    """Show the promises of streams, and the rows that were not kept because of them; None without promises."""
+    names = ("punctuations", "promises", "purged", "discarded", "dropped")
+    shown = [stream for stream in status.streams if any(getattr(stream, name) for name in names)]
     if not shown:
         return None
     table = new_table(
         "promises", "punctuations", "remembered", "rows purged", "joined, not kept", "never stored"
     )
-    for each in shown:
-        counts = (each.punctuations, each.promises, each.purged, each.discarded, each.dropped)
-        table.add_row(each.name, *(f"{count:,}" for count in counts))
+    for stream in shown:
+        table.add_row(stream.name, *(f"{getattr(stream, name):,}" for name in names))
     return table
 
 
@@ -385,10 +375,9 @@ def show_time(micros: int | None) -> str:
     try:
         seconds, rest = divmod(micros, 1_000_000)
         moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
-    except (OverflowError, ValueError, OSError):  # beyond what Python's calendar can hold
+    except (OverflowError, ValueError, OSError):  # beyond the range of Python's calendar
         return f"{micros} µs"
-    text = f"{moment:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".")
-    return text if rest else f"{moment:%Y-%m-%d %H:%M:%S}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}" + (f".{rest:06d}".rstrip("0") if rest else "")
 
 
 def new_table(first: str, *numbers: str) -> Table:

@@ -103,7 +103,7 @@ def test_status_tells_what_was_read_and_delivered(capfd):
     }
     assert all(each["lag_rows"] == 0 for each in status["queries"])
     text = printed(capfd, "status", "--state", STATE)
-    assert "rows held; the queries one by one would hold" in text
+    assert "rows held; separate queries would hold" in text
 
 
 @pytest.mark.usefixtures("here")
@@ -148,9 +148,7 @@ def test_plan_says_what_an_edited_script_would_change_and_changes_nothing(here, 
     said = printed(capfd, "plan", "edited.sql", "--state", STATE, "--accept-loss")
     assert re.search(r"\+ weather +WINDOW 10 s +complete from 2024-01-01 \d\d:\d\d:\d\d(\.\d+)? UTC", said)
     assert "~ mould        WINDOW 1 min -> WINDOW 2 min, from here on" in said
-    assert (
-        "- climate      its results are in the state's table, where nobody could read them any more" in said
-    )
+    assert "- climate      its results are in a table of the state, and cannot be read any more" in said
     assert "split at r - l = 2 min" in said
     assert "merged at r - l = 1 min" in said
     assert re.search(r"state: \d+ rows are held, \d+ of them would be kept", said)
@@ -249,7 +247,7 @@ def test_a_running_engine_can_be_looked_at_and_ends_well_on_sigterm(tmp_path, mo
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
     assert "stopped after" in out
-    assert err == "stopping after the unit at hand; again to leave at once\n"
+    assert err == "stopping after the current unit; press Ctrl-C again to stop at once\n"
     assert rows(capfd, "ice") == expected("ice")
 
 

@@ -112,8 +112,8 @@ def test_a_change_of_what_waits_is_shown_with_its_reason(plan):
 
 
 def test_what_sharing_saves_is_said_in_numbers():
-    held, pairs = (line.plain for line in savings(STATUS))
-    assert held == "state  100 rows held; the queries one by one would hold 250 (2.5 times as many)"
+    held, pairs = savings(STATUS)
+    assert held == "state  100 rows held; separate queries would hold 250 (2.5 times as many)"
     assert pairs == "pairs  900 joined; delivered as 1,200 results"
 
 
@@ -148,12 +148,12 @@ def test_a_chain_that_differs_by_side_is_drawn_for_each(plan):
 def test_looking_is_put_off_by_what_it_costs(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    pace = progress.Pace()
+    pace = progress.StatusPace()
     assert pace.is_due()
     with pace:
         now[0] += 2
     assert not pace.is_due()
-    now[0] += 2 / progress.LOOKING_SHARE
+    now[0] += 2 / progress.STATUS_SHARE
     assert pace.is_due()
 
 
@@ -171,7 +171,7 @@ def test_a_stream_that_a_query_starts_to_read_has_no_rate_at_first(monkeypatch):
     """`penstock add` of the first query over a declared stream once ended the engine."""
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    rates, seen = progress.Rates(), []
+    rates, seen = progress.StreamRates(), []
     for rows in (None, 500, 600, 700):
         more = () if rows is None else (StreamStatus("Shipments", rows, 0, None, 0, 0, 0, 0),)
         seen.append(rates.take(replace(STATUS, streams=(*STATUS.streams, *more))).get("Shipments"))

@@ -264,7 +264,7 @@ def test_status_says_what_memory_costs():
         look(query)
     assert shown[0][0].startswith("memory q: ")
     assert "of 8 KiB mapped" in shown[0][0]
-    assert "rows were let go because there was no room for them" in shown[1][-1]
+    assert "rows were dropped because the budget was too small" in shown[1][-1]
     assert shown[2] == []
 
 
