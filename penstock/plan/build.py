@@ -1,6 +1,6 @@
-"""From queries to the shared plan: which logs are kept, which chains run over them.
+"""From queries to the shared plan: its logs, and the chains that run over them.
 
-    queries ──by signature──▶ divided by strategy──▶ groups ──what do they read?──▶ logs ──cut at windows──▶ chains
+    queries ──by signature──▶ divided by strategy──▶ groups ──columns, bits──▶ logs ──cut at windows──▶ chains
 
 In:  streams and queries (`penstock.sql`).  Out: one frozen `Plan`: executed, printed and drawn, never changed.
 """
@@ -26,30 +26,29 @@ if TYPE_CHECKING:
     from penstock.sql.query import Side, Signature, Stream
 
 LogKey = tuple[str, tuple[KeyPart, ...], str, bool]
-"""Which log: its stream, its key, its owner, and whether windows count its rows."""
+"""The stream of a log, its key, its owner, and whether windows count its rows."""
 
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
-"""What a log stores: its columns and its predicates."""
+"""The columns and predicates that a log stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A query that could not be evaluated and is not run any more: what it was, why, and when it failed."""
+    """A query that failed and does not run any more, the reason, and the time of the failure."""
 
     query: Query
     reason: str
     at: str
     because_of: str = ""
-    """The query that failed, where this one could be evaluated and reads its results."""
+    """The query that failed, if this one only reads its results."""
 
     def __str__(self) -> str:
-        """Say what became of it."""
         return f"query {self.query.name} failed at {self.at}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Family:
-    """Groups that join the same two logs in the same way: they divide the rows among themselves."""
+    """Groups that join the same logs in the same way: they divide the rows among themselves."""
 
     groups: tuple[Group, ...]
 
@@ -80,7 +79,7 @@ class Plan:
     """Every query once, in the order in which they were registered."""
     strategy: str = "mem-opt"
     stopped: tuple[Stopped, ...] = ()
-    """Queries that are registered and have failed: nothing is done for them, but their results can be read."""
+    """Registered queries that have failed: they do not run, but their results can be read."""
     spark_settings: SparkSettings = field(default_factory=SparkSettings)
     """The settings of Spark under which its expressions are evaluated."""
 
@@ -96,7 +95,7 @@ class Plan:
 
     @cached_property
     def families(self) -> dict[str, Family]:
-        """Give each group's family, by the group's id."""
+        """Return each group's family, by the group's id."""
         alike: dict[tuple[object, ...], list[Group]] = {}
         for group in self.groups:
             alike.setdefault((group.signature, *(log.id for log in group.logs)), []).append(group)
@@ -105,7 +104,7 @@ class Plan:
 
     @property
     def cuts(self) -> dict[str, tuple[int, ...]]:
-        """Say where each group's chain is cut."""
+        """Return the cuts of each group's chain."""
         return {group.id: group.chain.cuts for group in self.groups}
 
     def stream(self, name: str) -> Stream:
@@ -113,33 +112,33 @@ class Plan:
         for stream in self.streams:
             if stream.name.lower() == name.lower():
                 return stream
-        known = [each.name for each in self.streams]
+        known = [stream.name for stream in self.streams]
         raise InputError(f"stream {name} does not exist: {did_you_mean(name, known)}")
 
     @property
     def sources(self) -> tuple[Stream, ...]:
         """List the streams that are read from sources; all others are the results of queries."""
-        return tuple(each for each in self.streams if each.results is None)
+        return tuple(stream for stream in self.streams if stream.results is None)
 
     @property
     def results(self) -> tuple[Stream, ...]:
-        """List the streams that are the results of queries, each after those that it is made of."""
-        found = [each for each in self.streams if each.results is not None]
-        return tuple(sorted(found, key=lambda each: self.depth(each.name)))
+        """List the streams that are the results of queries, each after the streams that it is made of."""
+        found = [stream for stream in self.streams if stream.results is not None]
+        return tuple(sorted(found, key=lambda stream: self.depth(stream.name)))
 
     def depth(self, stream: str) -> int:
-        """Say how many joins a row of a stream has passed: none, if it is from a source."""
+        """Count the joins that a row of a stream has passed: none, if it is from a source."""
         if self.stream(stream).results is None:
             return 0
-        return 1 + max(self.depth(each) for each in self.query(stream).streams)
+        return 1 + max(self.depth(source) for source in self.query(stream).streams)
 
     def stream_of(self, log: str) -> str:
         """Name the stream whose rows a log holds."""
-        return next(each.stream for each in self.logs if each.id == log)
+        return next(kept.stream for kept in self.logs if kept.id == log)
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """List the streams that windows counting rows read: the event times of their rows are kept."""
+        """List the streams of windows that count rows: the event times of their rows are kept."""
         names = (log.stream for group in self.groups if group.signature.counted for log in group.logs)
         return tuple(dict.fromkeys(names))
 
@@ -149,7 +148,7 @@ class Plan:
         return tuple(dict.fromkeys(log.id for group in self.groups if group.oblivious for log in group.logs))
 
     def is_read_in_order(self, stream: str) -> bool:
-        """Say whether joins without a window read a stream, so that the order of arrival matters."""
+        """Check whether joins without a window read a stream, so that the order of arrival matters."""
         return any(log.id in self.watched for log in self.logs_of(stream))
 
     def logs_of(self, stream: str) -> tuple[LogPlan, ...]:
@@ -159,9 +158,9 @@ class Plan:
     def uses(self, log: str) -> Iterator[tuple[Group, Side]]:
         """List the groups that read a log, and as which side."""
         for group in self.groups:
-            yield from (
-                (group, each.side) for each in group.inputs if any(one.id == log for one in each.logs)
-            )
+            for part in group.inputs:
+                if any(kept.id == log for kept in part.logs):
+                    yield group, part.side
 
     def groups_of(self, query: str) -> Iterator[tuple[Group, int, Member]]:
         """List every group that serves a query, and its number there."""
@@ -174,21 +173,25 @@ class Plan:
         """Find a query's first group (for most strategies the only one) and its number there."""
         for first in self.groups_of(query):
             return first
-        for each in self.stopped:
-            if each.query.name.lower() == query.lower():
-                raise InputError(f"query {each.query.name} has failed and is not run any more: {each.reason}")
+        for stopped in self.stopped:
+            if stopped.query.name.lower() == query.lower():
+                name, reason = stopped.query.name, stopped.reason
+                raise InputError(f"query {name} has failed and is not run any more: {reason}")
         raise self._no_such(query)
 
     def query(self, name: str) -> Query:
         """Find a query by its name, also one that was stopped."""
-        for query in (*self.queries, *(each.query for each in self.stopped)):
+        for query in self._all_queries():
             if query.name.lower() == name.lower():
                 return query
         raise self._no_such(name)
 
-    def _no_such(self, query: str) -> InputError:
-        names = [each.name for each in self.queries] + [each.query.name for each in self.stopped]
-        return InputError(f"query {query} does not exist: {did_you_mean(query, names)}")
+    def _all_queries(self) -> list[Query]:
+        return [*self.queries, *(stopped.query for stopped in self.stopped)]
+
+    def _no_such(self, name: str) -> InputError:
+        names = [query.name for query in self._all_queries()]
+        return InputError(f"query {name} does not exist: {did_you_mean(name, names)}")
 
 
 def build_plan(
@@ -200,10 +203,10 @@ def build_plan(
     cuts: Mapping[str, Iterable[int]] | None = None,
     stopped: Iterable[Stopped] = (),
 ) -> Plan:
-    """Share what can be shared among the queries.
+    """Build the shared plan of the queries.
 
-    `kept` is what a state's logs store now, by log: a log that already stores all that is needed goes on as it is.
-    `cuts` are where a strategy that chooses has chosen to cut, by group; any other chain is cut at every window end.
+    `kept` are the present columns and predicates of a state's logs, by log: a log that stores all that is needed stays
+    as it is.  `cuts` are the cuts that a strategy has chosen, by group; any other chain is cut at every window end.
     """
     everyone = tuple(queries)
     declared = {name.lower(): stream for name, stream in streams.items()}
@@ -220,17 +223,13 @@ def build_plan(
         )
         for signature, share in shares
     )
-    used = {log.stream for log in logs.values()}
+    used = {log.stream.lower() for log in logs.values()}
     read = tuple(
         stream
-        for stream in declared.values()
-        if stream.name in used or any(each.about.lower() in _lower(used) for each in promises_of(stream))
+        for name, stream in declared.items()
+        if name in used or any(promise.about.lower() in used for promise in promises_of(stream))
     )
     return Plan(read, tuple(logs.values()), groups, everyone, strategy, tuple(stopped))
-
-
-def _lower(names: Iterable[str]) -> set[str]:
-    return {each.lower() for each in names}
 
 
 def _shares(queries: Iterable[Query], strategy: str) -> list[tuple[Signature, Share]]:
@@ -246,18 +245,18 @@ def _shares(queries: Iterable[Query], strategy: str) -> list[tuple[Signature, Sh
 
 
 def _as_kept(log: LogPlan, kept: Shape | None) -> LogPlan:
-    """Leave a log's columns and bits as they are if nothing is missing from them."""
+    """Keep a log's columns and bits if they include all that is needed."""
     if kept is None or not (set(log.columns) <= set(kept[0]) and set(log.predicates) <= set(kept[1])):
         return log
-    # another key of the stream can be stored only while it is a log's of its own
-    columns = tuple(each for each in kept[0] if each in log.columns or not is_link_column(each))
+    # another key of the stream can be stored only while there is a log by that key
+    columns = tuple(column for column in kept[0] if column in log.columns or not is_link_column(column))
     return replace(log, columns=columns, predicates=kept[1])
 
 
 def _inputs(
     streams: Mapping[str, Stream], signature: Signature, share: Share, logs: Mapping[LogKey, LogPlan]
 ) -> tuple[GroupInput, ...]:
-    """Give the inputs of a group: which logs hold the rows of each, and which part of them is joined."""
+    """Build the inputs of a group: the logs that hold the rows of each, and the part of them that is joined."""
     inputs = []
     for side in _sides(signature):
         log, *others = (logs[key] for key in _logs(streams, signature, share, side))
@@ -272,7 +271,7 @@ def _sides(signature: Signature) -> tuple[Side, ...]:
 def _plan_logs(
     streams: Mapping[str, Stream], shares: Iterable[tuple[Signature, Share]]
 ) -> dict[LogKey, LogPlan]:
-    """Find the distinct logs, and what is read of each."""
+    """Build the distinct logs from their readers."""
     readers: dict[LogKey, dict[tuple[str, Side], Query]] = {}
     links: dict[LogKey, set[str]] = {}
     for signature, share in shares:
@@ -300,7 +299,7 @@ def _plan_logs(
 
 
 def _logs(streams: Mapping[str, Stream], signature: Signature, share: Share, side: Side) -> list[LogKey]:
-    """Say which logs one side of a share reads: one by each key that it is joined on."""
+    """List the logs that one side of a share reads: one by each key that it is joined on."""
     if not signature.streams:
         return [_log(streams, signature, share, side)]
     number = _sides(signature).index(side)
@@ -310,7 +309,7 @@ def _logs(streams: Mapping[str, Stream], signature: Signature, share: Share, sid
 
 
 def _log(streams: Mapping[str, Stream], signature: Signature, share: Share, side: Side) -> LogKey:
-    """Say which log one side of a pair reads."""
+    """Name the log that one side of a pair reads."""
     left, right = streams[signature.left.lower()], streams[signature.right.lower()]
     keys = log_key(left, signature.keys, "l"), log_key(right, signature.keys, "r")
     stream, key = (left, agreed(*keys)) if side == "l" else (right, agreed(*reversed(keys)))

@@ -1,4 +1,4 @@
-"""The chain: time cut at every window, so that each pair falls in one slice only.
+"""The chain: ages cut at the ends of windows, so that each pair falls in one slice only.
 
 Queries that join the same streams on the same key differ only in how far back they look.  Lay the
 difference ``d = T_right - T_left`` of a pair on an axis and cut it at the ends of every window; the pieces are
@@ -10,16 +10,16 @@ the *slices*, and a query reads exactly the slices inside its window::
     q1 WINDOW 10             ===================
     q2 WINDOW 60  ==========================================
 
-A pair falls in one slice, so it is computed once however many queries want it.  On the right of 0 the
-left row is the older of the two: the papers' chain over the state of the left stream, youngest slice first.  On
-the left of 0 it is the chain over the right stream's state.  With ``WINDOW`` both look the same.
+A pair falls in one slice, so it is computed once for all queries that want it.  On the right of 0 the left row is the
+older of the two: the papers' chain over the state of the left stream, youngest slice first.  On the left of 0 it is
+the chain over the right stream's state.  With ``WINDOW`` both look the same.
 
 Cut at every window end, it is the Mem-Opt chain: no slice holds a row longer than some query needs it (paper 1,
-Theorems 3 and 4).  Neighbours may be *merged* into one slice: its rows are then held to its far end, and the pairs it
-gives are told apart by the window ends inside it, its *bounds*; that is the router of CPU-Opt::
+Theorems 3 and 4).  Neighbours may be *merged* into one slice.  Its rows are then held to its far end, and its pairs are
+distinguished by the window ends inside it, its *bounds*; that is the router of CPU-Opt::
 
     bounds       -59        -9         0         10         60      a pair's level: between which bounds it lies
-    cuts         -59                   0                    60      what is held, and for how long
+    cuts         -59                   0                    60      the slices, and how long their rows are held
 
 In:  the windows of a group's queries, and where to cut.
 Out: a `Chain`, walked by the units of `penstock.engine` and shown by `penstock.plan.plan_text`.
@@ -48,7 +48,7 @@ class Slice:
     range: Range
 
     def __post_init__(self) -> None:
-        """Refuse a slice in which now the left, now the right row is the older one."""
+        """Refuse a slice in which either row can be the older one."""
         if self.range.lo < 0 < self.range.hi:
             raise InputError(f"slice {self.range} lies on both sides of 0: cut it there")
 
@@ -59,7 +59,7 @@ class Slice:
 
     @property
     def ages(self) -> tuple[int, int]:
-        """Give the ages ``[start, end)`` of the older row.
+        """Return the ages ``[start, end)`` of the older row.
 
         >>> Slice(Range(-59, -9)).ages, Slice(Range(10, 60)).ages
         ((10, 60), (10, 60))
@@ -71,7 +71,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The slices in order of difference, the queries that read each one, and the bounds that tell pairs apart.
+    """The slices in order of difference, the queries that read each one, and the bounds that divide pairs into levels.
 
     >>> chain = Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)})
     >>> [(piece.ages, names) for piece, names in zip(chain.slices, chain.readers)]
@@ -81,10 +81,10 @@ class Chain:
     cuts: tuple[int, ...]
     readers: tuple[tuple[str, ...], ...]
     bounds: tuple[int, ...] = ()
-    """Every end of a window, and 0: the cuts among them.  Left empty, they are the cuts."""
+    """Every end of a window, and 0; the cuts are among them.  By default, they are the cuts."""
 
     def __post_init__(self) -> None:
-        """Refuse a chain that is out of order or has no queries at its ends."""
+        """Refuse a chain whose cuts are out of order or whose ends have no readers."""
         if not self.bounds:
             object.__setattr__(self, "bounds", self.cuts)
         if len(self.readers) != len(self.cuts) - 1:
@@ -98,7 +98,7 @@ class Chain:
 
     @classmethod
     def from_windows(cls, windows: Mapping[str, Range], cuts: Iterable[int] | None = None) -> Chain:
-        """Cut time at every distinct window end, or only at those `cuts` among them; the outermost ends are always cut.
+        """Build a chain cut at every distinct window end, or at `cuts` and the outermost ends only.
 
         >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}, cuts=()).readers
         (('q1', 'q2'),)
@@ -121,7 +121,7 @@ class Chain:
         return tuple(Slice(Range(lo, hi)) for lo, hi in pairwise(self.cuts))
 
     def read_by(self, query: str) -> list[int]:
-        """Give the numbers of the slices that a query reads.
+        """List the numbers of the slices that a query reads.
 
         >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}).read_by("q2")
         [0, 1]
@@ -139,7 +139,7 @@ class Chain:
         return tuple(slices if side == "l" else reversed(slices))
 
     def levels(self, window: Range) -> tuple[int, int]:
-        """Give the levels ``[first, last)`` that make up a window whose ends are bounds.
+        """Return the levels ``[first, last)`` that make up a window whose ends are bounds.
 
         >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}).levels(Range(0, 60))
         (0, 2)
@@ -151,7 +151,7 @@ class Chain:
         return first, last
 
     def held(self, window: Range) -> Range:
-        """Give the differences for which a query's rows are held: to the far ends of the slices its window ends in.
+        """Return the differences for which rows are held: to the far ends of the slices in which a window ends.
 
         >>> Chain.from_windows({"q1": Range(0, 10), "q2": Range(0, 60)}, cuts=()).held(Range(0, 10))
         Range(lo=0, hi=60)

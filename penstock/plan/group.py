@@ -1,10 +1,10 @@
 """A group: the queries of one signature, and the chain they share.
 
-In:  queries that join the same streams on the same key, and the two logs that hold those streams.
-Out: a `Group`, the value that units run, that EXPLAIN prints, and that the journal remembers.
-Always true: every member's window is a run of whole levels, so what a query gets is decided by levels and bits.
-
 A query has one group, unless the strategy divides the rows among several joins (`penstock.plan.share`).
+
+In:  queries that join the same streams on the same key, and the logs of those streams.
+Out: a `Group`, the value that units run, that EXPLAIN prints, and that the journal stores.
+Always true: every member's window is a run of whole levels, so levels and bits decide which pairs a query gets.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Member:
     masks: tuple[int, ...]
     """The bits of each of the group's inputs, in their order."""
     links: tuple[frozenset[str], ...] = ()
-    """For each input, the columns by which its rows lead on to others, where more than two streams are joined, and that
-    of their positions, where there is no window."""
+    """For each input, the columns of its rows' other keys, if more than two streams are joined, and of their positions,
+    if there is no window."""
 
     def predicates(self, side: Side) -> tuple[str, ...]:
         """List the predicates this query has on one side."""
         return self.query.predicates(side)
 
     def reads_under(self, side: Side, columns: Collection[str], predicates: Collection[str]) -> bool:
-        """Say whether a segment of some other layout has all that this query reads.
+        """Check whether a segment of another layout has all columns and predicate bits that this query reads.
 
-        A row stored before the query came may lack a column it reads, or the answer to one of its predicates.
+        A row stored before the query was added may lack some.
         """
         return self.reads(side) <= set(columns) and set(self.predicates(side)) <= set(predicates)
 
@@ -60,7 +60,7 @@ class Member:
         return read | self.links[self.query.sides.index(side)] if self.links else read
 
     def reach(self, side: Side) -> int:
-        """Say how long this query's own window needs a row of one side."""
+        """Return how long this query's own window needs a row of one side."""
         return self.query.reach(side)
 
 
@@ -76,7 +76,7 @@ class GroupInput:
 
     @property
     def logs(self) -> tuple[LogPlan, ...]:
-        """Give every log that holds its rows."""
+        """List every log that holds its rows."""
         return self.log, *self.others
 
 
@@ -84,8 +84,8 @@ class GroupInput:
 class Group:
     """Queries of one signature on one chain; a query's number is its position in `members`.
 
-    The inputs have an order, and whatever is noted of each of them is a tuple in that order: a cursor's batches,
-    watermarks, floors, masks.  Two is the common case.
+    The inputs have an order.  Values for each input are tuples in that order: a cursor's batches, watermarks, floors,
+    masks.  Two inputs are the common case.
     """
 
     id: str
@@ -94,11 +94,11 @@ class Group:
     chain: Chain
     members: tuple[Member, ...]
     mixed_layouts: bool = False
-    """Whether rows stored under an older plan may lack what some query reads: then that is checked row by row."""
+    """Whether rows stored under an older plan may lack columns or bits that some query reads: then rows are checked."""
     filter_last: bool = False
     """Whether every row is held for the longest window, and selections come after the join."""
     links: tuple[Link, ...] = ()
-    """What must be equal in which inputs, where more than two streams are joined."""
+    """The equalities between inputs, if more than two streams are joined."""
 
     def __post_init__(self) -> None:
         """Refuse a group in which a query would get more or less than its window."""
@@ -112,51 +112,51 @@ class Group:
                 )
 
     def log(self, side: Side) -> LogPlan:
-        """Give the log of one side."""
+        """Return the log of one side."""
         return self.inputs[self.index(side)].log
 
     def index(self, side: Side) -> int:
-        """Give the position of one side among the inputs."""
+        """Return the position of one side among the inputs."""
         return self.sides.index(side)
 
     @property
     def sides(self) -> tuple[Side, ...]:
         """Name the inputs as expressions do."""
-        return tuple(each.side for each in self.inputs)
+        return tuple(part.side for part in self.inputs)
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Name the streams that the inputs hold; one that is joined with itself twice."""
-        return tuple(each.log.stream for each in self.inputs)
+        """Name the streams of the inputs; a stream that is joined with itself is named twice."""
+        return tuple(part.log.stream for part in self.inputs)
 
     @property
     def title(self) -> str:
-        """Name what is joined, for people."""
+        """Name the joined streams, for people."""
         return " ⋈ ".join(self.streams)
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Give the cuts that no chain of these queries can do without: the outermost ends, and 0 between them."""
+        """Return the cuts that every chain of these queries has: the outermost ends, and 0 between them."""
         low, high = self.chain.cuts[0], self.chain.cuts[-1]
         return (low, 0, high) if low < 0 < high else (low, high)
 
     def part(self, side: Side) -> Part:
-        """Give the part of one stream that this group joins."""
+        """Return the part of one stream that this group joins."""
         return self.inputs[self.index(side)].part
 
     def counts(self, side: Side) -> bool:
-        """Say whether windows on one side count rows."""
+        """Check whether windows on one side count rows."""
         return side in self.sides and self.signature.rows[self.index(side)]
 
     def slices(self, side: Side) -> tuple[tuple[int, Slice], ...]:
         """List the slices that one input's state is divided into, youngest first, each with its number.
 
-        Of more than two streams, a slice is a range of spreads, and every input's rows are in it by their age.
+        If more than two streams are joined, a slice is a range of spreads, and every input's rows are in it by age.
         """
         return self.chain.side(side if self.is_pair else SIDES[0])
 
     def ages(self, piece: Slice) -> tuple[int, int]:
-        """Give a slice's ages ``[start, end)`` in what its side counts: microseconds, or rows that came after.
+        """Return a slice's ages ``[start, end)`` in the unit of its side: microseconds, or rows that came after.
 
         At one time the left row is the older, so in microseconds the right side's ages begin at 1; in rows, at 0.
         """
@@ -166,39 +166,37 @@ class Group:
 
     @property
     def logs(self) -> tuple[LogPlan, ...]:
-        """Give one log of each input, in their order."""
-        return tuple(each.log for each in self.inputs)
+        """List one log of each input, in their order."""
+        return tuple(part.log for part in self.inputs)
 
     @property
     def all_logs(self) -> tuple[LogPlan, ...]:
-        """Give every log that is read, also those that hold the same rows by another key."""
-        return tuple(log for each in self.inputs for log in each.logs)
+        """List every log that is read, including logs of the same rows by another key."""
+        return tuple(log for part in self.inputs for log in part.logs)
 
     @property
     def is_pair(self) -> bool:
-        """Say whether two streams are joined."""
+        """Check whether two streams are joined."""
         return len(self.inputs) == len(SIDES)
 
     @property
     def oblivious(self) -> bool:
-        """Say whether there is no window, so that buffers say how long rows are kept."""
+        """Check whether there is no window, so that rows are kept by buffers."""
         return self.signature.oblivious
 
     @property
     def selective(self) -> bool:
-        """Say whether some pair of the chain is not for all readers of its level, or is in a gap that nobody reads."""
-        choosy = any(any(each.masks) or each.query.comparisons for each in self.members)
-        uneven = any(
-            each.query.graph is not None and (self.signature.counted or not each.query.graph.even)
-            for each in self.members
-        )
-        divided = any(each.part != WHOLE for each in self.inputs)
-        return self.mixed_layouts or choosy or uneven or divided or not all(self.level_sets())
+        """Check whether some pair of the chain is not for all readers of its level, or is in a gap without readers."""
+        conditions = any(any(member.masks) or member.query.comparisons for member in self.members)
+        graphs = [member.query.graph for member in self.members if member.query.graph is not None]
+        uneven = any(self.signature.counted or not graph.even for graph in graphs)
+        divided = any(part.part != WHOLE for part in self.inputs)
+        return self.mixed_layouts or conditions or uneven or divided or not all(self.level_sets())
 
     def masks_under(
         self, side: Side, columns: Collection[str], predicates: Sequence[str]
     ) -> tuple[int | None, ...]:
-        """List the bits that each query needs in a segment of some layout; None where it takes no row from there."""
+        """List the bits that each query needs in a segment of some layout; None if it takes no row from there."""
         all_of = self.part(side).all_of
         stored = set(all_of) <= set(predicates)
         return tuple(
@@ -211,30 +209,32 @@ class Group:
     def excluded_under(self, side: Side, predicates: Sequence[str]) -> tuple[int, ...]:
         """List the bits that a row of this group's part must not have together, in a segment of some layout.
 
-        A condition that the layout does not store is left out: a query that has it takes no row from there anyway.
+        A condition that the layout does not store is left out: its query takes no row from there anyway.
         """
-        conditions = [each for each in self.part(side).none_of if set(each) <= set(predicates)]
-        return tuple(_bits(each, predicates) for each in conditions)
+        conditions = self.part(side).none_of
+        return tuple(
+            _bits(condition, predicates) for condition in conditions if set(condition) <= set(predicates)
+        )
 
     def level_sets(self) -> list[int]:
-        """Give for each slice the set of queries that read it, as bits."""
+        """Return the set of queries that read each level, as bits."""
         return [
-            sum(1 << number for number, member in enumerate(self.members) if _reads(member, level))
+            sum(1 << number for number, member in enumerate(self.members) if level in range(*member.levels))
             for level in range(len(self.chain.bounds) - 1)
         ]
 
     def comparisons(self) -> dict[Comparison, int]:
-        """Give each comparison of columns that pairs are tested by, and the queries that make it, as bits."""
+        """Return each comparison of columns that pairs are tested by, with its queries as bits."""
         makers: dict[Comparison, int] = {}
         for number, member in enumerate(self.members):
-            for each in member.query.comparisons:
-                makers[each] = makers.get(each, 0) | 1 << number
+            for comparison in member.query.comparisons:
+                makers[comparison] = makers.get(comparison, 0) | 1 << number
         return makers
 
     def reaches(self, side: Side, partner: int | None = None) -> list[int]:
         """List how long a row of one side is held for each query: to the end of the slice in which its window ends.
 
-        Of more than two streams: for as long as a partner, or one with this number, may lie beyond it.
+        If more than two streams are joined: for as long as a partner, or the one with this number, may lie beyond it.
         """
         if not self.is_pair:
             own = self.index(side)
@@ -248,26 +248,20 @@ class Group:
 
 
 def _bits(wanted: Iterable[str], predicates: Sequence[str]) -> int:
-    """Give the bits of some predicates among those of a layout."""
-    return sum(1 << predicates.index(each) for each in set(wanted))
+    return sum(1 << predicates.index(predicate) for predicate in set(wanted))
 
 
 def reach(window: Range, side: Side) -> int:
-    """Say how far beyond a row's own time its partner may lie: how long the row has to be kept.
+    """Return how far beyond a row's own time its partner may lie: how long the row has to be kept.
 
-    A left row at T is of use until the right watermark passes ``T + hi``; a right row until the left watermark passes
+    A left row at T is needed until the right watermark passes ``T + hi``; a right row until the left watermark passes
     ``T - lo + 1``.
     """
     return window.hi if side == "l" else 1 - window.lo
 
 
-def _reads(member: Member, level: int) -> bool:
-    first, last = member.levels
-    return first <= level < last
-
-
 def group_id(signature: Signature, label: str = "") -> str:
-    """Name a group for directories and figures: the same signature and share always get the same name."""
+    """Name a group for directories and JSON: the same signature and share always get the same name."""
     text = f"{signature.left}|{signature.right}|{signature.keys}{label}"
     text += f"|{signature.rows}" if signature.counted else ""
     text += f"|{signature.streams}|{signature.edges}" if signature.streams else ""
@@ -285,14 +279,14 @@ def plan_group(
     cuts: Iterable[int] | None = None,
     links: tuple[Link, ...] = (),
 ) -> Group:
-    """Build the chain of a group, cut at every window or only at some, and give each query its levels and masks."""
-    read = tuple(_read_beside(signature, number, each, links) for number, each in enumerate(inputs))
+    """Build a group: its chain, cut at every window or only at `cuts`, and the levels and masks of each query."""
+    read = tuple(_extra_columns(signature, number, part, links) for number, part in enumerate(inputs))
     chain = Chain.from_windows({query.name: query.window for query in share.queries}, cuts)
     members = tuple(
         Member(
             query,
             chain.levels(query.window),
-            tuple(each.log.mask({*each.part.all_of, *query.predicates(each.side)}) for each in inputs),
+            tuple(part.log.mask({*part.part.all_of, *query.predicates(part.side)}) for part in inputs),
             read if any(read) else (),
         )
         for query in share.queries
@@ -308,16 +302,16 @@ def plan_group(
     )
 
 
-def _read_beside(
+def _extra_columns(
     signature: Signature, number: int, own: GroupInput, links: tuple[Link, ...]
 ) -> frozenset[str]:
-    """Name what is read of an input's logs beside columns of its stream: other keys, and positions."""
+    """Name the columns of an input's logs that are not columns of its stream: other keys, and positions."""
     position = {POSITION} & set(own.log.columns) if signature.oblivious else set()
     return columns_of_input(number, links) | position
 
 
 def subgroup(group: Group, names: Iterable[str]) -> Group:
-    """Give the chain of only some queries of a group, over the same logs and parts; of all if there are none."""
+    """Build the group of only some of a group's queries, over the same logs and parts; of all if none is named."""
     wanted = set(names)
     queries = tuple(member.query for member in group.members if member.query.name in wanted)
     if not queries:

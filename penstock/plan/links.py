@@ -1,16 +1,16 @@
-"""The links of a join of many streams: what must be equal in which inputs, and by which keys their streams are logged.
+"""The links of a join of many streams: the equalities between inputs, and the keys by which their streams are logged.
 
 Equalities that follow from each other are one link: of ``A.k = B.k AND B.k = C.k`` any two inputs can be joined
-directly.  Where two equalities hold between the same inputs they are one link with a key of two parts::
+directly.  Two equalities between the same inputs are one link with a key of two parts::
 
     A.k = B.k AND B.k = C.k                    one link   k: A B C
     A.k = B.k AND A.m = B.m                    one link   (k, m): A B
     O.id = P.order_id AND P.id = S.payment_id  two links  id: O P        payment: P S
 
-A stream is logged once for each link that it is in, sorted by that key, so that its rows can be found from either side;
-beside its own key each of these logs stores the others' hashes (`link_columns`), so that a row leads on to the next
-input whichever log it was found in.  Inputs that no equality connects meet by time alone: one input of each part of the
-graph is in a link without a key, whose rows are all alike.
+A stream is logged once for each of its links, sorted by that key, so that its rows can be found from either side.
+Each of these logs also stores the hashes of the other keys (`link_columns`), so that the next input can be probed from
+any of them.  Inputs that no equality connects are joined by time alone: one input of each connected part of the graph
+is in a link with an empty key.
 
 In:  the edges of a signature, and the declared streams.  Out: `Link`s.
 True: every input is in a link, and from any input every other can be reached.
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from penstock.sql.query import Edge, Signature, Stream
 
     Term = tuple[int, KeyPart]
-    """An input, by its number, and what is compared of its rows."""
+    """An input, by its number, and the compared expression of its rows."""
 
 LINK = f"{RESERVED}x"
-"""How the names of the columns begin that hold a row's other keys."""
+"""The prefix of the columns that hold a row's other keys."""
 
 POSITION = f"{RESERVED}position"
 """The column that holds a row's position in the order of arrival, beside its event time."""
@@ -42,26 +42,26 @@ POSITION = f"{RESERVED}position"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A key that is equal in some inputs: of each, by its number, the parts of that key."""
+    """A key that is equal in some inputs: the parts of that key in each, by its number."""
 
     keys: tuple[tuple[int, tuple[KeyPart, ...]], ...]
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """List the inputs that it connects."""
+        """List the connected inputs."""
         return tuple(number for number, _ in self.keys)
 
     def key(self, number: int) -> tuple[KeyPart, ...]:
-        """Give the key of one input."""
+        """Return the key of one input."""
         return dict(self.keys)[number]
 
     def __str__(self) -> str:
-        """Write the key as people would, by the first input's expressions."""
+        """Write the key by the first input's expressions."""
         return ", ".join(part.expression for part in self.keys[0][1]) or "time alone"
 
 
 def links_of(signature: Signature, streams: Mapping[str, Stream]) -> tuple[Link, ...]:
-    """Find the links of a join of many streams; `streams` are by their names in lower case."""
+    """Find the links of a join of many streams; the keys of `streams` are names in lower case."""
     declared = [streams[name.lower()] for name in signature.streams]
     classes = _classes(declared, signature.edges)
     together: dict[tuple[int, ...], list[list[Term]]] = {}
@@ -75,9 +75,9 @@ def links_of(signature: Signature, streams: Mapping[str, Stream]) -> tuple[Link,
 
 
 def _classes(streams: Sequence[Stream], edges: Iterable[Edge]) -> list[list[Term]]:
-    """Bring terms together that are equal because others are; one of each input is enough.
+    """Group terms whose equality follows from the edges, with one term of each input in a group.
 
-    A term is an expression and the type it is compared as: what is equal as text need not be equal as a number.
+    A term is an expression and the type it is compared as: values that are equal as text may differ as numbers.
     """
     classes: list[set[Term]] = []
     for edge in edges:
@@ -88,27 +88,26 @@ def _classes(streams: Sequence[Stream], edges: Iterable[Edge]) -> list[list[Term
             replace(right, type=right.type or left.type),
         )
         terms = {(edge.first, left), (edge.second, right)}
-        meeting = [each for each in classes if each & terms]
-        classes = [each for each in classes if not each & terms] + [terms.union(*meeting)]
-    return [terms for each in classes for terms in _once_each(sorted(each))]
+        meeting = [known for known in classes if known & terms]
+        classes = [known for known in classes if not known & terms] + [terms.union(*meeting)]
+    return [terms for known in classes for terms in _one_term_each(sorted(known))]
 
 
-def _once_each(terms: list[Term]) -> list[list[Term]]:
+def _one_term_each(terms: list[Term]) -> list[list[Term]]:
     """Divide a class in which an input has several terms: it is compared with the others by each of them.
 
-    Of ``A.k = B.k AND A.m = B.k`` both k and m of A equal B's: two keys, each with the same term of B.  What more an
-    input has is compared with the first terms of the others, from which all else follows.
+    Of ``A.k = B.k AND A.m = B.k`` both k and m of A equal B.k: two keys, each with the same term of B.  More terms of
+    an input are compared with the first terms of the others, from which the other equalities follow.
     """
     of_input: dict[int, list[KeyPart]] = {}
     for number, part in terms:
         of_input.setdefault(number, []).append(part)
     firsts = {number: parts[0] for number, parts in of_input.items()}
     further = ({**firsts, number: part} for number, parts in of_input.items() for part in parts[1:])
-    return [list(each.items()) for each in (firsts, *further)]
+    return [list(parts.items()) for parts in (firsts, *further)]
 
 
 def _link(inputs: tuple[int, ...], classes: list[list[Term]]) -> Link:
-    """Make one link of the classes that connect the same inputs."""
     ordered = sorted(classes)
     return Link(
         tuple((number, tuple(terms[place][1] for terms in ordered)) for place, number in enumerate(inputs))
@@ -116,17 +115,17 @@ def _link(inputs: tuple[int, ...], classes: list[list[Term]]) -> Link:
 
 
 def _entries(count: int, links: Iterable[Link]) -> list[int]:
-    """Give the first input of each part of the graph that equalities hold together."""
+    """List the first input of each connected part of the graph."""
     first = list(range(count))
     for link in links:
         least = min(first[number] for number in link.inputs)
         joined = {first[number] for number in link.inputs}
-        first = [least if each in joined else each for each in first]
+        first = [least if part in joined else part for part in first]
     return sorted(set(first))
 
 
 def link_columns(key: tuple[KeyPart, ...]) -> tuple[str, ...]:
-    """Name the columns in which a log stores one of its stream's keys: its hash, and its parts if that is not all.
+    """Name the columns in which a log stores another key: its hash, and its parts if the hash is not the whole key.
 
     >>> link_columns((KeyPart("k", "bigint"),))
     ('penstock.xbcdec90a',)
@@ -137,11 +136,11 @@ def link_columns(key: tuple[KeyPart, ...]) -> tuple[str, ...]:
 
 
 def columns_of_input(number: int, links: Iterable[Link]) -> frozenset[str]:
-    """Name what the logs of an input store of its keys: nothing where it has one only, by which it is sorted."""
+    """Name the key columns that the logs of an input store: none if it has only one key, by which it is sorted."""
     keys = [link.key(number) for link in links if number in link.inputs]
     return frozenset(name for key in keys for name in link_columns(key)) if len(keys) > 1 else frozenset()
 
 
 def is_link_column(name: str) -> bool:
-    """Say whether a stored column is none of the stream's: one of a row's other keys, or its position."""
+    """Check whether a stored column is not of the stream: another key of a row, or its position."""
     return name.startswith(LINK) or name == POSITION

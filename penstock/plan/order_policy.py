@@ -1,24 +1,24 @@
-"""Order policies: what waits where streams arrive out of step, the input or the results (paper 4).
+"""Order policies: whether input or results wait, if streams arrive out of step (paper 4).
 
-The time of a result is the latest of its rows' times.  The *trigger* is the lowest of the streams' watermarks: below it
-no row is still to come, so every result below it is there once all rows below it are joined::
+The time of a result is the latest of its rows' times.  The *trigger* is the lowest of the streams' watermarks.  No more
+rows come below it, so once all rows below it are joined, every result below it is there::
 
     stream S     a1 ---------------- a6 |                       trigger = 6
     stream T     ---------- b4 ---------|----- b9 -- c10
                                         |
     sync-filter  b9 and c10 wait as input; joined when the trigger passes them, their results leave at once
     filter-order b9 and c10 are joined as they come; their results are held until the trigger passes them
-    adaptive     sync-filter, and filter-order while joining takes a large share of the time: then it pays to join
-                 during the wait
+    adaptive     filter-order while joining takes a large share of the time, which is then spent during the wait;
+                 otherwise sync-filter
 
 The share is c·w·λ1·λ2, with c the time of one join step (a row against a row of the window), w the window, and λ the
-streams' rates; by Eq. 7 filter-order answers sooner by share / (1 + share): at most a half, where each stream has a
-processor, and a third where one joins both.  Going back to sync-filter, rows wait again from then on, and what is held
-leaves as the trigger passes it: the hold drains first.
+streams' rates.  By Eq. 7 filter-order answers sooner by share / (1 + share): at most a half if each stream has a
+processor, and a third if one processor joins both.  After a switch back to sync-filter, new rows wait, and held
+results leave as the trigger passes them.
 
-In:  watermarks, and the load that was measured.  Out: the trigger, and a `Switch` where the policy changes its mind.
-True always: the sequence of results is the same whatever the policy; only what waits, and how long, differs.
-The virtual time of `papers` and the joiner of `penstock.engine` run this very code.
+In:  watermarks, and the measured load.  Out: the trigger, and a `Switch` when the policy changes.
+Always true: the sequence of results is the same under every policy.
+The engine and the virtual time of `papers` run this same code.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 Time = TypeVar("Time", int, float)
 
 SYNC, HOLD = "sync-filter", "filter-order"
-"""What waits: the input, or the results."""
+"""The modes: the input waits, or the results wait."""
 
 SWITCH_BACK_SHARE = 0.9
-"""The part of alpha that the share must fall below for input to wait again: at alpha itself it would go to and fro."""
+"""The part of alpha below which input waits again; at alpha itself the mode would switch back and forth."""
 
 DEFAULT_ALPHA = 0.3
-"""The share of the time from which on adaptive queries join at once: paper 4's experiments use it."""
+"""The share of the time from which on adaptive queries join at once, as in paper 4's experiments."""
 
 
 def trigger(watermarks: Iterable[Time | None]) -> Time | None:
-    """Give the time below which no stream has a row still to come; None while some stream has sent nothing.
+    """Return the time below which no more rows come; None while some stream has sent nothing.
 
     >>> trigger([10, 6, 8]), trigger([10, None])
     (6, None)
@@ -56,7 +56,7 @@ def trigger(watermarks: Iterable[Time | None]) -> Time | None:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What joining takes: the seconds of one join step, the window in seconds, and each stream's rows per second."""
+    """The load of a join: the seconds of one join step, the window in seconds, and each stream's rows per second."""
 
     step: float
     window: float
@@ -64,7 +64,7 @@ class Load:
 
     @property
     def share(self) -> float:
-        """Give c·w·λ1·λ2, and the like for more streams: a row meets w·λ rows of each of the others.
+        """Return c·w·λ1·λ2; with more streams, a row meets w·λ rows of each of the others.
 
         >>> round(Load(0.0005, 60, (1, 10)).share, 3)
         0.3
@@ -77,7 +77,7 @@ class Load:
 
 
 def gain(share: float) -> float:
-    """Say by which part filter-order answers sooner than sync-filter (Eq. 7).
+    """Return the share of time by which filter-order answers sooner than sync-filter (Eq. 7).
 
     >>> round(gain(0.3), 2), gain(1.0)
     (0.23, 0.5)
@@ -87,7 +87,7 @@ def gain(share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A change of mind: what waits from now on, and why."""
+    """A change of the mode, and the reason."""
 
     mode: str
     reason: str
@@ -95,7 +95,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Section 6: sync-filter, and filter-order from ``c·w·λ1·λ2 >= alpha`` on until it is less than a tenth below."""
+    """Section 6: filter-order from ``c·w·λ1·λ2 >= alpha`` on, until it falls below `SWITCH_BACK_SHARE` of alpha."""
 
     alpha: float = DEFAULT_ALPHA
 
@@ -104,7 +104,7 @@ class Adaptive:
         check_alpha(self.alpha)
 
     def choose(self, mode: str, load: Load) -> Switch | None:
-        """Say whether something else should wait from now on.
+        """Return a switch if the mode should change.
 
         >>> print(Adaptive(0.3).choose("sync-filter", Load(0.0006, 60, (1, 10))).mode)
         filter-order

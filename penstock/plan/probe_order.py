@@ -1,17 +1,17 @@
-"""In which order a new row looks for its partners, where more than two streams are joined.
+"""The order in which a new row is joined with the other inputs, if more than two streams are joined.
 
-A row of one input meets the others one after the other, and what it has met so far is never stored; but every partner
-that is found multiplies the work of the next step.  So the inputs that leave the fewest come first::
+A row of one input is joined with the others one after the other, without storing partial results.  Every partner that
+is found multiplies the work of the next step.  So inputs with the fewest partners come first::
 
     A.k = B.k AND B.j = C.j         B has 3 rows for a k, 100 for a j         C has 1 row for a j
 
     new row of B     C then A       1, then ...                               C first
     new row of C     B then A       100 rows of B: there is no other way
 
-How many partners a row finds, its *fan-out*, is measured on samples of the rows that come, for each link and both of
-its ends (`penstock.engine.tasks.fanout_sample`); until then every key is taken to have one.
+The number of partners of a row, its *fan-out*, is measured on samples of new rows, for each link and both directions
+(`penstock.engine.tasks.fanout_sample`).  Until then, every key is taken to have one partner.
 
-In:  links and fan-outs.  Out: for each input, the steps by which its new rows find theirs.
+In:  links and fan-outs.  Out: for each input, the steps of its new rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from penstock.plan.links import Link
 
 UNKNOWN_FANOUT, CROSSED_FANOUT = 1.0, 1e6
-"""Partners that a row is taken to find before that was measured: by a key, and by time alone."""
+"""The partners that a row is taken to find before any measurement: by a key, and by time alone."""
 
 MOST_COMPARED = 6
-"""Inputs of which all orders are compared; of more, each next input is the one that leaves the fewest."""
+"""The most inputs of which all orders are compared; of more, the step with the fewest partners is taken next."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +49,7 @@ LinkSteps = tuple[LinkStep, ...]
 
 
 def all_steps(links: Sequence[Link]) -> list[LinkStep]:
-    """List every way from one input to another."""
+    """List every step from one input to another."""
     return [
         LinkStep(source, to, number)
         for number, link in enumerate(links)
@@ -75,7 +75,7 @@ def choose_order(driver: int, links: Sequence[Link], fanouts: Mapping[LinkStep, 
 
 
 def fanout_of(step: LinkStep, links: Sequence[Link], fanouts: Mapping[LinkStep, float]) -> float:
-    """Say how many partners a row is taken to find by a step."""
+    """Return how many partners a row is taken to find by a step."""
     has_key = any(parts for _, parts in links[step.link].keys)
     return fanouts.get(step, UNKNOWN_FANOUT if has_key else CROSSED_FANOUT)
 
@@ -101,7 +101,7 @@ def _next_steps(bound: Iterable[int], costs: Mapping[LinkStep, float]) -> list[L
 
 
 def _orders(bound: tuple[int, ...], inputs: set[int], costs: Mapping[LinkStep, float]) -> Iterator[LinkSteps]:
-    """List the orders in which the inputs that are left can be met."""
+    """List the orders in which the remaining inputs can be joined."""
     if len(bound) == len(inputs):
         yield ()
         return
@@ -110,7 +110,7 @@ def _orders(bound: tuple[int, ...], inputs: set[int], costs: Mapping[LinkStep, f
 
 
 def _greedy(driver: int, inputs: set[int], costs: Mapping[LinkStep, float]) -> LinkSteps:
-    """Take the step that leaves the fewest, again and again."""
+    """Take the step with the fewest partners, again and again."""
     order: list[LinkStep] = []
     while len(order) < len(inputs) - 1:
         steps = _next_steps((driver, *(step.to for step in order)), costs)

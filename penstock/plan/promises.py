@@ -1,14 +1,14 @@
-"""Which promises matter to a plan, and by which keys they are remembered.
+"""The promises that a plan uses, and the keys by which they are stored.
 
-Promises about a stream are kept by its own promised columns, so that a row that breaks one is found, and by the key of
-each log of the stream that has some of these columns: there they end the use of the partner's rows.  Mostly that is one
-and the same key::
+Promises about a stream are stored by its own promised columns, to find rows that break one.  They are also stored by
+the key of each log of the stream that has some of these columns, to end the use of the partner's rows.  Usually that is
+one and the same key::
 
     Bid, punctuates 'item_id'          index of Bid by item_id ──▶ rows of Bid that break a promise
     Auction ⋈ Bid on item_id                                   ──▶ rows of Auction that have met all their bids
-    Person ⋈ Bid on bidder             (of no use: that an item is finished says nothing of its bidders)
+    Person ⋈ Bid on bidder             (no use: a finished item does not finish its bidders)
 
-In:  streams and logs.  Out: `PromiseIndex`es, and what each carries of a stream's promises.
+In:  streams and logs.  Out: `PromiseIndex`es, and the part of a stream's promises that goes into each.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class PromiseIndex:
 
     @property
     def whole_key(self) -> bool:
-        """Say whether 64 bits hold the whole key."""
+        """Check whether 64 bits hold the whole key."""
         return self.log.whole_key
 
     @property
     def log(self) -> LogPlan:
-        """Give a log with the same key: what ingest computes of rows for it, it computes for the index."""
+        """Return a log with the same key: ingest computes the same keys for the index."""
         return LogPlan(self.id, self.stream, self.key, (), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A promise that rows of a stream make, as far as it goes into one index.
+    """A promise that rows of a stream make, for one index.
 
-    `parts` has the promise's pattern for each part of the index's key, None where it has none.  `others` are its
-    patterns for columns that the key lacks: it goes into the index only where they match any value.
+    `parts` has the promise's pattern for each part of the index's key, or None.  `others` are its patterns for columns
+    that the key lacks: the promise goes into the index only if they match any value.
     """
 
     promise: Promise
@@ -71,7 +71,9 @@ class Carried:
 def promises_about(streams: Iterable[Stream], about: str) -> Iterator[tuple[Stream, Promise]]:
     """List the promises about a stream, and the streams whose rows make them."""
     for stream in streams:
-        yield from ((stream, each) for each in promises_of(stream) if each.about.lower() == about.lower())
+        for promise in promises_of(stream):
+            if promise.about.lower() == about.lower():
+                yield stream, promise
 
 
 def indexes_about(plan: Plan, name: str) -> list[PromiseIndex]:
@@ -80,101 +82,94 @@ def indexes_about(plan: Plan, name: str) -> list[PromiseIndex]:
     if not made:
         return []
     stream = plan.stream(name)
-    keys = dict.fromkeys(own_key(stream, each) for each in made)
+    keys = dict.fromkeys(own_key(stream, promise) for promise in made)
     for log in plan.logs_of(name):
-        if any(_pattern(part, each, stream) for part in log.key for each in made):
+        if any(_pattern(part, promise, stream) for part in log.key for promise in made):
             keys[log.key] = None
     return [_index(name, key) for key in keys]
 
 
 def all_indexes(plan: Plan) -> list[PromiseIndex]:
-    """List the indexes of all promises that matter to a plan."""
+    """List the indexes of all promises that a plan uses."""
     return [index for stream in plan.streams for index in indexes_about(plan, stream.name)]
 
 
 def tells(query: Query) -> bool:
-    """Say whether a query's sink asks which values are finished."""
+    """Check whether a query's sink gets punctuations: the values that are finished."""
     return query.sink.option("punctuations") == "true"
 
 
 def told_index(query: Query) -> str:
-    """Name the index of the values that a query was told are finished; with another key it begins anew."""
+    """Name the index of the finished values that a query's sink has got; with another key it begins anew."""
     return f"told-{crc32(f'{query.name}|{query.keys}'.encode()):08x}"
 
 
 def remembered(plan: Plan) -> dict[str, int]:
-    """Give the budget of each index: of promises, and of the values that queries were told are finished."""
-    promises = {each.id: promise_budget(plan.stream(each.stream)) for each in all_indexes(plan)}
-    return promises | {told_index(each): _told_budget(plan, each) for each in plan.queries if tells(each)}
+    """Return the budget of each index: of promises, and of the finished values that sinks have got.
 
-
-def _told_budget(plan: Plan, query: Query) -> int:
-    """Give how many told values are remembered: twice the promises they come from, so that these go first."""
-    sides = promised_sides(plan, query) or ()
-    return 2 * sum(promise_budget(plan.stream(each.stream)) for each in sides if each)
+    The second is twice the budget of the promises behind it, so that promises are dropped first.
+    """
+    budgets = {index.id: promise_budget(plan.stream(index.stream)) for index in all_indexes(plan)}
+    for query in plan.queries:
+        if tells(query):
+            sides = [index for index in promised_sides(plan, query) or () if index]
+            budgets[told_index(query)] = 2 * sum(promise_budget(plan.stream(side.stream)) for side in sides)
+    return budgets
 
 
 def own_key(stream: Stream, promise: Promise) -> tuple[KeyPart, ...]:
-    """Give the promised columns as a key."""
-    columns = [stream.column(each.column) for each in promise.patterns]
-    return tuple(KeyPart(quoted(each.name), each.type, column=each.name) for each in columns if each)
+    """Return the promised columns as a key."""
+    columns = [stream.column(pattern.column) for pattern in promise.patterns]
+    return tuple(
+        KeyPart(quoted(column.name), column.type, column=column.name) for column in columns if column
+    )
 
 
 def index_for(plan: Plan, log: LogPlan) -> PromiseIndex | None:
     """Find the promises about a log's stream by the log's key."""
-    return next((each for each in indexes_about(plan, log.stream) if each.key == log.key), None)
+    return next((index for index in indexes_about(plan, log.stream) if index.key == log.key), None)
 
 
 def ended_rows(plan: Plan, index: PromiseIndex) -> list[str]:
-    """Name the streams whose rows the promises of an index let go: those joined with its stream by its key."""
-    partners = (
-        other.log.stream
-        for group in plan.groups
-        for number, each in enumerate(group.inputs)
-        for place, other in enumerate(group.inputs)
-        if place != number
-        and any(_is_of(log, index) and _meet(group, log, number, place) for log in each.logs)
-    )
-    return list(dict.fromkeys(partners))
+    """Name the streams whose rows the promises of an index end: those joined with its stream by its key."""
+    partners: dict[str, None] = {}
+    for group in plan.groups:
+        for number, own in enumerate(group.inputs):
+            by_key = any(log.stream == index.stream and log.key == index.key for log in own.logs)
+            for place, partner in enumerate(group.inputs):
+                if by_key and place != number and _meet(group, index.key, number, place):
+                    partners[partner.log.stream] = None
+    return list(partners)
 
 
-def _meet(group: Group, log: LogPlan, number: int, other: int) -> bool:
-    """Say whether two inputs of a group are joined by the key of a log of the first."""
-    links = (link for link in group.links if {number, other} <= set(link.inputs))
-    return group.is_pair or any(link.key(number) == log.key for link in links)
-
-
-def _is_of(log: LogPlan, index: PromiseIndex) -> bool:
-    return log.stream == index.stream and log.key == index.key
+def _meet(group: Group, key: tuple[KeyPart, ...], number: int, partner: int) -> bool:
+    """Check whether two inputs of a group are joined by this key of the first."""
+    links = (link for link in group.links if {number, partner} <= set(link.inputs))
+    return group.is_pair or any(link.key(number) == key for link in links)
 
 
 def carried_by(plan: Plan, stream: Stream) -> list[Carried]:
-    """Say which promises the rows of a stream make, index by index."""
-    return [
-        carried
-        for promise in promises_of(stream)
-        if any(each.name.lower() == promise.about.lower() for each in plan.streams)
-        for index in indexes_about(plan, _named(plan, promise.about).name)
-        if (carried := _carried(promise, index, _named(plan, promise.about)))
-    ]
-
-
-def _named(plan: Plan, name: str) -> Stream:
-    return next(each for each in plan.streams if each.name.lower() == name.lower())
-
-
-def _carried(promise: Promise, index: PromiseIndex, stream: Stream) -> Carried | None:
-    """Hold a promise's patterns against the parts of a key; None if none of them is about it."""
-    parts = tuple(_pattern(part, promise, stream) for part in index.key)
-    others = tuple(each for each in promise.patterns if each not in parts)
-    return Carried(promise, index, parts, others) if any(parts) else None
+    """List the promises that the rows of a stream make, index by index."""
+    named = {about.name.lower(): about for about in plan.streams}
+    carried = []
+    for promise in promises_of(stream):
+        about = named.get(promise.about.lower())
+        if about is None:
+            continue
+        for index in indexes_about(plan, about.name):
+            parts = tuple(_pattern(part, promise, about) for part in index.key)
+            others = tuple(pattern for pattern in promise.patterns if pattern not in parts)
+            if any(parts):
+                carried.append(Carried(promise, index, parts, others))
+    return carried
 
 
 def _pattern(part: KeyPart, promise: Promise, stream: Stream) -> PromisePattern | None:
     """Find a promise's pattern for a part of a key; None if there is none, or the part is no plain column."""
     if not _is_kept(part, stream):
         return None
-    return next((each for each in promise.patterns if each.column.lower() == part.column.lower()), None)
+    column = part.column.lower()
+    return next((pattern for pattern in promise.patterns if pattern.column.lower() == column), None)
 
 
 def _index(stream: str, key: Sequence[KeyPart]) -> PromiseIndex:
@@ -188,7 +183,7 @@ def _index(stream: str, key: Sequence[KeyPart]) -> PromiseIndex:
 
 
 def finishing_of(plan: Plan, query: Query) -> tuple[int, ...] | None:
-    """Give the GROUP BY expression for each part of a final query's join key; None if some part has none.
+    """Return the GROUP BY expression for each part of a final query's join key; None if some part has none.
 
     With all of them, a group ends when promises have finished its value of the key.
     """
@@ -197,13 +192,12 @@ def finishing_of(plan: Plan, query: Query) -> tuple[int, ...] | None:
         return None
     group = plan.find(query.name)[0]
     columns = [_grouped_by(plan, query, group, part) for part in range(len(query.keys))]
-    if None in columns:
-        return None
-    return tuple(each for each in columns if each is not None)
+    found = tuple(column for column in columns if column is not None)
+    return found if len(found) == len(columns) else None
 
 
 def promised_sides(plan: Plan, query: Query) -> tuple[PromiseIndex | None, PromiseIndex | None] | None:
-    """Give the promises about both sides of a query by its join's key; None if no value can be finished by them."""
+    """Return the promises about both sides of a query by its join's key; None if they cannot finish any value."""
     found = [group for group, _, _ in plan.groups_of(query.name)]
     if not found or not query.keys:
         return None
@@ -212,11 +206,11 @@ def promised_sides(plan: Plan, query: Query) -> tuple[PromiseIndex | None, Promi
 
 
 def can_finish(query: Query, indexes: tuple[PromiseIndex | None, PromiseIndex | None]) -> bool:
-    """Say whether a value can be finished for a query: by both streams, or by one whose rows leave their window."""
+    """Check whether a value can be finished for a query: by both streams, or by one whose rows leave their window."""
     if all(indexes):
         return True
     ends = (reach(query.window, side) < FOREVER and not any(query.rows) for side in SIDES)
-    return any(index is not None and each for index, each in zip(indexes, ends, strict=True))
+    return any(index is not None and ended for index, ended in zip(indexes, ends, strict=True))
 
 
 def _grouped_by(plan: Plan, query: Query, group: Group, part: int) -> int | None:
@@ -236,6 +230,6 @@ def _grouped_by(plan: Plan, query: Query, group: Group, part: int) -> int | None
 
 
 def _is_kept(part: KeyPart, stream: Stream) -> bool:
-    """Say whether two values of a plain column are two values of the key, in the same order."""
+    """Check whether two values of a plain column are two values of the key, in the same order."""
     column = stream.column(part.column) if part.column else None
     return column is not None and (not part.cast or widens(parse_type(column.type), parse_type(part.type)))

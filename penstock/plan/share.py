@@ -1,20 +1,20 @@
-"""Who shares a join with whom: the strategies of paper 1, section 3, as ways to divide queries and rows among joins.
+"""Shares: the strategies of paper 1, section 3, as ways to divide queries and rows among joins.
 
     mem-opt, cpu-opt, auto   one join for all queries of a signature, cut into slices; selections pushed into the chain
     pull-up                  one join with the longest window for all rows; router and selections behind it (Figure 3)
     push-down                one join for each part of the streams that satisfies the same conditions (Figure 4);
-                             of more than two streams the parts would be too many, and there is one join
+                             with more than two streams there would be too many parts, and there is one join
     isolated                 one join for each query, and state of its own (Figure 2)
 
-A *share* is what one such join gets: which queries it serves, and which part of either stream it takes.  The shares of
-push-down divide the pairs of rows: with conditions c1 and c2 on the left stream and none on the right ::
+A *share* is one such join: the queries that it serves, and the part of either stream that it takes.  The shares of
+push-down divide the pairs of rows.  With conditions c1 and c2 on the left stream and none on the right::
 
     row satisfies      neither        only c1       only c2       both
     goes to            share ∅        share {c1}    share {c2}    share {c1, c2}
     which serves       q0             q0, q1        q0, q2        q0, q1, q2       (q0 has no condition)
 
 In:  the queries of one signature, and a strategy.  Out: `Share`s.
-True: for every query, each pair it wants is in exactly one of the shares that serve it.
+True: each pair that a query wants is in exactly one of the shares that serve it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     """A query's predicates on one stream, all of which must hold."""
 
 CHOSEN = frozenset({"cpu-opt", "auto"})
-"""Strategies that choose where to cut the chain by what it costs."""
+"""Strategies that choose the cuts of the chain by its cost."""
 
 RIVAL_STRATEGIES = ("pull-up", "push-down", "isolated")
-"""Strategies without a chain, to compare with."""
+"""Strategies without a chain, for comparison."""
 
 MOST_SHARES = 64
-"""Joins that push-down may make of one; each condition can double them."""
+"""The most joins into which push-down may divide one; each condition can double them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Part:
     none_of: tuple[Condition, ...] = ()
 
     def takes(self, holds: Iterable[str]) -> bool:
-        """Say whether a row that satisfies these predicates is in this part."""
+        """Check whether a row that satisfies these predicates is in this part."""
         satisfied = set(holds)
         return satisfied.issuperset(self.all_of) and not any(
-            satisfied.issuperset(each) for each in self.none_of
+            satisfied.issuperset(condition) for condition in self.none_of
         )
 
     def serves(self, condition: Condition) -> bool:
-        """Say whether every row of this part satisfies a query's condition."""
+        """Check whether every row of this part satisfies a query's condition."""
         return set(condition) <= set(self.all_of)
 
 
@@ -71,10 +71,10 @@ WHOLE = Part()
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one join gets: the queries it serves, its part of either stream, and whose logs it reads.
+    """One join: its queries, its part of either stream, and its logs.
 
-    `owner` is the query whose own logs they are; empty where logs are shared.  `filter_last`: every row is held
-    for the longest window, and selections come last.
+    `owner` is the query that has logs of its own; empty if logs are shared.  `filter_last`: every row is held for the
+    longest window, and selections come last.
     """
 
     queries: tuple[Query, ...]
@@ -84,12 +84,12 @@ class Share:
     filter_last: bool = False
 
     def part(self, side: Side) -> Part:
-        """Give the part of one stream."""
+        """Return the part of one stream."""
         return {"l": self.left, "r": self.right}.get(side, WHOLE)
 
     @property
     def label(self) -> str:
-        """Tell this share from the others of its signature; empty for the only one."""
+        """Name this share among those of its signature; empty for the only one."""
         if self.owner:
             return f"of {self.owner}"
         return "" if self.left == self.right == WHOLE else f"{self.left}|{self.right}"
@@ -105,12 +105,12 @@ def divide(queries: Sequence[Query], strategy: str) -> tuple[Share, ...]:
 
 
 def first_cuts(strategy: str) -> tuple[int, ...] | None:
-    """Say where a strategy cuts a chain before the streams are measured; None means at every window."""
+    """Return the cuts of a strategy before the streams are measured; None means at every window."""
     return () if strategy in {"pull-up", "push-down"} else None
 
 
 def _push_down(queries: Sequence[Query]) -> Iterator[Share]:
-    """Make a share of each pair of parts that some query wants."""
+    """Build a share of each pair of parts that some query wants."""
     left_parts = _parts([query.left_predicates for query in queries])
     right_parts = _parts([query.right_predicates for query in queries])
     joins = len(left_parts) * len(right_parts)
@@ -130,12 +130,12 @@ def _push_down(queries: Sequence[Query]) -> Iterator[Share]:
 
 
 def _parts(conditions: Iterable[Condition]) -> list[Part]:
-    """Divide a stream by which of the conditions a row satisfies, leaving out what no row can.
+    """Divide a stream by the conditions that a row satisfies, leaving out parts that no row can be in.
 
     >>> [part.all_of for part in _parts([("a",), ("a", "b"), ()])]
     [(), ('a',), ('a', 'b')]
     """
-    distinct = [each for each in dict.fromkeys(conditions) if each]
+    distinct = [condition for condition in dict.fromkeys(conditions) if condition]
     if 1 << len(distinct) > MOST_SHARES:
         raise InputError(
             f"push-down cannot divide a stream by {len(distinct)} conditions: that makes 2^{len(distinct)} joins, and "
@@ -143,9 +143,9 @@ def _parts(conditions: Iterable[Condition]) -> list[Part]:
         )
     parts = []
     for chosen in product((False, True), repeat=len(distinct)):
-        satisfied = [each for each, yes in zip(distinct, chosen, strict=True) if yes]
-        all_of = tuple(sorted({predicate for each in satisfied for predicate in each}))
-        none_of = tuple(each for each, yes in zip(distinct, chosen, strict=True) if not yes)
-        if not any(set(each) <= set(all_of) for each in none_of):
+        satisfied = [condition for condition, yes in zip(distinct, chosen, strict=True) if yes]
+        all_of = tuple(sorted({predicate for condition in satisfied for predicate in condition}))
+        none_of = tuple(condition for condition, yes in zip(distinct, chosen, strict=True) if not yes)
+        if not any(set(condition) <= set(all_of) for condition in none_of):
             parts.append(Part(all_of, none_of))
     return parts

@@ -1,16 +1,16 @@
-"""What ingest keeps of a stream: the log's key, columns and predicate bits.
+"""Logs: the key, columns and predicate bits that ingest stores of a stream.
 
-A log holds the rows of one stream sorted by one join key.  All groups that join the stream on that key share it, but
-those whose windows count rows have logs of their own: a row that comes below what they have joined is not for them.
-It stores only what some query reads:
+A log holds the rows of one stream sorted by one join key.  All groups that join the stream on that key share it.
+Windows that count rows have logs of their own, because late rows below the joined positions are not for them.
+A log stores only the parts of a row that some query reads:
 
-* the key, as one 64-bit number where that is the whole key, else as a hash and the key columns themselves; joins
-  without an equality have a key of no columns, which all rows have in common, so that time alone is the order;
+* the key, as one 64-bit number if that is the whole key, else as a hash and the key columns themselves; joins
+  without an equality have a key of no columns, which is equal in all rows, so that time alone is the order;
 * the event time;
 * one bit per distinct predicate that some query has on the stream;
 * the columns that some query's output or residual condition reads.
 
-In:  the queries of a script.  Out: `LogPlan`, obeyed by `penstock.engine.tasks.ingest`.
+In:  the queries of a script.  Out: `LogPlan`, used by `penstock.engine.tasks.ingest`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ WHOLE_TYPES = frozenset(
 """Types of which one value fits in 64 bits, so that its hash can be one to one."""
 
 LONGEST_NAME_BYTES = 255
-"""Bytes that filesystems take as the name of a directory: the readable part of an id is cut to fit."""
+"""The longest name of a directory, in bytes: the readable part of an id is cut to fit."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyPart:
     """One column of a join key: a Spark SQL expression over the stream, and the type it is compared as.
 
-    `cast` says that the expression is not of that type yet.  `type` is empty where only Spark can tell.  `column` is
-    set where the expression is a plain column.
+    `cast` is set if the expression has another type.  `type` is empty if only Spark knows it.  `column` is the name of
+    the column if the expression is a plain column.
     """
 
     expression: str
@@ -63,11 +63,11 @@ class LogPlan:
     predicates: tuple[str, ...]
     columns: tuple[str, ...]
     owner: str = ""
-    """The one query that reads it, where queries share nothing."""
+    """The one query that reads it, if queries share nothing."""
     counted: bool = False
     """Whether it is for windows that count rows."""
     wanted: tuple[tuple[str, ...], ...] = ()
-    """Which rows a key that may fail is evaluated for: those that satisfy all of one of these; if empty, all rows."""
+    """A key that may fail is evaluated for rows that satisfy all predicates of one of these; if empty, for all rows."""
 
     def __post_init__(self) -> None:
         """Refuse a log whose predicates have two bits."""
@@ -76,12 +76,12 @@ class LogPlan:
 
     @property
     def whole_key(self) -> bool:
-        """Say whether 64 bits hold the whole key, so that equal hashes are equal keys."""
+        """Check whether 64 bits hold the whole key, so that equal hashes are equal keys."""
         return is_whole(self.key)
 
     @property
     def plain_key(self) -> str:
-        """Name the column that is the key as it stands, a bigint; empty if the key has to be computed."""
+        """Name the bigint column that is the key; empty if the key has to be computed."""
         if not self.key or not self.whole_key:
             return ""
         (part,) = self.key
@@ -89,16 +89,16 @@ class LogPlan:
 
     @property
     def order(self) -> str:
-        """Say what the log is sorted by, for showing."""
+        """Write the key, for people."""
         return ", ".join(part.expression for part in self.key) or "time alone"
 
     def mask(self, predicates: Iterable[str]) -> int:
-        """Give the bits of some of this log's predicates."""
-        return sum(1 << self.predicates.index(each) for each in set(predicates))
+        """Return the bits of some of this log's predicates."""
+        return sum(1 << self.predicates.index(predicate) for predicate in set(predicates))
 
 
 def is_whole(key: tuple[KeyPart, ...]) -> bool:
-    """Say whether 64 bits hold the whole of a key, so that equal hashes are equal keys."""
+    """Check whether 64 bits hold a whole key, so that equal hashes are equal keys."""
     return not key or (len(key) == 1 and key[0].type in WHOLE_TYPES)
 
 
@@ -108,7 +108,7 @@ def key_text(key: tuple[KeyPart, ...]) -> str:
 
 
 def log_key(stream: Stream, keys: Iterable[Key], side: Side) -> tuple[KeyPart, ...]:
-    """Say how one side of the join is keyed."""
+    """Return the key of one side of a join."""
     return tuple(key_part(stream, key.left if side == "l" else key.right, key.type) for key in keys)
 
 
@@ -121,9 +121,9 @@ def key_part(stream: Stream, expression: str, common: str) -> KeyPart:
 
 
 def agreed(parts: tuple[KeyPart, ...], opposite: tuple[KeyPart, ...]) -> tuple[KeyPart, ...]:
-    """Fill in types from the other side: both must be stored in one form, or equal keys would never meet.
+    """Fill in types from the other side: both must be stored in one form, or equal keys would never match.
 
-    Of ``CAST(A.n AS BIGINT) = B.k`` only the type of B.k is declared; that no cast was asked for says they are equal.
+    Of ``CAST(A.n AS BIGINT) = B.k`` only the type of B.k is declared; without a common type both have the same.
 
     >>> agreed((KeyPart("CAST(n AS BIGINT)", ""),), (KeyPart("k", "bigint"),))
     (KeyPart(expression='CAST(n AS BIGINT)', type='bigint', cast=False, column=''),)
@@ -151,7 +151,7 @@ def log_id(stream: str, key: tuple[KeyPart, ...], owner: str = "", *, counted: b
 
 
 def retention(stream: Stream) -> int | None:
-    """Give how long a stream's rows are kept for queries to come, in microseconds; None: for no longer than needed."""
+    """Return how long a stream's rows are kept for later queries, in microseconds; None: no longer than needed."""
     text = dict(stream.options).get("retain")
     return parse_duration(text) if text else None
 
@@ -165,7 +165,7 @@ def plan_log(
     counted: bool = False,
     links: Iterable[str] = (),
 ) -> LogPlan:
-    """Collect what the queries that read a log need of its stream; `links` are columns for the stream's other keys."""
+    """Build the log that serves these readers; `links` are the columns of the stream's other keys."""
     predicates: dict[str, None] = {}
     columns: set[str] = set()
     conditions: list[tuple[str, ...]] = []
@@ -174,7 +174,7 @@ def plan_log(
         columns |= query.columns(side)
         conditions.append(query.predicates(side))
     everything = retention(stream) is not None
-    stored = tuple(each.name for each in stream.columns if everything or each.name in columns)
+    stored = tuple(column.name for column in stream.columns if everything or column.name in columns)
     stored += tuple(sorted(links))
     name = log_id(stream.name, key, owner, counted=counted)
     guarded = not everything and not all(_cannot_fail(part, stream) for part in key)
@@ -183,13 +183,13 @@ def plan_log(
 
 
 def _cannot_fail(part: KeyPart, stream: Stream) -> bool:
-    """Say whether every row has a value of this part of a key."""
+    """Check whether every row has a value of this part of a key."""
     text = f"CAST({part.expression} AS {part.type})" if part.cast else part.expression
     return always_succeeds(text, stream)
 
 
 def _loosest(conditions: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Leave out conditions that imply another; if one accepts all rows, all are left out.
+    """Leave out conditions that imply another one; if one accepts all rows, leave out all.
 
     >>> _loosest([("a", "b"), ("a",), ("c",)]), _loosest([("a",), ()])
     ((('a',), ('c',)), ())
