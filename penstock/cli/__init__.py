@@ -1,5 +1,5 @@
-"""Where people meet Penstock: the command line, the demo, and the doctor.
+"""The command line: commands, demos, and the doctor.
 
-Everything here is a thin face over `penstock.engine`; what is wrong is said in one sentence, with the
-way out, and an exit status of 1 (the run failed) or 2 (the input is wrong).
+Commands call `penstock.engine`.  An error is one message with the fix, and an exit status of 1 (the run failed) or 2
+(the input is wrong).
 """

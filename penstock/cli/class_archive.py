@@ -1,4 +1,4 @@
-"""Make the class archive: run the demo in a JVM that writes down its classes when it ends.
+"""Make the class archive: run the demo in a JVM that writes the classes it has loaded to a file.
 
 In:  nothing.  Out: the archive in the user's cache (`penstock.engine.spark.class_archive`).
 """
@@ -22,12 +22,14 @@ def make_archive() -> str:
     """Make the archive, replacing one that is there, and return a line about it."""
     archive, began = find_archive(), time.monotonic()
     if archive is None:
-        raise InputError(f"no archive can be made: there is no Java, or {archive_folder()} has a space")
+        raise InputError(
+            f"no archive can be made: there is no Java, or the path {archive_folder()} has a space"
+        )
     folder = archive.file.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(folder):
         raise InputError(
-            f"{folder} is not yours alone, and a JVM runs what an archive holds: remove it, or chmod 700"
+            f"other users can write {folder}, and a JVM runs the code of an archive: remove it, or chmod 700"
         )
     with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as parts:
         made = Path(parts, "classes.jsa")

@@ -1,9 +1,9 @@
-"""Look at this machine, and say what Penstock would miss on it.
+"""`penstock doctor`: check what Penstock needs on this machine.
 
-Each check is one line: what was looked at, what was found, and what to do if that will not do.  Nothing
-is started but ``java -version``; versions of packages are read from their metadata, not by importing.
+Each check is one line: its subject, the finding, and the fix.  Only ``java -version`` is started.  Versions of packages
+are read from their metadata, not by importing.
 
-In:  the environment, and the directory where state would be kept.
+In:  the environment, and the directory of a state.
 Out: a list of `Check`, printed as a table by `print_checks`.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Version = tuple[int, ...]
 
 PYTHON_RANGE: tuple[Version, Version] = (3, 11), (3, 14)
-"""The oldest Python that will do, and the first that will not."""
+"""The oldest supported Python, and the first that is too new."""
 
 OLDEST_JAVA = 17
 """The oldest Java that Spark 4 starts on."""
@@ -44,7 +44,7 @@ PACKAGE_RANGES: dict[str, tuple[Version, Version | None]] = {
     "pyarrow": ((18,), None),
     "numba": ((0, 61), None),
 }
-"""The same ranges as pyproject.toml, for those packages whose version matters most."""
+"""The ranges of pyproject.toml, for the packages whose version matters most."""
 
 GIB = 1 << 30
 MEMORY_NEEDED_BYTES = 2 * GIB
@@ -53,7 +53,7 @@ DISK_NEEDED_BYTES = 2 * GIB
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at.  Advice beside an `ok` is a hint; beside a failure it is the way out."""
+    """One finding.  Advice beside an `ok` is a hint; beside a failure it is the fix."""
 
     name: str
     ok: bool
@@ -62,7 +62,7 @@ class Check:
 
 
 def checks(state: Path | None = None) -> list[Check]:
-    """Look at everything; `state` is where the state would be kept, the temporary directory if not said."""
+    """Run every check; `state` is the directory of a state, by default the temporary directory."""
     temporary = Path(tempfile.gettempdir())
     return [
         check_python(),
@@ -77,7 +77,7 @@ def checks(state: Path | None = None) -> list[Check]:
 
 
 def print_checks(outcomes: Iterable[Check], console: Console | None = None) -> None:
-    """Print the checks as a table, advice below what needs it."""
+    """Print the checks as a table."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "check", "found", "what to do"):
         table.add_column(heading, overflow="fold")
@@ -88,7 +88,7 @@ def print_checks(outcomes: Iterable[Check], console: Console | None = None) -> N
 
 
 def check_python(version: Version = sys.version_info[:3]) -> Check:
-    """Is this Python one that every dependency supports?
+    """Check for a Python that every dependency supports.
 
     >>> check_python((3, 12, 1))
     Check(name='Python', ok=True, found='3.12.1', advice='')
@@ -102,7 +102,7 @@ def check_python(version: Version = sys.version_info[:3]) -> Check:
 
 
 def check_java() -> Check:
-    """Is there a Java that Spark can start: the one of ``JAVA_HOME``, or else the one on the PATH?"""
+    """Check for a Java that Spark can start: that of ``JAVA_HOME``, or else the one on the PATH."""
     advice = (
         f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
         "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17), "
@@ -119,19 +119,19 @@ def check_java() -> Check:
         return Check("Java", ok=False, found=f"{java} does not run: {error}", advice=advice)
     version = java_version(answer.stderr + answer.stdout)
     if version is None:
-        return Check("Java", ok=False, found=f"{java} does not tell its version", advice=advice)
+        return Check("Java", ok=False, found=f"{java} prints no version", advice=advice)
     ok = version[0] >= OLDEST_JAVA
     return Check("Java", ok, f"{_dotted(version)} ({java})", "" if ok else advice)
 
 
 def java_command() -> str | None:
-    """Name the program Spark would start, as Spark's own launcher chooses it."""
+    """Return the program that Spark's launcher would start."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def java_version(text: str) -> Version | None:
-    """Read what ``java -version`` says; before Java 9 the number that counts came second.
+    """Read the output of ``java -version``; before Java 9 the version is the second number.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15')
     (17, 0, 15)
@@ -148,7 +148,7 @@ def java_version(text: str) -> Version | None:
 
 
 def check_package(name: str) -> Check:
-    """Is `name` installed, in a version that we work with?"""
+    """Check for a supported version of a package."""
     oldest, beyond = PACKAGE_RANGES[name]
     wanted = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(beyond)}" if beyond else "")
     advice = f"pip install '{wanted}'"
@@ -162,10 +162,10 @@ def check_package(name: str) -> Check:
 
 
 def check_memory() -> Check:
-    """Is there room for a JVM and its Python workers?"""
+    """Check for enough memory for a JVM and its Python workers."""
     free = available_memory()
     if free is None:
-        return Check("memory", ok=True, found="unknown", advice="this system does not say; have 2 GiB free")
+        return Check("memory", ok=True, found="unknown", advice="have 2 GiB free")
     ok = free >= MEMORY_NEEDED_BYTES
     advice = "" if ok else f"have {_gib(MEMORY_NEEDED_BYTES)} free: a JVM and a Python worker for each core"
     return Check("memory", ok, f"{_gib(free)} free", advice)
@@ -174,10 +174,7 @@ def check_memory() -> Check:
 def available_memory(
     meminfo: Path = Path("/proc/meminfo"), limit: Path = Path("/sys/fs/cgroup/memory.max")
 ) -> int | None:
-    """Bytes this process could still take: what the system has free, or what its container may have.
-
-    A system that says neither (not Linux) gives all the memory it has, or None.
-    """
+    """Return the free bytes of the system, or of its container; elsewhere than on Linux all its memory, or None."""
     try:
         match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="ascii"))
         free = int(match[1]) * 1024 if match else None
@@ -195,25 +192,25 @@ def available_memory(
 
 
 def check_cores() -> Check:
-    """How many tasks can run at once?  One is enough, and slow."""
+    """Count the tasks that can run at once.  One is enough, but slow."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     advice = "works; with two or more, ingest and joins run side by side" if cores == 1 else ""
     return Check("cores", ok=True, found=str(cores), advice=advice)
 
 
 def check_disk(state: Path) -> Check:
-    """Is there room for the state, in `state` or the nearest directory above it that exists?"""
-    there = next(folder for folder in (state.absolute(), *state.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(there).free
+    """Check for enough disk in `state`, or in the nearest directory above it that exists."""
+    present = next(folder for folder in (state.absolute(), *state.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(present).free
     ok = free >= DISK_NEEDED_BYTES
     advice = (
         "" if ok else f"have {_gib(DISK_NEEDED_BYTES)} free there, or keep the state elsewhere (--state DIR)"
     )
-    return Check("disk", ok, f"{_gib(free)} free in {there}", advice)
+    return Check("disk", ok, f"{_gib(free)} free in {present}", advice)
 
 
 def check_writable(folder: Path) -> Check:
-    """Can Spark and Numba write where they put what they spill and compile?"""
+    """Check whether Spark and Numba can write temporary files."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
             file.write(b"penstock")
@@ -224,7 +221,7 @@ def check_writable(folder: Path) -> Check:
 
 
 def check_archive() -> Check:
-    """Is a class archive in use?  It is made on request, so none is no fault."""
+    """Check for a class archive.  It is made on request, so its absence is no fault."""
     archive = find_archive()
     if archive is None:
         found, advice = "none, and none can be made", "Spark starts without one, only slower"

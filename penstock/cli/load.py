@@ -1,4 +1,4 @@
-"""A script file to what will run, judged as far as that goes without Spark and without touching the disk.
+"""Read a script file and check it, as far as possible without Spark and without its data.
 
 In:  the path of a script.
 Out: a `Loaded`: its text, the shared plan, and a notice for each query without results and each setting without effect.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A script that may be started."""
+    """A checked script."""
 
     text: str
     script: Script
@@ -42,7 +42,7 @@ class Loaded:
 
 
 def default_state(script: Path) -> Path:
-    """Choose where the state of a script is kept if nothing is said: below the current directory.
+    """Return the default state directory of a script, below the current directory.
 
     >>> default_state(Path("jobs/monitor.sql")).as_posix()
     '.penstock/monitor'
@@ -63,11 +63,11 @@ def load(path: Path) -> Loaded:
 
 
 def read_script(path: Path) -> str:
-    """Read the text, or say why it cannot be read."""
+    """Read the text of a script."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"script {path} does not exist: mend the path") from None
+        raise InputError(f"script {path} does not exist: correct the path") from None
     except IsADirectoryError:
         raise InputError(f"script {path} is a directory: give the file") from None
     except UnicodeDecodeError:
@@ -79,7 +79,7 @@ def read_script(path: Path) -> str:
 def _check_queries(script: Script) -> None:
     """Refuse a script without queries, or one that drops, alters or explains a query it has not created."""
     if not any(isinstance(statement, CreateQuery) for statement in script.statements):
-        raise InputError("there is no query in it: add one with CREATE QUERY name AS SELECT ...")
+        raise InputError("the script has no query: add one with CREATE QUERY name AS SELECT ...")
     created: dict[str, str] = {}
     for statement in script.statements:
         if isinstance(statement, CreateQuery):
@@ -93,38 +93,41 @@ def _check_queries(script: Script) -> None:
 
 
 def check_sources(plan: Plan) -> None:
-    """Refuse a source directory that is not there."""
+    """Refuse a source directory that does not exist."""
     for stream in plan.streams:
         if stream.format.lower() in FILE_FORMATS:
             source_pattern(dict(stream.options)["path"], stream.name)
 
 
-_UNUSED_SETTING = "this version does not use it; results are the same"
+_UNUSED_SETTING = "has no effect: this version does not use it"
 
 
 def _notices(script: Script, plan: Plan) -> Iterator[str]:
-    """Go through settings, streams and queries."""
+    """List the notices of settings and queries."""
     for name, value in without_secrets(script.settings.items()):
         oblivious = any(query.oblivious for query in plan.queries)
         if name == "memory" and script.settings.get("strategy") != "auto" and not oblivious:
-            yield f"memory = {value}: it is for strategy = 'auto', and for queries without a window"
+            yield f"memory = {value} has no effect: it is for strategy = 'auto' and for queries without a window"
         elif name == "buffers" and not oblivious:
-            yield f"buffers = {value}: it is for queries without a window, and every query has one"
+            yield f"buffers = {value} has no effect: it is for queries without a window, and every query has one"
         elif name.startswith("penstock."):
-            yield f"{name}: {_UNUSED_SETTING}"
+            yield f"{name} {_UNUSED_SETTING}"
     together = SCHEDULERS[scheduler_of(script.settings)].advances_together
     for query in plan.queries:
         yield from _query_notices(query, together=together)
 
 
 def _query_notices(query: Query, *, together: bool) -> Iterator[str]:
-    """Go through one query's conditions and options; where all slices advance together, none can lag."""
+    """List the notices of one query; if all slices advance `together`, no query can lag."""
     if query.is_empty:
         yield f"query {query.name} has no results: its conditions exclude every pair of rows"
     for name, value in query.options:
+        why = ""
         if name == "max_lag" and together:
-            yield f"max_lag = {value} of {query.name}: with scheduler = 'lwo' no query lags behind another"
+            why = "with scheduler = 'lwo' no query lags behind another"
         elif name == "alpha" and query.order != "adaptive":
-            yield f"alpha = {value} of {query.name}: it is for order = 'adaptive', and the order is {query.order}"
+            why = f"it is for order = 'adaptive', and the order is {query.order}"
         elif name == "idle_after" and not query.ordered and query.aggregation is None:
-            yield f"idle_after = {value} of {query.name}: without an order its results wait for no stream"
+            why = "without an order its results wait for no stream"
+        if why:
+            yield f"{name} = {value} of {query.name} has no effect: {why}"

@@ -1,7 +1,7 @@
-"""Look into a state from outside, also while an engine runs on it: status and committed results.
+"""Read a state from another process, also while an engine runs on it: status and committed results.
 
-Nothing is locked and nothing is written.  Status and the results of a `parquet` sink need no Spark; a `table` is
-a view in Spark SQL, and reading it starts one, as reading late rows does.
+Nothing is locked or written.  Status and the results of a `parquet` sink need no Spark.  Tables and late rows are read
+by a Spark session.
 
 In:  the url of a state directory.
 Out: a `Status`, a count, or rows as an Arrow table.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """Rows that were read, and how many there are in all."""
+    """Rows that were read, and the number of all rows."""
 
     rows: pa.Table
     total: int
@@ -48,33 +48,33 @@ class State:
 
     @classmethod
     def open(cls, url: str) -> State:
-        """Read what a state serves; refuse what is not a state."""
+        """Read the plan of a state; refuse a directory that is no state."""
         if not open_files(url).list("journal"):
             raise InputError(
-                f"{url} is not a state directory: give the one of a run (penstock run SCRIPT --state DIR)"
+                f"{url} is not a state directory: give the directory of a run (penstock run SCRIPT --state DIR)"
             )
         ledger = peek(url)
         if not ledger.plan:
-            raise InputError(f"state {url} serves no query yet: its run is still starting, or never did")
+            raise InputError(f"state {url} has no query yet: its run is still starting, or failed to start")
         return cls(url, current_plan(ledger))
 
     def check_running(self) -> None:
-        """Refuse to ask for something when no engine is there to do it."""
+        """Refuse a request if no engine runs on the state."""
         try:
             open_files(self.url).lock("lock").release()
         except StateBusyError:
             return
-        if "://" not in self.url:  # elsewhere there is no lock to tell by
+        if "://" not in self.url:  # remote stores have no lock
             raise InputError(
                 f"no engine runs on {self.url}: start one with `penstock run SCRIPT --state {self.url}`"
             )
 
     def ledger(self) -> Ledger:
-        """Read what is true now."""
+        """Read the present ledger."""
         return peek(self.url)
 
     def status(self) -> Status:
-        """Say how far every stream, slice and query is."""
+        """Return the progress of every stream, slice and query."""
         return look_at(self.ledger())
 
     def query(self, name: str) -> Query:
@@ -82,7 +82,7 @@ class State:
         return self.plan.query(name)
 
     def count(self, name: str, *, debug: bool = False) -> int:
-        """Count the rows that `results` reads; Spark counts them where a query shows the latest of its changes."""
+        """Count the rows that `results` reads; Spark counts the latest rows of a query with ``emit = 'changes'``."""
         query = self.query(name)
         if has_latest(query):
             return self.results(name, 0, debug=debug).total
@@ -94,7 +94,7 @@ class State:
         return state.late + state.no_time + state.broken
 
     def results(self, name: str, limit: int | None, *, debug: bool = False) -> Found:
-        """Read a query's committed results, in order if it asks for that, at most `limit` of them."""
+        """Read at most `limit` of a query's committed results, in order if the query has one."""
         query = self.query(name)
         if query.sink.kind == "parquet" and not has_latest(query):
             return Found(_read_files(query.sink.option("path"), limit), self.count(name))
@@ -115,22 +115,20 @@ class State:
             return Found(rows, view.count() if rows.num_rows == limit else rows.num_rows)
 
     def late(self, stream: str, limit: int | None, *, debug: bool = False) -> Found:
-        """Read rows of a stream that were set aside, each with the reason, at most `limit` of them."""
+        """Read at most `limit` rows of a stream that were set aside, each with the reason."""
         from penstock.engine.outputs.results import read_late, to_show  # noqa: PLC0415 - imports pyspark
         from penstock.engine.spark.session import quick_session  # noqa: PLC0415
 
         declared = self.plan.stream(stream)
         with quiet_spark(debug=debug):
-            spark, batches = (
-                quick_session(self.plan.spark_settings),
-                self.ledger().stream(declared.name).batches,
-            )
+            spark = quick_session(self.plan.spark_settings)
+            batches = self.ledger().stream(declared.name).batches
             late = read_late(spark, open_files(self.url), declared, batches)
             return Found(to_show(late, limit).toArrow(), self.count_late(stream))
 
 
 def has_latest(query: Query) -> bool:
-    """Check whether what a query shows is the latest state of its groups, and not all it has delivered."""
+    """Check whether the results of a query are the latest state of its groups, and not all delivered rows."""
     changes = query.aggregation is not None and query.aggregation.emit == "changes"
     return changes and query.sink.kind in _KEPT
 
@@ -140,11 +138,13 @@ _KEPT = frozenset({"table", "parquet"})
 
 
 def _read_files(path: str, limit: int | None) -> pa.Table:
-    """Read a directory of Parquet files, and verify their pages; those not committed yet are out of sight."""
+    """Read a directory of Parquet files, and verify their pages; files that are not committed are not visible there."""
     files = open_files(path)
     names = [name for name in files.list("") if name.endswith(".parquet")]
     if not names:
-        raise InputError(f"{path} holds no results: it was moved or removed since the run wrote there")
+        raise InputError(
+            f"{path} has no results: the directory was moved or emptied after the run wrote there"
+        )
     system, root = url_to_fs(path)
     places = [f"{root}/{name}" for name in names]
     try:
@@ -164,11 +164,11 @@ _VERIFIED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 _DAMAGES = (pa.ArrowException, OSError)
-"""What Arrow raises for a damaged file, and what a file system raises for one that it cannot open."""
+"""The errors of Arrow for a damaged file, and of a file system for a file that cannot be opened."""
 
 
 def _is_damaged(place: str, system: AbstractFileSystem) -> bool:
-    """Check whether a file can be opened, and not be read to its end with every page as it was written."""
+    """Check whether a file can be opened but has a damaged page."""
     try:
         for _ in ds.dataset([place], format=_VERIFIED, filesystem=system).to_batches():
             pass

@@ -1,8 +1,8 @@
-"""Keep Spark's own talk off the terminal, and let through what nobody else will say.
+"""Keep Spark's log off the terminal, and let other messages of the JVM through.
 
-Spark starts a JVM that writes to our standard error.  Its log, stack traces included, goes to a file instead: what
-it has to say about a run that failed is in our own message already.  The few lines printed before there is a log
-are dropped one by one.  Whatever else comes (a JVM out of memory, a worker that crashed) passes::
+Spark starts a JVM that writes to our standard error.  Its log, including stack traces, goes to a file: our own message
+says why a run failed.  Known lines that are printed before there is a log are dropped.  All other lines (a JVM out of
+memory, a worker that crashed) pass::
 
     JVM ──log──▶ spark.log (removed after a good end, named after a bad one)
      └──standard error──▶ pipe ──known chatter?──▶ dropped
@@ -57,7 +57,7 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 def use_packaged_java() -> None:
-    """Point Spark to the Java that `make setup` put beside Python, if the machine has none of its own."""
+    """Use the Java that `make setup` installed beside Python, if the machine has none of its own."""
     packaged = Path(sys.prefix) / "java"
     if not os.environ.get("JAVA_HOME") and not shutil.which("java") and packaged.is_dir():
         os.environ["JAVA_HOME"] = str(packaged)
@@ -65,9 +65,9 @@ def use_packaged_java() -> None:
 
 @contextmanager
 def quiet_spark(*, debug: bool = False) -> Iterator[Path]:
-    """Start Spark inside this block, and its log goes to a file; with `debug`, to the terminal as ever.
+    """Write the log of a Spark that starts inside this block to a file; with `debug`, to the terminal.
 
-    The file is gone after the block, unless a run failed and Spark had something to say: then the error names it.
+    The file is removed after the block.  If a run failed and there is a log, the file stays and the error names it.
     """
     use_packaged_java()
     folder = Path(tempfile.mkdtemp(prefix="penstock-"))
@@ -97,7 +97,7 @@ def quiet_spark(*, debug: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def _without_chatter() -> Iterator[None]:
-    """Lead standard error, and that of every process started meanwhile, through a filter."""
+    """Filter standard error, also that of every process started inside the block."""
     ours = os.dup(2)
     end, start = os.pipe()
     os.dup2(start, 2)
@@ -113,12 +113,12 @@ def _without_chatter() -> Iterator[None]:
             sys.stderr.flush()
         os.dup2(ours, 2)
         os.close(ours)
-        # Without a JVM the pipe is closed by now and the filter ends; a JVM that lives on keeps it open.
+        # Without a JVM the pipe is closed by now and the filter ends; a JVM that is still running keeps it open.
         filtering.join(timeout=0.1)
 
 
 def _filter(source: int, target: int) -> None:
-    """Pass on every line that is not known chatter, until the last writer is gone, also when nobody reads them."""
+    """Pass on every line that is not known chatter, until the last writer has closed the pipe."""
     with os.fdopen(source, "rb") as lines, os.fdopen(target, "wb", buffering=0) as out:
         for line in lines:
             if not is_chatter(line.decode("utf-8", "replace")):
@@ -127,7 +127,7 @@ def _filter(source: int, target: int) -> None:
 
 
 def is_chatter(line: str) -> bool:
-    """Say whether a line is one of those that Spark prints at every start.
+    """Check whether a line is one that Spark prints at every start.
 
     >>> is_chatter("WARNING: Using incubator modules: jdk.incubator.vector")
     True

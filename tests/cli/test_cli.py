@@ -156,9 +156,9 @@ def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp
     changed = text.replace("path = 'out/ice'", "path = 'out/ice', alpha = 0.5, idle_after = '1 min'")
     script.write_text(changed + "SET memory = '2 GiB'; SET strategy = 'cpu-opt'; SET scheduler = 'mqt';")
     assert load(script).notices == (
-        "memory = 2 gib: it is for strategy = 'auto', and for queries without a window",
-        "alpha = 0.5 of ice: it is for order = 'adaptive', and the order is none",
-        "idle_after = 1 min of ice: without an order its results wait for no stream",
+        "memory = 2 gib has no effect: it is for strategy = 'auto' and for queries without a window",
+        "alpha = 0.5 of ice has no effect: it is for order = 'adaptive', and the order is none",
+        "idle_after = 1 min of ice has no effect: without an order its results wait for no stream",
     )
     ordered = changed.replace("alpha = 0.5", "alpha = 0.5, order = 'adaptive'")
     script.write_text(ordered)
@@ -166,7 +166,7 @@ def test_a_setting_without_effect_is_noticed_once_and_one_with_effect_is_not(tmp
     lagging = text.replace("path = 'out/ice'", "path = 'out/ice', max_lag = '5 s'")
     script.write_text(lagging)
     assert load(script).notices == (
-        "max_lag = 5 s of ice: with scheduler = 'lwo' no query lags behind another",
+        "max_lag = 5 s of ice has no effect: with scheduler = 'lwo' no query lags behind another",
     )
     script.write_text(lagging + "SET scheduler = 'swf';")
     assert load(script).notices == ()
@@ -189,7 +189,7 @@ def test_a_notice_of_an_unused_setting_has_no_value(tmp_path):
     """Whether a value is a secret does not show from every name."""
     script = tmp_path / "job.sql"
     script.write_text(f"{Path(EXAMPLE).read_text(encoding='utf-8')} SET penstock.pw = 'hush-4711';")
-    assert load(script).notices == ("penstock.pw: this version does not use it; results are the same",)
+    assert load(script).notices == ("penstock.pw has no effect: this version does not use it",)
 
 
 def test_a_query_whose_conditions_exclude_each_other_is_noticed(tmp_path):

@@ -1,7 +1,7 @@
-"""Draw a chain: which query reads which slice.
+"""Draw a chain, and the slices that each query reads.
 
 In:  a group of the plan.
-Out: lines of text, one bar for each query under an axis of ages that is not to scale.
+Out: lines of text: a bar for each query under an axis of ages, which is not to scale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def chain_drawing(group: Group) -> str:
-    """Draw each side's chain, or both as one where they are cut alike.
+    """Draw each side's chain, or both as one if they are cut alike.
 
     >>> from penstock.plan.build import build_plan
     >>> from penstock.sql.script import parse_script
@@ -56,7 +56,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _ages(group: Group, piece: Slice) -> tuple[int, int]:
-    """Give a slice's ages; the right side begins at 0 too, one microsecond early, so that both can be compared."""
+    """Return a slice's ages; the right side begins at 0 as well, so that both sides can be compared."""
     start, end = group.ages(piece)
     return (0 if start == 1 and not group.counts(piece.side) else start), end
 
@@ -73,7 +73,7 @@ def _side_lines(group: Group, side: Side, title: str) -> Iterator[str]:
     yield f"state of {title}, by age"
     yield " " * margin + _labels(labels, columns)
     yield " " * margin + "|" + "|".join("-" * (width - 1) for width in widths) + "|"
-    for name in sorted(names, key=lambda each: _last(group, side, each)):
+    for name in sorted(names, key=lambda name: _last(group, side, name)):
         bar = "".join(
             ("=" if name in group.chain.readers[number] else " ") * width
             for (number, _), width in zip(chain, widths, strict=True)
@@ -82,7 +82,7 @@ def _side_lines(group: Group, side: Side, title: str) -> Iterator[str]:
 
 
 def _labels(labels: list[str], columns: list[int]) -> str:
-    """Write each label over its cut, ending there, but the first one beginning there."""
+    """Write each label over its cut."""
     line = labels[0]
     for label, column in zip(labels[1:], columns[1:], strict=True):
         line = line.ljust(column - len(label) // 2) + label
@@ -90,7 +90,7 @@ def _labels(labels: list[str], columns: list[int]) -> str:
 
 
 def _last(group: Group, side: Side, name: str) -> tuple[int, str]:
-    """Order queries by how far they look on one side."""
+    """Return a sort key: how far a query reads on one side."""
     slices = group.slices(side)
     positions = [index for index, (number, _) in enumerate(slices) if name in group.chain.readers[number]]
     return max(positions, default=-1), show_window(group, name)
