@@ -180,7 +180,7 @@ def test_a_notice_shows_no_secret(tmp_path, name):
         f"{text} SET penstock.{name} = 'hush-4711'; SET penstock.url = 'db://me:hush-4711@host';"
     )
     loaded = load(script)
-    assert [notice.partition(":")[0] for notice in loaded.notices] == [f"penstock.{name}", "penstock.url"]
+    assert [notice.partition(" ")[0] for notice in loaded.notices] == [f"penstock.{name}", "penstock.url"]
     assert "hush" not in f"{loaded.notices} {loaded.script}"
     assert loaded.script.settings[f"penstock.{name}"] == "hush-4711"
 
