@@ -1,4 +1,4 @@
-"""What a cost depends on: the windows and conditions of queries, and statistics of the streams.
+"""The inputs of a cost: the windows and conditions of queries, and statistics of the streams.
 
 From a query, a cost takes the ages of the rows that it reads and the rows that it wants.  From the streams, it takes
 rates, the share of pairs that join, and the share of rows that satisfy one condition *or* another.  The last one does
@@ -36,7 +36,7 @@ def other(side: Side) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class PricedQuery:
-    """What a query's cost depends on: its window, and its condition on each stream ('' for none)."""
+    """The facts of a query that its cost depends on: the window, and the condition on each stream ('' for none)."""
 
     window: Range
     left: str = ""
@@ -44,7 +44,7 @@ class PricedQuery:
 
     @classmethod
     def of(cls, query: Query) -> PricedQuery:
-        """Take from a query what its cost depends on."""
+        """Take the window and the conditions of a query."""
         return cls(query.window, " AND ".join(query.left_predicates), " AND ".join(query.right_predicates))
 
     def condition(self, side: Side) -> str:

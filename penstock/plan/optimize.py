@@ -1,4 +1,4 @@
-"""Where to cut the chain: Mem-Opt, CPU-Opt, and the cheapest that fits a memory budget (paper 1, 5.1, 5.2, 6.2).
+"""The cuts of a chain: Mem-Opt, CPU-Opt, and the cheapest chain in a memory budget (paper 1, 5.1, 5.2, 6.2).
 
 Every slice that a chain could have is an edge between two bounds of the queries' windows, and every chain is a path::
 
@@ -7,8 +7,8 @@ Every slice that a chain could have is an edge between two bounds of the queries
     CPU-Opt     o-------------------->o-------------------->o      the shortest path
     pull-up     o------------------------------------------>o      no cut at all
 
-An edge's length is what its slice costs, extra state and probing of merged slices included, and depends on no other
-edge (Lemma 2); so the shortest path over the N(N+1)/2 edges is the cheapest chain.  The two sides of a chain are cut
+An edge's length is the cost of its slice, including the extra state and probing of merged slices.  It depends on no
+other edge (Lemma 2), so the shortest path over the N(N+1)/2 edges is the cheapest chain.  The two sides of a chain are cut
 independently: one path after the other, left side first.
 
 With a budget there are two lengths, comparisons and bytes.  `auto` walks the same graph.  At each bound it keeps the

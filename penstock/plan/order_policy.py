@@ -1,7 +1,7 @@
 """Order policies: whether input or results wait, if streams arrive out of step (paper 4).
 
 The time of a result is the latest of its rows' times.  The *trigger* is the lowest of the streams' watermarks.  No more
-rows come below it, so once all rows below it are joined, every result below it is there::
+rows come below it.  Once all rows below it are joined, all results below it are complete::
 
     stream S     a1 ---------------- a6 |                       trigger = 6
     stream T     ---------- b4 ---------|----- b9 -- c10

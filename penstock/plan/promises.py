@@ -100,7 +100,7 @@ def tells(query: Query) -> bool:
 
 
 def told_index(query: Query) -> str:
-    """Name the index of the finished values that a query's sink has got; with another key it begins anew."""
+    """Name the index of the finished values that a query's sink has got; another key has another index."""
     return f"told-{crc32(f'{query.name}|{query.keys}'.encode()):08x}"
 
 

@@ -27,7 +27,7 @@ DEMOS = {
     ),
     "auction": (
         "penstock.cli.demos.auction:AuctionDemo",
-        "An online auction whose rows promise what will not come.",
+        "An online auction whose rows promise that no more bids will come.",
     ),
 }
 """The class of each demo, and its first line."""
