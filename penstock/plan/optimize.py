@@ -8,8 +8,8 @@ Every slice that a chain could have is an edge between two bounds of the queries
     pull-up     o------------------------------------------>o      no cut at all
 
 An edge's length is the cost of its slice, including the extra state and probing of merged slices.  It depends on no
-other edge (Lemma 2), so the shortest path over the N(N+1)/2 edges is the cheapest chain.  The two sides of a chain are cut
-independently: one path after the other, left side first.
+other edge (Lemma 2), so the shortest path over the N(N+1)/2 edges is the cheapest chain.  The two sides of a chain are
+cut independently: one path after the other, left side first.
 
 With a budget there are two lengths, comparisons and bytes.  `auto` walks the same graph.  At each bound it keeps the
 paths that no other path beats in both lengths, and drops paths that cannot be finished within the budget or for less
