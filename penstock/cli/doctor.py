@@ -4,7 +4,7 @@ Each check is one line: its subject, the finding, and the fix.  Only ``java -ver
 are read from their metadata, not by importing.
 
 In:  the environment, and the directory of a state.
-Out: a list of `Check`, printed as a table by `print_checks`.
+Out: a list of `Finding`, printed as a table by `print_checks`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DISK_NEEDED_BYTES = 2 * GIB
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Finding:
     """One finding.  Advice beside an `ok` is a hint; beside a failure it is the fix."""
 
     name: str
@@ -61,7 +61,7 @@ class Check:
     advice: str = ""
 
 
-def checks(state: Path | None = None) -> list[Check]:
+def checks(state: Path | None = None) -> list[Finding]:
     """Run every check; `state` is the directory of a state, by default the temporary directory."""
     temporary = Path(tempfile.gettempdir())
     return [
@@ -76,7 +76,7 @@ def checks(state: Path | None = None) -> list[Check]:
     ]
 
 
-def print_checks(outcomes: Iterable[Check], console: Console | None = None) -> None:
+def print_checks(outcomes: Iterable[Finding], console: Console | None = None) -> None:
     """Print the checks as a table."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("", "check", "found", "what to do"):
@@ -87,21 +87,21 @@ def print_checks(outcomes: Iterable[Check], console: Console | None = None) -> N
     (console or Console()).print(table)
 
 
-def check_python(version: Version = sys.version_info[:3]) -> Check:
+def check_python(version: Version = sys.version_info[:3]) -> Finding:
     """Check for a Python that every dependency supports.
 
     >>> check_python((3, 12, 1))
-    Check(name='Python', ok=True, found='3.12.1', advice='')
+    Finding(name='Python', ok=True, found='3.12.1', advice='')
     >>> check_python((3, 9, 0)).advice
     'Penstock needs Python 3.11 or newer, before 3.14'
     """
     oldest, beyond = PYTHON_RANGE
     ok = oldest <= version < beyond
     advice = f"Penstock needs Python {_dotted(oldest)} or newer, before {_dotted(beyond)}"
-    return Check("Python", ok, _dotted(version), "" if ok else advice)
+    return Finding("Python", ok, _dotted(version), "" if ok else advice)
 
 
-def check_java() -> Check:
+def check_java() -> Finding:
     """Check for a Java that Spark can start: that of ``JAVA_HOME``, or else the one on the PATH."""
     advice = (
         f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
@@ -110,18 +110,18 @@ def check_java() -> Check:
     )
     java = java_command()
     if java is None:
-        return Check("Java", ok=False, found="none", advice=advice)
+        return Finding("Java", ok=False, found="none", advice=advice)
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own java
             [java, "-version"], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Check("Java", ok=False, found=f"{java} does not run: {error}", advice=advice)
+        return Finding("Java", ok=False, found=f"{java} does not run: {error}", advice=advice)
     version = java_version(answer.stderr + answer.stdout)
     if version is None:
-        return Check("Java", ok=False, found=f"{java} prints no version", advice=advice)
+        return Finding("Java", ok=False, found=f"{java} prints no version", advice=advice)
     ok = version[0] >= OLDEST_JAVA
-    return Check("Java", ok, f"{_dotted(version)} ({java})", "" if ok else advice)
+    return Finding("Java", ok, f"{_dotted(version)} ({java})", "" if ok else advice)
 
 
 def java_command() -> str | None:
@@ -147,7 +147,7 @@ def java_version(text: str) -> Version | None:
     return version[1:] if version[0] == 1 else version
 
 
-def check_package(name: str) -> Check:
+def check_package(name: str) -> Finding:
     """Check for a supported version of a package."""
     oldest, beyond = PACKAGE_RANGES[name]
     wanted = f"{name}>={_dotted(oldest)}" + (f",<{_dotted(beyond)}" if beyond else "")
@@ -155,20 +155,20 @@ def check_package(name: str) -> Check:
     try:
         installed = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Check(name, ok=False, found="not installed", advice=advice)
+        return Finding(name, ok=False, found="not installed", advice=advice)
     version = _numbers(installed)
     ok = oldest <= version and (beyond is None or version < beyond)
-    return Check(name, ok, installed, "" if ok else advice)
+    return Finding(name, ok, installed, "" if ok else advice)
 
 
-def check_memory() -> Check:
+def check_memory() -> Finding:
     """Check for enough memory for a JVM and its Python workers."""
     free = available_memory()
     if free is None:
-        return Check("memory", ok=True, found="unknown", advice="have 2 GiB free")
+        return Finding("memory", ok=True, found="unknown", advice="have 2 GiB free")
     ok = free >= MEMORY_NEEDED_BYTES
     advice = "" if ok else f"have {_gib(MEMORY_NEEDED_BYTES)} free: a JVM and a Python worker for each core"
-    return Check("memory", ok, f"{_gib(free)} free", advice)
+    return Finding("memory", ok, f"{_gib(free)} free", advice)
 
 
 def available_memory(
@@ -191,14 +191,14 @@ def available_memory(
         return free
 
 
-def check_cores() -> Check:
+def check_cores() -> Finding:
     """Count the tasks that can run at once.  One is enough, but slow."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     advice = "works; with two or more, ingest and joins run side by side" if cores == 1 else ""
-    return Check("cores", ok=True, found=str(cores), advice=advice)
+    return Finding("cores", ok=True, found=str(cores), advice=advice)
 
 
-def check_disk(state: Path) -> Check:
+def check_disk(state: Path) -> Finding:
     """Check for enough disk in `state`, or in the nearest directory above it that exists."""
     present = next(folder for folder in (state.absolute(), *state.absolute().parents) if folder.exists())
     free = shutil.disk_usage(present).free
@@ -206,21 +206,21 @@ def check_disk(state: Path) -> Check:
     advice = (
         "" if ok else f"have {_gib(DISK_NEEDED_BYTES)} free there, or keep the state elsewhere (--state DIR)"
     )
-    return Check("disk", ok, f"{_gib(free)} free in {present}", advice)
+    return Finding("disk", ok, f"{_gib(free)} free in {present}", advice)
 
 
-def check_writable(folder: Path) -> Check:
+def check_writable(folder: Path) -> Finding:
     """Check whether Spark and Numba can write temporary files."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder) as file:
             file.write(b"penstock")
     except OSError as error:
         advice = "make it writable, or set TMPDIR to a directory that is"
-        return Check("temporary files", ok=False, found=f"{folder}: {error.strerror}", advice=advice)
-    return Check("temporary files", ok=True, found=f"{folder} is writable")
+        return Finding("temporary files", ok=False, found=f"{folder}: {error.strerror}", advice=advice)
+    return Finding("temporary files", ok=True, found=f"{folder} is writable")
 
 
-def check_archive() -> Check:
+def check_archive() -> Finding:
     """Check for a class archive.  It is made on request, so its absence is no fault."""
     archive = find_archive()
     if archive is None:
@@ -237,7 +237,7 @@ def check_archive() -> Check:
         advice = f"to start without it: {SWITCH}=off; to remove it: penstock doctor --class-archive remove"
     else:
         found, advice = "not used", f"{SWITCH} is off; unset it to use {archive.file}"
-    return Check("class archive", ok=True, found=found, advice=advice)
+    return Finding("class archive", ok=True, found=found, advice=advice)
 
 
 def _numbers(version: str) -> Version:

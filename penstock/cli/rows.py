@@ -124,7 +124,7 @@ def _flat(rows: pa.Table) -> pa.Table:
 
 
 def _writer(kind: pa.DataType) -> Callable[[Any], str] | None:
-    """Choose how to write values that CSV has no form for; None where it has one."""
+    """Choose how to write values that CSV has no form for; None for other types."""
     if pa.types.is_nested(kind):
         return partial(json.dumps, default=as_json)
     return as_text if pa.types.is_duration(kind) or pa.types.is_binary(kind) else None

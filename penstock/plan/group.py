@@ -72,7 +72,7 @@ class GroupInput:
     log: LogPlan
     part: Part = WHOLE
     others: tuple[LogPlan, ...] = ()
-    """The same rows by other keys, where more than two streams are joined."""
+    """The same rows by other keys, if more than two streams are joined."""
 
     @property
     def logs(self) -> tuple[LogPlan, ...]:

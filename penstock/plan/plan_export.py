@@ -126,7 +126,7 @@ def _predicates_json(query: Query) -> dict[str, Any]:
 
 
 def _window_json(query: Query) -> dict[str, Any]:
-    """Describe a window: the range of differences, or the length of either side where one counts rows, or none."""
+    """Describe a window: the range of differences, the length of either side if one counts rows, or none."""
     if query.oblivious:
         return {"window": None}
     if query.graph is not None:

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from rich.console import Console
 
 from penstock.cli import doctor
-from penstock.cli.doctor import GIB, Check
+from penstock.cli.doctor import GIB, Finding
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +50,7 @@ def test_java_home_is_asked_before_the_path(monkeypatch, tmp_path):
     path = a_java(tmp_path / "path", 'java version "1.8.0_292"')
     monkeypatch.setenv("PATH", f"{path}/bin:/usr/bin:/bin")
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert doctor.check_java() == Check("Java", ok=True, found=f"21.0.8 ({home}/bin/java)")
+    assert doctor.check_java() == Finding("Java", ok=True, found=f"21.0.8 ({home}/bin/java)")
     monkeypatch.delenv("JAVA_HOME")
     assert doctor.check_java().found == f"8.0 ({path}/bin/java)"
     assert not doctor.check_java().ok
@@ -100,7 +100,7 @@ def test_a_package_that_is_missing_is_named_with_its_range(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    assert doctor.check_package("pyspark") == Check(
+    assert doctor.check_package("pyspark") == Finding(
         "pyspark", ok=False, found="not installed", advice="pip install 'pyspark>=4.1,<4.4'"
     )
 
@@ -145,7 +145,7 @@ def test_a_temporary_directory_that_is_not_there_is_not_writable(tmp_path):
 
 def test_the_table_shows_every_check_and_takes_brackets_as_they_are():
     text = printed(
-        [Check("Java", ok=False, found="[none]", advice="get one"), Check("cores", ok=True, found="2")]
+        [Finding("Java", ok=False, found="[none]", advice="get one"), Finding("cores", ok=True, found="2")]
     )
     assert re.search(r"no +Java +\[none\] +get one", text)
     assert re.search(r"ok +cores +2", text)
