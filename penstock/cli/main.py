@@ -132,10 +132,10 @@ def demo(
         typer.Option("--keep", metavar="DIR", help="Keep data, state and results here.", show_default=False),
     ] = None,
 ) -> None:
-    """See Penstock work on generated streams, in about a minute.
+    """See Penstock work on generated streams.
 
-    sharing: a dozen queries on sensor streams, run as one.  auction: answers that come early, because rows promise that
-    no more rows of an item will come.  sensors: four streams joined without a window.
+    A demo takes about a minute.  sharing: a dozen queries on sensor streams, run as one.  auction: answers that come
+    early, because rows promise that no more rows of an item will come.  sensors: four streams joined without a window.
     """
     run_named(name, keep, debug=is_debug())
 
@@ -148,7 +148,10 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Process all available input, then end.")] = False,
     accept_loss: AcceptLoss = False,
 ) -> None:
-    """Run a script's queries until stopped (Ctrl-C or SIGTERM); the next run on the same state continues."""
+    """Run a script's queries until stopped.
+
+    Ctrl-C or SIGTERM stops it; the next run on the same state continues.
+    """
     from penstock.cli.load import default_state, load  # noqa: PLC0415 - pyarrow
 
     load(script)  # errors in a script are reported before pyspark is imported
@@ -168,7 +171,10 @@ def explain(
     ] = False,
     form: Annotated[PlanFormat, typer.Option("--format", help="How to write it.")] = PlanFormat.text,
 ) -> None:
-    """Print the shared plan of a script and its cost, from measurements in its state; starts nothing."""
+    """Print a script's shared plan and its cost.
+
+    Costs use the measurements in the script's state.  Nothing is started.
+    """
     from penstock.cli.load import default_state, load  # noqa: PLC0415 - pyarrow
 
     loaded = load(script)
@@ -191,7 +197,10 @@ def calibrate(
         typer.Option("--state", metavar="DIR", help="Keep the prices with this state.", show_default=False),
     ] = None,
 ) -> None:
-    """Measure the cost of the engine's work on this machine, for cpu-opt and auto; about half a minute."""
+    """Measure the cost of work on this machine.
+
+    The strategies cpu-opt and auto use these prices.  This takes about half a minute.
+    """
     from penstock.cli.explain import calibrate as measure  # noqa: PLC0415 - pyarrow
 
     measure(state, debug=is_debug())
@@ -204,9 +213,10 @@ def plan(
     state: OwnState = None,
     accept_loss: AcceptLoss = False,
 ) -> None:
-    """Show what a run of a script would change: queries, slices, state, cost; changes nothing.
+    """Show what a run of a script would change.
 
-    A change that would lose results is refused with exit status 2.
+    It lists queries, slices, state and cost, and changes nothing.  A change that would lose results is refused with
+    exit status 2.
     """
     from penstock.cli.load import default_state, load  # noqa: PLC0415 - pyarrow
     from penstock.cli.plan import change_lines  # noqa: PLC0415
@@ -217,7 +227,10 @@ def plan(
 
 @app.command()
 def add(script: Script, state: State) -> None:
-    """Add the queries of a script to a running engine, and print from when on each is complete."""
+    """Add a script's queries to a running engine.
+
+    It prints from when on each query is complete.
+    """
     from penstock.cli.load import read_script  # noqa: PLC0415 - pyarrow
     from penstock.cli.look import State as StateView  # noqa: PLC0415
     from penstock.engine.control import ask  # noqa: PLC0415
@@ -231,7 +244,10 @@ def drop(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.", show_default=False)],
     state: State,
 ) -> None:
-    """Drop a query of a running engine, and print where its results stay."""
+    """Drop a query of a running engine.
+
+    It prints where the results of the query stay.
+    """
     from penstock.cli.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.engine.control import ask  # noqa: PLC0415
 
@@ -245,7 +261,10 @@ def status(
     *,
     form: Annotated[StatusFormat, typer.Option("--format", help="How to write it.")] = StatusFormat.text,
 ) -> None:
-    """Show the progress of a run, from another process, also after its end."""
+    """Show the progress of a run.
+
+    It works from another process, and also after the end of the run.
+    """
     from penstock.cli.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.cli.show import console, detail_tables, status_view  # noqa: PLC0415
 
@@ -280,9 +299,10 @@ def results(
     form: Annotated[RowFormat, typer.Option("--format", help="How to write rows.")] = RowFormat.table,
     count: Annotated[bool, typer.Option("--count", help="Print only their number.")] = False,
 ) -> None:
-    """Print a query's committed results, in order if the query has an order; also while it runs.
+    """Print a query's committed results.
 
-    With --late, print the rows of a stream that were set aside: too late, without an event time, or breaking a promise.
+    They are in order if the query has an order.  It also works during a run.  With --late, print the rows of a stream
+    that were set aside: too late, without an event time, or breaking a promise.
     """
     from penstock.cli.look import State as StateView  # noqa: PLC0415 - pyarrow
     from penstock.cli.rows import write_rows  # noqa: PLC0415
@@ -304,11 +324,11 @@ def repair(
         bool, typer.Option("--yes", help="Repair it; without this option, only print the steps.")
     ] = False,
 ) -> None:
-    """Repair a state that a run cannot continue: damaged or lost files, a checkpoint that does not agree.
+    """Repair a state that a run cannot continue.
 
-    Files with a second copy are written again.  Otherwise the state goes back to the last point at which it is whole,
-    and later input is read again.  No engine may run on the state.  If it cannot be repaired, nothing is changed and
-    the exit status is 1.
+    Files are damaged or lost, or a checkpoint does not agree with the journal.  Files with a second copy are written
+    again.  Otherwise the state goes back to the last point at which it is whole, and later input is read again.  No
+    engine may run on the state.  If it cannot be repaired, nothing is changed and the exit status is 1.
     """
     from penstock.cli.repair import repair_state  # noqa: PLC0415 - pyarrow
 
@@ -334,7 +354,10 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check Python, Java, Spark, memory and disk, and print what to do."""
+    """Check Python, Java, Spark, memory and disk.
+
+    Each finding is printed with what to do.
+    """
     from penstock.cli.class_archive import make_archive, remove_archives  # noqa: PLC0415 - only here
     from penstock.cli.doctor import checks, print_checks  # noqa: PLC0415
     from penstock.cli.show import console  # noqa: PLC0415
@@ -353,13 +376,19 @@ _PASSED_ON_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True,
 
 @app.command(context_settings=_PASSED_ON_SETTINGS, add_help_option=False)
 def lab(context: typer.Context) -> None:
-    """Reproduce a figure of a paper: table, picture, and the claims it checks (in a checkout of the source)."""
+    """Reproduce a figure of a paper.
+
+    It prints a table, draws the picture, and checks the claims.  It needs a checkout of the source.
+    """
     raise typer.Exit(_in_checkout("lab", context.args))
 
 
 @app.command(context_settings=_PASSED_ON_SETTINGS, add_help_option=False)
 def bench(context: typer.Context) -> None:
-    """Measure side by side with other engines (in a checkout of the source)."""
+    """Measure side by side with other engines.
+
+    It needs a checkout of the source.
+    """
     raise typer.Exit(_in_checkout("bench", context.args))
 
 

@@ -132,7 +132,8 @@ def _cut_lines(before: Plan | None, after: Plan) -> Iterator[str]:
     old = {group.id: set(group.chain.cuts) for group in (before.groups if before else ())}
     for group in after.groups:
         cuts, old_cuts = set(group.chain.cuts), old.pop(group.id, set())
-        yield f"chain {group.title}: {len(group.chain.readers)} slices (were {max(0, len(old_cuts) - 1)})"
+        before_that = f" (were {len(old_cuts) - 1})" if old_cuts else ""
+        yield f"chain {group.title}: {len(group.chain.readers)} slices{before_that}"
         for cut in sorted(cuts - old_cuts) if old_cuts else ():
             yield f"    split at {show_cut(group, cut)}"
         for cut in sorted(old_cuts - cuts):
