@@ -30,7 +30,11 @@ from penstock.errors import InputError, PenstockError, RunError, SqlError
 if TYPE_CHECKING:
     from penstock.engine.api import Engine, QueryHandle
     from penstock.engine.report.status import Status
-    from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
+    from penstock.engine.sinks.callback import callback
+    from penstock.engine.sinks.console import console
+    from penstock.engine.sinks.noop import noop
+    from penstock.engine.sinks.parquet import parquet
+    from penstock.engine.sinks.table import table
     from penstock.sql.query import Sink
 
 __version__ = "0.2.0"
@@ -57,13 +61,14 @@ _HOMES = {
     "QueryHandle": "penstock.engine.api",
     "Sink": "penstock.sql.query",
     "Status": "penstock.engine.report.status",
-    **dict.fromkeys(("callback", "console", "noop", "parquet", "table"), "penstock.engine.sinks.sinks"),
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no name that is not there
 
     def __getattr__(name: str) -> object:
         """Import what needs pyspark when it is first asked for."""
-        if name not in _HOMES:
+        sinks = import_module("penstock.sql.sinks").SINKS
+        home = _HOMES.get(name) or str(sinks.get(name, "")).partition(":")[0]
+        if not home:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(home), name)

@@ -34,7 +34,7 @@ from benchmarks.oracle import pairs_of
 from benchmarks.peers.peer import Job, run_to_end, tell, tell_done
 from benchmarks.sinks import SINKS, sink_script
 from benchmarks.workloads import NOOP, STREAMS, WindowQuery, as_script
-from penstock.engine.sinks.sinks import noop
+from penstock.engine.sinks.noop import noop
 from penstock.engine.spark.session import QUICK_START, embedded_session
 from penstock.sql.script import parse_script
 

@@ -17,7 +17,7 @@ from penstock.cli.spark_talk import quiet_spark
 from penstock.engine.change.recut_policy import plan_over
 from penstock.engine.report.buffer_costs import buffer_cost_lines, buffer_costs
 from penstock.engine.report.costs import cost_lines, costs
-from penstock.engine.sinks.sinks import settled
+from penstock.engine.sinks.sink_kind import settled
 from penstock.engine.store import Store, peek
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.views.plans import standing_plan

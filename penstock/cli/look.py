@@ -18,6 +18,8 @@ from fsspec.core import url_to_fs
 
 from penstock.cli.spark_talk import quiet_spark
 from penstock.engine.report.status import look_at
+from penstock.engine.sinks.parquet import ParquetSink
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.store import peek
 from penstock.engine.views.plans import current_plan
 from penstock.errors import DamagedError, InputError, StateBusyError
@@ -96,9 +98,10 @@ class State:
     def results(self, name: str, limit: int | None, *, debug: bool = False) -> Found:
         """Read at most `limit` of a query's committed results, in order if the query has one."""
         query = self.query(name)
-        if query.sink.kind == "parquet" and not has_latest(query):
-            return Found(_read_files(query.sink.option("path"), limit), self.count(name))
-        if query.sink.kind not in _KEPT:
+        sink = sink_of(query)
+        if isinstance(sink, ParquetSink) and not has_latest(query):
+            return Found(_read_files(sink.directory, limit), self.count(name))
+        if not sink.keeps_results:
             raise InputError(
                 f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read; "
                 "--count says how many there were"
@@ -130,11 +133,7 @@ class State:
 def has_latest(query: Query) -> bool:
     """Check whether the results of a query are the latest state of its groups, and not all delivered rows."""
     changes = query.aggregation is not None and query.aggregation.emit == "changes"
-    return changes and query.sink.kind in _KEPT
-
-
-_KEPT = frozenset({"table", "parquet"})
-"""Sinks whose results can be read again."""
+    return changes and sink_of(query).keeps_results
 
 
 def _read_files(path: str, limit: int | None) -> pa.Table:

@@ -18,6 +18,7 @@ from penstock.engine.change.transition import Transition, refuse_other_streams
 from penstock.engine.report.buffer_costs import buffer_costs, show_sum
 from penstock.engine.report.costs import costs
 from penstock.engine.report.status import take_status
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.store import peek
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.plan.plan_text import show_cut, show_window
@@ -111,7 +112,7 @@ def _query_lines(change: Change, before: Plan | None, after: Plan, then: Ledger)
             changed.append(f"its aggregates are computed again from the rows held, complete from {since}")
         yield f"  ~ {name:<12} {', '.join(changed)}, from here on"
     for name in change.dropped:
-        kept = before is None or before.query(name).sink.kind != "table"
+        kept = before is None or not sink_of(before.query(name)).in_state
         fate = "stay where they are" if kept else "are in a table of the state, and cannot be read any more"
         yield f"  - {name:<12} its results {fate}"
 

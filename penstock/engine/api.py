@@ -26,7 +26,6 @@ from penstock.engine.outputs.results import (
     read_finished,
     read_late,
     read_results,
-    write_empty_results,
 )
 from penstock.engine.outputs.unknown_results import refuse_unknown_results
 from penstock.engine.report.buffer_costs import buffer_cost_lines, buffer_costs
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.report.status import Status
-    from penstock.engine.sinks.sinks import Callback
+    from penstock.engine.sinks.callback import Callback
     from penstock.engine.stages.turn_context import UnitDone
     from penstock.plan.build import Plan
     from penstock.sql.query import Sink
@@ -309,7 +308,7 @@ class Engine:
         publish(running.joiner.context)
         deployment.clear_staging(plan)
         self._store.clear("spool")  # all of it was handed over
-        write_empty_results(plan, checked.empty)
+        deployment.prepare_sinks(plan, checked)
         self._running = running
         running.start(plan, checked.sources)
         self._listener = Listener(self._store.files, self._handle)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.engine.aggregate.answers import AnswerJob
+    from penstock.engine.aggregate.answer_job import AnswerJob
     from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.runners.runner import Runner, Sql
     from penstock.engine.tasks.ingest import BatchPart, BatchTask

@@ -16,8 +16,9 @@ from penstock.engine.outputs.result_types import refuse_other_types
 from penstock.engine.outputs.results import read_output, read_results
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
+from penstock.engine.sinks.publication import clear_staging
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.sinks.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
-from penstock.engine.sinks.sinks import clear_staging, sink_root
 from penstock.engine.sources.checkpoints import check_checkpoint
 from penstock.engine.sources.sources import check_conditions, open_source, with_ingest_columns
 from penstock.engine.spark.schemas import empty_rows
@@ -25,7 +26,6 @@ from penstock.engine.spark.session import settings_of
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.views.plans import next_plan, standing_plan
-from penstock.errors import InputError
 from penstock.sql.options import scheduler_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Deployment:
         """Refuse an altered query whose columns would have other types than its stored results."""
         before = transition.before
         for name in transition.change.altered if before else ():
-            if before and before.query(name).sink.kind in {"table", "parquet"}:
+            if before and sink_of(before.query(name)).keeps_results:
                 stored = read_results(self.spark, self.store.files, before, lambda: self.ledger, name)
                 refuse_other_types(name, stored.schema, checked.empty[name].schema)
 
@@ -165,22 +165,21 @@ class Deployment:
         )
 
     def hand_over(self, publication: Publication) -> None:
-        """Pass the results of a unit or a release to a console or a callback."""
+        """Hand the results of a unit or a release over to the sink of their query."""
         name, queries = publication.query, self.plan.queries if self.plan else ()
         query = next((query for query in queries if query.name == name), None)
-        handler = self.workload.handlers.get(name)
+        if query is None:
+            return  # dropped before its last results were handed over
         rows = read_output(self.spark, publication)
         with described(self.spark.sparkContext, Job("publish", f"show results of {name}")):
-            if query is not None and query.sink.kind == "console":
-                print(f"-- {name}, unit {publication.unit}")  # noqa: T201 - the sink is the console
-                rows.show(truncate=False)
-            elif handler is not None:
-                handler(rows, publication.unit)
-            elif query is not None and query.sink.kind == "callback":
-                raise InputError(f"query {name} delivers to a callback: register it again with its function")
-        # a query or sink that was dropped meanwhile gets nothing
+            sink_of(query).hand_over(rows, publication.unit, self.workload.handlers.get(name))
+
+    def prepare_sinks(self, plan: Plan, checked: CheckedPlan) -> None:
+        """Create what the sinks of a plan need before their first result."""
+        for query in plan.queries:
+            sink_of(query).prepare(checked.empty[query.name])
 
     def clear_staging(self, plan: Plan) -> None:
         """Remove files that were staged for the sinks of a plan and never committed."""
-        roots = {root for query in plan.queries if (root := sink_root(query, self.store.files))}
-        clear_staging(list(roots))
+        found = (sink_of(query).destination(self.store.files) for query in plan.queries)
+        clear_staging({destination.root for destination in found if destination and not destination.folder})

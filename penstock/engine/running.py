@@ -19,7 +19,6 @@ from penstock.engine.aggregate.answers import check_final_completes
 from penstock.engine.change.recut_policy import RecutPolicy
 from penstock.engine.change.transition import Transition
 from penstock.engine.failures import ingest_failure, join_failure
-from penstock.engine.outputs.results import write_empty_results
 from penstock.engine.sources.ingester import Ingester
 from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.stages.propagate import check_propagation
@@ -120,7 +119,7 @@ class RunningEngine:
             self.joiner.context.scheduler = scheduler_of(workload.settings)
             self.joiner.context.memory = workload.memory
             self._recut_policy.budget = workload.budget
-        write_empty_results(plan, checked.empty)
+        self._deployment.prepare_sinks(plan, checked)
         self._follow_streams(plan, checked.sources)
 
     @contextmanager

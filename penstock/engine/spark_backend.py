@@ -12,8 +12,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.outputs.answer_sql import answer_columns, answers_schema, instant_type
-from penstock.engine.outputs.answer_types import AnswerTypes
+from penstock.engine.outputs.answer_sql import AnswerTypes, answer_columns, answers_schema, instant_type
 from penstock.engine.outputs.pair_columns import unit_schema
 from penstock.engine.outputs.pair_sql import computed_column
 from penstock.engine.outputs.result_types import ResultTypes
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.aggregate.answers import AnswerJob
+    from penstock.engine.aggregate.answer_job import AnswerJob
     from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.tasks.ingest import BatchPart, BatchTask
     from penstock.engine.tasks.upgrade import Upgrade

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.change.diff import meaning
 from penstock.engine.change.recut_policy import plan_over
-from penstock.engine.sinks.sinks import Callback, settled
+from penstock.engine.sinks.callback import Callback
+from penstock.engine.sinks.sink_kind import settled
 from penstock.engine.sources.key_types import type_text, with_key_types
 from penstock.engine.spark.session import embedded_session
 from penstock.engine.views.memory import MemoryPolicy
@@ -33,6 +34,7 @@ from penstock.sql.script import (
     altered,
     parse_script,
 )
+from penstock.sql.sinks import make_sink
 from penstock.sql.spark_types import TIME_TYPES, refusal_to_store
 from penstock.sql.streams import TIMED_OPTIONS
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.sinks.sinks import Handler
+    from penstock.engine.sinks.sink_kind import Handler
     from penstock.plan.build import Plan
     from penstock.sql.script import Statement
     from penstock.state.ledger import Ledger
@@ -107,6 +109,8 @@ class Workload:
     ) -> None:
         """Register one SELECT."""
         where = Sink("callback") if isinstance(sink, Callback) else sink
+        if where is not None:
+            where = make_sink(where.kind, dict(where.options))
         zone = self._read_for(self.session()).zone
         self._add(bind_query(name, sql, self.readable(name), where, options, zone=zone))
         if isinstance(sink, Callback):

@@ -7,7 +7,7 @@
     min_by, max_by   numbers in the order of pairs     leasts
 
 Sums of whole numbers that may not fit 64 bits in the end, decimals and moments slide by themselves
-(`penstock.kernels.measures.Folded.slid`).
+(`penstock.kernels.aggregates.folded.Folded.slid`).
 
 In:  folded entries of a side.  Out: `Parts` for `penstock.kernels.slide_pass`, and measures of what comes out of it.
 """
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.kernels.aggregates.extremes import is_greatest
 from penstock.kernels.fold import LIMB
 from penstock.kernels.slide_pass import Parts
 
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.kernels.aggregates.folded import Folded
     from penstock.kernels.fold import Mask
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.measures import Folded
     from penstock.kernels.slide import Seen
     from penstock.kernels.slide_pass import SlidParts
 
@@ -57,12 +58,7 @@ class Place:
     @property
     def is_final(self) -> bool:
         """Say whether the pass computes the very values of the measure, and nothing is left to be done for them."""
-        ordered = self.measure.ordered
-        return (
-            not self.is_apart
-            and self.measure.function != "avg"
-            and (ordered is None or ordered.values is None)
-        )
+        return not self.is_apart and self.measure.is_finished_by_sliding
 
     def read(self, slid: SlidParts, seen: Seen) -> Folded:
         """Give the measure of each answer."""
@@ -111,9 +107,9 @@ class Run:
 def laid_in(runs: Sequence[Run], often: int) -> tuple[Parts, list[Place]]:
     """Lay out the measures of a side, which all of its runs have; none of its rows counts more than `often`.
 
-    >>> from penstock.kernels.measures import Folded
+    >>> from penstock.kernels.aggregates.sums import Sum
     >>> counts = np.array([1, 2])
-    >>> summed = Folded("sum", {"n": counts, "0": np.array([5, 6]), "1": np.array([0, -1])})
+    >>> summed = Sum("sum", {"n": counts, "0": np.array([5, 6]), "1": np.array([0, -1])})
     >>> parts, (place,) = laid_in([Run([summed], np.arange(2), counts)], often=9)
     >>> parts.ints[0].tolist(), place.kind, place.is_final
     ([5, -4294967290], 'ints', True)
@@ -144,7 +140,7 @@ class _Room:
         if measure.valid is not None and measure.ordered is not None:
             valid = _joined([_valid(each.measures[number])[each.rows] for each in self.runs])
             self.leasts.append(self._part(number, "v"))
-            self.turns.append(measure.ordered.turns(greatest=measure.is_greatest))
+            self.turns.append(measure.ordered.turns(greatest=is_greatest(measure.function)))
             count = None if valid.all() else self._add_ints(valid.astype(np.int64))
             return Place(measure, "leasts", len(self.leasts) - 1, count)
         names = set(measure.parts)

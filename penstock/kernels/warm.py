@@ -13,11 +13,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.kernels.aggregates.count import counted
+from penstock.kernels.aggregates.folded import fold_values, folded_class
 from penstock.kernels.column_checks import Check, with_near_columns
 from penstock.kernels.entries import Numbering, Panes
 from penstock.kernels.fold import number_groups, sum_ints
 from penstock.kernels.key_hash import mix, unmixed
-from penstock.kernels.measures import Folded
 from penstock.kernels.order_watch import Order
 from penstock.kernels.probe import Pairs, Rows, Wanted, probe
 from penstock.kernels.row_cuts import RowCuts, probe_row_cuts
@@ -57,8 +58,8 @@ def warm_folds() -> None:
     for values in (np.arange(3), np.arange(3) / 2):
         for column in (values, _mapped(values)):
             for function in ("count", "sum", "min", "max"):
-                folded = Folded.values(function, pa.array(column), ids, 2).by(np.array([0, 0]), 1)
-                each = Folded.each(function, pa.array(column))
+                folded = fold_values(function, pa.array(column), ids, 2).by(np.array([0, 0]), 1)
+                each = folded_class(function).from_rows(function, pa.array(column))
                 if each is not None:
                     folded.grown(2).add(ids, each)
                 folded.stored()
@@ -87,7 +88,7 @@ def _warm_sliding() -> None:
     for places in (numbers, _mapped(numbers)):
         _, cells, upto = lay_out((numbers, places, places), numbers, numbers, numbers[:1], 3, 3)
     sliding = Sliding(cells, upto, np.zeros((3, 1), np.int64), groups=3, cuts=1)
-    parts, _ = laid_in([Run([Folded("count", {"n": one})], numbers, one)], often=1)
+    parts, _ = laid_in([Run([counted(one)], numbers, one)], often=1)
     for sides in (1, 2):
         seen = slide_parts([[sliding]] * sides, [parts] * sides).seen
     slide_groups([[sliding]] * 2, [parts] * 2, np.array([0, 3]))

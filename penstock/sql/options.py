@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from penstock.errors import InputError, did_you_mean
 from penstock.schedulers import DEFAULT_SCHEDULER, SCHEDULERS
 from penstock.sql.query import Sink
+from penstock.sql.sinks import SINKS, make_sink, sink_class
 from penstock.sql.text.lexer import Token, string_value
 from penstock.sql.text.tokens import Source, Span, TokenReader
 from penstock.sql.units import DurationError, SizeError, parse_duration, parse_size
@@ -24,20 +25,12 @@ STRATEGIES = ("mem-opt", "cpu-opt", "pull-up", "push-down", "isolated", "auto")
 BUFFERS = ("plain", "dbf", "msf", "hybrid")
 """How joins without a window save memory, in the order of the delay of results."""
 
-SINKS = {"parquet": ("path", "compression", "punctuations"), "table": (), "console": (), "noop": ()}
-"""The sinks a script can name, and the options of each."""
-
-COMPRESSIONS = ("snappy", "none", "gzip", "zstd", "lz4", "brotli")
-"""Compressions of Parquet files."""
-
 _CHOICES = {
     "order": ORDERS,
     "emit": EMITS,
     "strategy": STRATEGIES,
     "scheduler": tuple(SCHEDULERS),
     "buffers": BUFFERS,
-    "compression": COMPRESSIONS,
-    "punctuations": ("true", "false"),
 }
 _DURATIONS = {"max_lag", "idle_after", "lateness", "retain"}
 _QUERY_OPTIONS = ("order", "alpha", "max_lag", "idle_after", "emit", "buffers")
@@ -103,25 +96,20 @@ def plain(source: Source, tokens: list[Token]) -> str:
 
 
 def query_options(options: Iterable[Option], source: Source) -> tuple[Sink, tuple[tuple[str, str], ...]]:
-    """Check the options of CREATE QUERY, and separate those of the sink from those of the query."""
+    """Divide the options of CREATE QUERY into its sink and its own, and check each."""
     given = {option.key.lower(): option for option in options}
-    kind = given["sink"].value.lower() if "sink" in given else Sink().kind
-    if kind not in SINKS:
-        hint = "a callback is given from Python" if kind == "callback" else did_you_mean(kind, SINKS)
-        raise source.error(f"unknown sink {kind}: {hint}", given["sink"].value_span)
-    for name, option in given.items():
+    named = given.pop("sink", None)
+    name, span = (named.value.lower(), named.value_span) if named else (Sink().kind, (0, 0))
+    with source.errors_at(span):
+        kind = sink_class(name)
+    if not kind.in_scripts:
+        raise source.error(f"sink {name} is made in Python: pass sink=penstock.{name}(...) to query", span)
+    for key, option in given.items():
         with source.errors_at(option.key_span):
-            _check_query_option(name, option.value, kind)
-    if kind == "parquet" and "path" not in given:
-        message = "sink parquet needs a path: WITH (sink = 'parquet', path = '...')"
-        raise source.error(message, given["sink"].value_span)
-    sink = Sink(kind, tuple((name, _sink_value(given[name])) for name in SINKS[kind] if name in given))
-    return sink, tuple((name, given[name].value.lower()) for name in sorted(given) if name in _QUERY_OPTIONS)
-
-
-def _sink_value(option: Option) -> str:
-    """Return the value of a sink option: a path as written, a choice in lower case."""
-    return option.value.lower() if option.key.lower() in _CHOICES else option.value
+            _check_query_option(key, option.value, name)
+    with source.errors_at(span):
+        sink = make_sink(name, {key: option.value for key, option in given.items() if kind.takes(key)})
+    return sink, tuple((key, given[key].value.lower()) for key in sorted(given) if key in _QUERY_OPTIONS)
 
 
 def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -133,17 +121,20 @@ def check_query_options(options: Mapping[str, str]) -> tuple[tuple[str, str], ..
     return tuple(sorted((name.lower(), str(value).lower()) for name, value in options.items()))
 
 
-def _check_query_option(name: str, value: str, kind: str) -> None:
-    if name == "sink" or name in SINKS[kind]:
-        check_value(name, value)
+def _check_query_option(option: str, value: str, sink: str) -> None:
+    """Check one option of CREATE QUERY, in lower case."""
+    kind = sink_class(sink)
+    if kind.takes(option):
+        kind.checked(option, value)
         return
-    owner = next((sink for sink, names in SINKS.items() if name in names), None)
+    if option in _QUERY_OPTIONS:
+        check_value(option, value)
+        return
+    owner = next((name for name in SINKS if sink_class(name).takes(option)), None)
     if owner:
-        raise InputError(f"option {name} is for sink = '{owner}', and this sink is {kind}: leave it out")
-    if name not in _QUERY_OPTIONS:
-        options = ["sink", *SINKS[kind], *_QUERY_OPTIONS]
-        raise InputError(f"unknown query option {name}: {did_you_mean(name, options)}")
-    check_value(name, value)
+        raise InputError(f"option {option} is for sink = '{owner}', and this sink is {sink}: leave it out")
+    options = ["sink", *kind.options, *_QUERY_OPTIONS]
+    raise InputError(f"unknown query option {option}: {did_you_mean(option, options)}")
 
 
 def setting_name(name: str) -> str:

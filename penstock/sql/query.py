@@ -193,13 +193,6 @@ class Output:
     remainder: Remainder | None = None
 
 
-CHOSEN_BY = frozenset({"min_by", "max_by"})
-"""Functions that return one value of a group, chosen by a key."""
-
-ENDS = CHOSEN_BY | {"min", "max"}
-"""Functions that compare their last argument."""
-
-
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One aggregate of a query, over the pair outputs with the numbers `arguments`; ``COUNT(*)`` has none.

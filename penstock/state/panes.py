@@ -10,7 +10,7 @@ needs by binary search.  Columns:
     k0, k1 …    the group's key, structs laid out field by field
     v0, v1 …    values of a DISTINCT aggregate, in tables of their own
     n           how many pairs
-    m0.n …      the parts of each measure (`penstock.kernels.measures`)
+    m0.n …      the parts of each measure (`penstock.kernels.aggregates.folded`)
 
 Of these `c`, `n` and ``m0.n`` are left out where they are the same in all entries (`penstock.state.pane_columns`).
 
@@ -37,9 +37,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import limits
+from penstock.kernels.aggregates.folded import Folded, folded_class
 from penstock.kernels.fold import Ordered, codes_of, number_groups, sum_ints
 from penstock.kernels.key_hash import mix
-from penstock.kernels.measures import Folded
 from penstock.kernels.slide import order_by
 from penstock.plan.panes import PaneSet
 from penstock.state.checksum import map_whole, summed_writer
@@ -175,7 +175,7 @@ def measures_in(table: pa.Table, functions: Sequence[str]) -> list[Folded]:
         left_out = {
             name.removeprefix(start): column_ints(table, name) for name in same if name.startswith(start)
         }
-        measures.append(Folded.read(function, stored, kinds[number], left_out))
+        measures.append(folded_class(function).from_stored(function, stored, kinds[number], left_out))
     return measures
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.engine.aggregate.answer_task import READER
-from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
-from penstock.sql.query import ENDS
+from penstock.sql.aggregates import aggregate_class
 from penstock.sql.spark_types import parse_type
 from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
 from penstock.testing.expression.values import arrow_type, is_supported
@@ -22,12 +21,9 @@ from penstock.testing.pair_values import pair_types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.aggregate.answers import AnswerJob, Reader
+    from penstock.engine.aggregate.answer_job import AnswerJob, Reader
     from penstock.plan.spark_settings import SparkSettings
     from penstock.sql.query import Measure, Query, Stream
-
-_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
-_MOST_DIGITS = 38
 
 
 def answer_types(query: Query, streams: tuple[Stream, ...], settings: SparkSettings) -> dict[str, str]:
@@ -41,33 +37,13 @@ def answer_types(query: Query, streams: tuple[Stream, ...], settings: SparkSetti
 
 
 def _measure_type(measure: Measure, outputs: list[str]) -> str:
-    """Give the type of an aggregate, as Spark has it."""
-    if measure.function == "count":
-        return "bigint"
-    argument = outputs[measure.arguments[0]]
-    if measure.function in ENDS:
-        return argument
-    if argument == "string":
-        raise InputError(f"{measure.function.upper()} of a STRING: CAST it to DOUBLE first")
-    kind = parse_type(argument)
-    digits, scale = _decimal(argument)
-    if measure.function == "sum":
-        if digits:
-            return f"decimal({min(digits + 10, _MOST_DIGITS)},{scale})"
-        return "bigint" if argument in _WHOLE else "double"
-    if measure.function == "avg" and digits:
-        return f"decimal({min(digits + 4, _MOST_DIGITS)},{min(scale + 4, _MOST_DIGITS)})"
-    if not is_supported(kind):
-        raise NeedsSparkError(measure.function, measure.function, f"its argument is {argument}")
-    return "double"
-
-
-def _decimal(kind: str) -> tuple[int, int]:
-    """Give the digits of a decimal type, and how many of them come after the point; none for another type."""
-    if not kind.startswith("decimal("):
-        return 0, 0
-    digits, _, scale = kind.removeprefix("decimal(").removesuffix(")").partition(",")
-    return int(digits), int(scale or 0)
+    """Return the type of an aggregate, as Spark has it."""
+    arguments = [outputs[number] for number in measure.arguments]
+    syntax = aggregate_class(measure.function)
+    kind = syntax.result_type(measure.function, arguments)
+    if not kind or (syntax.adds and not is_supported(parse_type(arguments[0]))):
+        raise NeedsSparkError(measure.function, measure.function, f"its argument is {', '.join(arguments)}")
+    return kind
 
 
 def answer_schema(query: Query, streams: tuple[Stream, ...], settings: SparkSettings) -> pa.Schema:

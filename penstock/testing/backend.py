@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.engine.aggregate.answer_job import AnswerJob
 from penstock.engine.aggregate.answer_task import NOTE
-from penstock.engine.aggregate.answers import AnswerJob
 from penstock.engine.outputs.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
-from penstock.sql.query import CHOSEN_BY, FOREVER, RESERVED, Edge
+from penstock.sql.aggregates import aggregate_class
+from penstock.sql.query import FOREVER, RESERVED, Edge
 from penstock.testing.answer_values import answer_types
 from penstock.testing.expression.evaluate import type_of
 from penstock.testing.pair_values import pair_types
@@ -193,19 +194,12 @@ def _age(query: Query, number: int, older: Side, younger: Side) -> str:
 
 
 def _measure(measure: Measure, kind: str) -> str:
-    """Write an aggregate over outputs; a null in any of several values that are told apart is no value."""
+    """Write an aggregate over outputs."""
     arguments = [f"c{each}" for each in measure.arguments]
     if measure.function == "avg" and kind.startswith("decimal"):
         raise _incomparable(f"AVG, which is {kind}", "DuckDB averages decimals as doubles")
-    if measure.function in CHOSEN_BY:
-        (x, y), order = arguments, "DESC" if measure.function == "max_by" else "ASC"
-        return f"first({x} ORDER BY {y} {order}, {x} {order} NULLS LAST) FILTER (WHERE {y} IS NOT NULL)"
-    if len(arguments) > 1:
-        given = " AND ".join(f"{each} IS NOT NULL" for each in arguments)
-        arguments = [f"CASE WHEN {given} THEN row({', '.join(arguments)}) END"]
-    return (
-        f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments[0] if arguments else '*'})"
-    )
+    syntax = aggregate_class(measure.function)
+    return syntax.in_duckdb(measure.function, arguments, distinct=measure.distinct)
 
 
 class _Translator:

@@ -12,6 +12,7 @@ from penstock.errors import SqlError
 from penstock.schedulers import SCHEDULERS
 from penstock.sql.bind.binder import bind_query
 from penstock.sql.script import parse_script
+from penstock.sql.sinks import SINKS, sink_class
 from tests.sql.streams import STREAMS
 from tests.sql.test_errors import QUERIES, SCRIPTS
 
@@ -141,3 +142,11 @@ def test_the_guide_and_the_reference_name_every_scheduler():
     assert rows == list(SCHEDULERS)
     (line,) = (line for line in reference.splitlines() if line.startswith("SET scheduler"))
     assert all(name in line for name in SCHEDULERS)
+
+
+def test_the_guide_has_the_guarantee_of_every_sink():
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `?(\w+)`?[^|]* \|[^|]*\| ([^|]*) \|$", guide, re.MULTILINE))
+    shown = {name: entry for name, entry in SINKS.items() if isinstance(entry, str)}
+    assert len(shown) > 4
+    assert {name: sink_class(name).after_crash for name in shown} == {name: rows[name] for name in shown}

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import RunError
 from penstock.kernels import slide_pass
-from penstock.kernels.measures import Folded
+from penstock.kernels.aggregates.folded import fold_values
+from penstock.kernels.aggregates.sums import Sum
 from penstock.kernels.slide import NOT_ASKED, Seen, Sliding, order_by
 from penstock.kernels.slide_measures import Run, goes_by_runs, laid_in
 from penstock.kernels.slide_pass import slide_parts
 from tests.kernels.drawn import examples
+from tests.kernels.test_aggregates import KINDS, plain, some_kind
 from tests.kernels.test_fold import BIG
-from tests.kernels.test_measures import KINDS, plain, some_kind
 
 GROUPS, CUTS, INSTANTS = 3, 8, 3
 
@@ -73,7 +74,7 @@ class Side:
     def measures(self):
         size = len(self.rows)
         return [
-            Folded.values(function, column, self.all_rows, size)
+            fold_values(function, column, self.all_rows, size)
             for (function, _), column in zip(self.chosen, self.columns, strict=True)
         ]
 
@@ -111,7 +112,7 @@ def of_pairs(side, seen, pairs):
     """What the measures of a side come to over all pairs, in which each of its rows is equally often."""
     rows = pa.array(seen * (pairs // len(seen)))
     return [
-        told(Folded.values(function, column.take(rows), np.zeros(pairs, np.int64), 1))
+        told(fold_values(function, column.take(rows), np.zeros(pairs, np.int64), 1))
         for (function, _), column in zip(side.chosen, side.columns, strict=True)
     ]
 
@@ -176,7 +177,7 @@ def test_sums_near_the_edge_of_64_bits_are_exact_or_refused(signs, less, often, 
     rows, zeros = np.arange(len(values)), np.zeros(len(values), np.int64)
     left = Sliding(zeros, np.array([len(values)]), one, 1, 1)
     right = Sliding(zeros[:1], np.array([1]), one, 1, 1)
-    summed = Folded.values("sum", pa.array(values), rows, len(values))
+    summed = fold_values("sum", pa.array(values), rows, len(values))
     parts, (place,) = laid_in([Run([summed], rows, ones)], often)
     other, _ = laid_in([Run([], rows[:1], np.array([often]))], len(values))
     slid = slide_parts([[left], [right]], [parts, other], with_counts=True)
@@ -197,8 +198,8 @@ def test_what_is_only_counted_is_computed_too():
     sliding = Sliding(np.array([0, 1, 3]), np.array([2, 3]), windows, groups=2, cuts=2)
     counts, rows = np.array([5, 7, 1]), np.arange(3)
     measures = [
-        Folded("sum", {"n": counts, "s": np.array([0.5, 2, 3])}),
-        Folded.values("max", pa.array([1.5, -2.0, 4.0]), rows, 3),
+        Sum("sum", {"n": counts, "s": np.array([0.5, 2, 3])}),
+        fold_values("max", pa.array([1.5, -2.0, 4.0]), rows, 3),
     ]
     parts, places = laid_in([Run(measures, rows, counts)], often=1)
     with patch.object(slide_pass, "slide", side_effect=slide_pass.slide) as ran:

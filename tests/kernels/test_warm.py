@@ -6,10 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernels import fold, key_hash, order_watch, slide_kernels
-from penstock.kernels.chosen_by import taken_together
+from penstock.kernels.aggregates.folded import as_one_column, fold_values
 from penstock.kernels.fold import number_groups
 from penstock.kernels.key_hash import mix, unmixed
-from penstock.kernels.measures import Folded
 from penstock.kernels.order_watch import Order
 from penstock.kernels.slide import Sliding
 from penstock.kernels.slide_measures import Run, laid_in
@@ -45,14 +44,14 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
     number_groups([codes])
     number_groups([hashes.view(np.int64)])
     unmixed(hashes)
-    Folded.values("max", pa.array([0.5, 2.0]), np.array([0, 0]), 1).stored()
+    fold_values("max", pa.array([0.5, 2.0]), np.array([0, 0]), 1).stored()
     for function in ("min_by", "max_by"):
-        pairs = taken_together([pa.array([0.5, 2.0]), pa.array(codes[:2])])
-        Folded.values(function, pairs, np.array([0, 0]), 1).stored()
+        pairs = as_one_column([pa.array([0.5, 2.0]), pa.array(codes[:2])])
+        fold_values(function, pairs, np.array([0, 0]), 1).stored()
     sliding = Sliding(np.array([0, 1]), np.array([2]), np.zeros((1, 1), np.int64), groups=2, cuts=1)
     ones = np.ones(2, np.int64)
     measures = [
-        Folded.values(function, pa.array(values), np.arange(2), 2)
+        fold_values(function, pa.array(values), np.arange(2), 2)
         for function, values in (
             ("count", [1, None]),
             ("sum", [1, 2]),

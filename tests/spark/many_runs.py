@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import callback, parquet, table
+from penstock.engine.sinks.callback import callback
+from penstock.engine.sinks.parquet import parquet
+from penstock.engine.sinks.table import table
 from tests.answers import SECOND, bag
 from tests.oracle import Feed, parquet_rows
 from tests.testing.many_world import GRID, LATENESS, Many, Windows, random_rows

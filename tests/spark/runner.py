@@ -7,7 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
+from penstock.engine.sinks.callback import callback
+from penstock.engine.sinks.console import console
+from penstock.engine.sinks.noop import noop
+from penstock.engine.sinks.parquet import parquet
+from penstock.engine.sinks.table import table
 from penstock.state.files import safe_name
 from tests.oracle import answer, bag, parquet_rows, same_bag
 

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.cli.repair import repair_state
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import noop
+from penstock.engine.sinks.noop import noop
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.runner import Run

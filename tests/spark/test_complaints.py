@@ -7,7 +7,7 @@ import os
 import pytest
 
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import parquet
+from penstock.engine.sinks.parquet import parquet
 from penstock.errors import RunError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.world import START, at

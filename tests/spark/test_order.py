@@ -9,7 +9,11 @@ import pytest
 from penstock.cli.look import State
 from penstock.engine.api import Engine
 from penstock.engine.runners.spark import SparkRunner
-from penstock.engine.sinks.sinks import callback, console, noop, parquet, table
+from penstock.engine.sinks.callback import callback
+from penstock.engine.sinks.console import console
+from penstock.engine.sinks.noop import noop
+from penstock.engine.sinks.parquet import parquet
+from penstock.engine.sinks.table import table
 from penstock.engine.stages import publish
 from penstock.errors import InputError, PenstockError
 from penstock.state.journal import Journal

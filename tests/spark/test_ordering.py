@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import parquet
+from penstock.engine.sinks.parquet import parquet
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window
 from tests.spark.test_online import COLUMNS, IDS, SECOND, Streams

@@ -20,7 +20,7 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import parquet
+from penstock.engine.sinks.parquet import parquet
 from penstock.errors import InputError
 from tests.oracle import put_file
 

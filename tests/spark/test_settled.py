@@ -14,7 +14,8 @@ from itertools import pairwise
 import pytest
 
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import parquet, table
+from penstock.engine.sinks.parquet import parquet
+from penstock.engine.sinks.table import table
 from penstock.sql.bind.safety import Constancy, grade_texts
 from tests.oracle import Feed, bag, parquet_rows
 from tests.spark.world import START, at

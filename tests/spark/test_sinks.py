@@ -7,6 +7,8 @@ import pytest
 
 from penstock.engine.api import Engine
 from penstock.errors import InputError, RunError
+from penstock.sql import sinks
+from tests.cli.blocks import blocks
 from tests.oracle import Feed, Spec, Window, answer, ask, bag, number, parquet_rows, same_bag
 from tests.spark.runner import Run
 from tests.spark.world import START, at
@@ -132,7 +134,7 @@ def test_any_reader_can_read_a_parquet_sink(spark, tmp_path, feeds):
 
 def test_a_callback_that_raises_stops_the_run_and_gets_its_unit_again(spark, tmp_path, feeds):
     """Under the same unit id, so that the receiver can tell."""
-    from penstock.engine.sinks.sinks import callback
+    from penstock.engine.sinks.callback import callback
 
     calls = []
 
@@ -157,3 +159,22 @@ def test_a_callback_that_raises_stops_the_run_and_gets_its_unit_again(spark, tmp
     delivered = dict(calls)
     assert len(delivered) == len(calls) - 1
     same_bag(sum(delivered.values(), start=type(calls[0][1])()), answer(spec), "delivered")
+
+
+def test_a_sink_that_is_one_class_and_one_line_delivers(spark, tmp_path, feeds, monkeypatch):
+    """The class that docs/extending.md shows, named in a script."""
+    monkeypatch.setattr(sinks, "SINKS", dict(sinks.SINKS))
+    (shown,) = (block.text for block in blocks("python", on_spark=False) if "class JsonSink" in block.text)
+    exec(compile(shown, "docs/extending.md", "exec"), {"__name__": "shown"})  # noqa: S102 - our own page
+    spec = Spec(
+        "q", *feeds, ("a.k = b.k",), Window("both", 9 * SECOND), select=(("a.Value", "x"), ("b.Value", "y"))
+    )
+    query = f"CREATE QUERY q WITH (sink = 'json', path = '{tmp_path}/out') AS {spec.penstock()};"
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(" ".join(feed.declare() for feed in feeds) + query)
+        engine.start(once=True)
+        engine.wait()
+        with pytest.raises(InputError, match="query q has a json sink, which keeps no results to read"):
+            engine.results("q")
+    delivered = spark.read.json(f"{tmp_path}/out/*").select("x", "y").toArrow()
+    same_bag(bag(delivered), answer(spec), "JSON")

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.api import Engine
-from penstock.engine.sinks.sinks import parquet
+from penstock.engine.sinks.parquet import parquet
 from penstock.errors import InputError
 from tests.spark.test_crash import CHILD, _kill_session, _wait_for_commits
 from tests.spark.tree_runs import COLUMNS, SELECTS, queries, run_once, streams, tables, values_of, write_rows

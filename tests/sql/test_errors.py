@@ -220,7 +220,7 @@ SCRIPTS = [
     ("CREATE STREAM S (k INT, >>t AS CAST(k AS DATE)) WITH (format = 'rate')", "a computed column is not supported"),
     (f"CREATE QUERY q AS {OK};\nCREATE QUERY >>Q AS {OK}", "query Q is declared twice"),
     (f"CREATE QUERY q WITH (sink = >>'parket') AS {OK}", "unknown sink parket: did you mean parquet?"),
-    (f"CREATE QUERY q WITH (sink = >>'callback') AS {OK}", "a callback is given from Python"),
+    (f"CREATE QUERY q WITH (sink = >>'callback') AS {OK}", "sink callback is made in Python"),
     (f"CREATE QUERY q WITH (sink = >>'parquet') AS {OK}", "sink parquet needs a path"),
     (f"CREATE QUERY q WITH (>>path = 'x') AS {OK}", "option path is for sink = 'parquet', and this sink is table"),
     (f"CREATE QUERY q WITH (>>ordr = 'none') AS {OK}", "unknown query option ordr: did you mean order?"),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.kernels.measures import Folded
+from penstock.kernels.aggregates.folded import fold_values
 from penstock.state.files import open_files
 from penstock.state.panes import (
     CLASS,
@@ -48,7 +48,7 @@ def table_of(rows):
     """Lay out entries: birth, pane, class, key, and the value that is summed."""
     born, pane, classes, key, value = zip(*rows, strict=True) if rows else ([],) * 5
     column = pa.array(value, pa.int64())
-    folded = Folded.values("sum", column, np.arange(len(rows)), len(rows))
+    folded = fold_values("sum", column, np.arange(len(rows)), len(rows))
     columns = {
         ORDER: pa.array(born, pa.int64()),
         PANE: pa.array(pane, pa.int64()),

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from penstock import limits, testing
 from penstock.engine.aggregate import answers as due
-from penstock.engine.aggregate import group_totals, pane_fold, pane_sliding, running_fold
+from penstock.engine.aggregate import group_totals, pane_fold, running_fold, sliding, window_requests
 from penstock.sql.options import STRATEGIES
 from tests.answers import SECOND, Asked, applied, bag, judged, micros, same
 from tests.kernels.drawn import examples
@@ -62,8 +62,8 @@ def narrow(random):
     stack.enter_context(patch.object(running_fold, "MOST_APART", random.choice((1, 10, 1 << 20))))
     stack.enter_context(patch.object(group_totals, "MOST_TOTALS", random.choice((1, 40, 1 << 20))))
     stack.enter_context(patch.object(due, "FEW_INSTANTS", random.choice((1, 3))))
-    stack.enter_context(patch.object(pane_sliding, "MOST_CELLS", random.choice((1, 50))))
-    stack.enter_context(patch.object(pane_sliding, "INSTANTS_AT_ONCE", random.choice((1, 3))))
+    stack.enter_context(patch.object(window_requests, "MOST_CELLS", random.choice((1, 50))))
+    stack.enter_context(patch.object(sliding, "INSTANTS_AT_ONCE", random.choice((1, 3))))
     return stack
 
 

@@ -14,7 +14,7 @@ import pytest
 from penstock import testing
 from penstock.engine.views.horizon import IdleClock
 from penstock.errors import InputError
-from penstock.kernels.measures import Folded
+from penstock.kernels.aggregates.folded import fold_values
 
 STREAMS = """
 CREATE STREAM A (k INT, v INT, t STRING, ts TIMESTAMP) WITH (format = 'parquet', path = 'a', time = 'ts');
@@ -86,7 +86,7 @@ def test_count_alone_asks_nothing_of_a_pair_but_its_condition():
 
 
 def test_however_often_sums_are_summed_no_limb_runs_over():
-    folded = Folded.values("sum", pa.array([-1, -2]), np.array([0, 1]), 2)
+    folded = fold_values("sum", pa.array([-1, -2]), np.array([0, 1]), 2)
     for _ in range(40):
         folded = folded.plus(folded)
     assert folded.finished(pa.int64()).to_pylist() == [-(2**40), -(2**41)]

@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import testing
-from penstock.engine.aggregate import answers, group_totals, pane_sliding
+from penstock.engine.aggregate import answers, group_totals, window_requests
 from tests.answers import SECOND, Asked
 from tests.testing.answer_world import (
     OF_ONE_ROW,
@@ -208,7 +208,7 @@ def test_groups_without_a_partner_take_no_room_from_others(least):
         "B": [{"k": i, "v": 1, "ts": at_time(START)} for i in range(0, 40, 10)],
     }
     asked = Asked("q", keys=(("A.v", "kv"),), measures=(("COUNT(*)", "n"), ("SUM(A.v)", "s")), every=SECOND)
-    bounds = patch.object(group_totals, "MOST_TOTALS", least), patch.object(pane_sliding, "MOST_CELLS", 8)
+    bounds = patch.object(group_totals, "MOST_TOTALS", least), patch.object(window_requests, "MOST_CELLS", 8)
     with bounds[0], bounds[1], testing.Session(STREAMS + asked.penstock(), tasks=1) as session:
         send(session, streams, dict.fromkeys("AB", slice(None)))
         session.end()

@@ -1,6 +1,7 @@
-"""What a task is told that answers from a pane set, and what it reports: plain values, which tasks of Spark are sent.
+"""The description of a task that answers from a pane set, and its report: plain values, which travel to Spark tasks.
 
-In:  who is due (`penstock.engine.aggregate.answers`).  Out: `AnswerTask`, for `penstock.engine.aggregate.pane_answers`.
+In:  the readers that are due (`penstock.engine.aggregate.answers`).  Out: an `AnswerTask`, for
+`penstock.engine.aggregate.pane_answers`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.engine.aggregate.pane_fold import FoldSpec
+from penstock.engine.aggregate.fold_spec import FoldSpec
 from penstock.state.panes import PaneFile
 
 if TYPE_CHECKING:
@@ -17,63 +18,64 @@ if TYPE_CHECKING:
     from penstock.engine.views.finished import FinishedKeys
 
 READER, NOTE, INSTANT, WAS = "q", "note", "e", "was"
-"""Columns of answers: which reader, the note at the end, the instant (or the number of the change), and whether the
-group had been answered before."""
+"""Columns of answers: the reader, the report at the end, the instant (or the number of the change), and whether the
+group was answered before."""
 
 LONG_AGO = -(1 << 62)
-"""Before all births and instants: who has not been answered yet was answered then."""
+"""A time before all births and instants: the last answered instant of a reader without answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What one reader is to be answered: by its bit, for the instants or ends ``since < e <= until``."""
+    """One reader that is due, for the instants or bucket ends ``since < e <= until``."""
 
     number: int
-    """Which of the task's readers it is."""
+    """Its number among the readers of the task."""
     bit: int
+    """Its bit in the sets of readers of entries."""
     since: int
     until: int
     width: int = 0
     every: int = 0
     again: bool = False
-    """Whether all groups are told, and not only those that have changed."""
+    """Whether all groups are answered, and not only those that have changed."""
     counted: bool = False
-    """Whether its answers are only counted: they are computed, and nothing is laid beside them."""
+    """Whether its answers are only counted, so that keys are not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerTask:
-    """What one task is told about a pane set."""
+    """The work of one task on a pane set."""
 
     spec: FoldSpec
     files: tuple[PaneFile, ...]
     due: tuple[Due, ...]
     folds_until: int
-    """Births up to here have been seen by every reader when this is done; before the first of all: none."""
+    """Entries born up to here are seen by every reader after this task; `LONG_AGO`: none."""
     schema: pa.Schema
-    """Of the group keys and measures, as Spark has them."""
+    """The types of group keys and measures, as Spark has them."""
     with_before: bool = False
-    """Whether changes carry what a group was before (``b0 b1 …``), for a HAVING to be asked of it."""
+    """Whether changes have the measures before (``b0 b1 …``), for a HAVING over them."""
     bits: int = -1
-    """The bits of all readers there are: entries of nobody are left behind."""
+    """The bits of all readers; entries of other readers are dropped."""
     part: int = 0
-    """Which part of the set's groups."""
+    """The part of the set's groups."""
     finishing: FinishedKeys | None = None
     """Final: the promises that end groups."""
     share: int = 0
-    """Sliding, where tasks divide the instants: which of them this one has."""
+    """Sliding, where tasks divide the instants: the number of the task."""
     only_answers: bool = False
-    """Sliding: whether another task, which has later instants, folds what everybody has seen."""
+    """Sliding: whether another task, with later instants, folds the entries that all readers have seen."""
 
     @property
     def number(self) -> int:
-        """Tell it from the other tasks of its set, which has several parts or several shares, never both."""
+        """Return the number of the task in its set, which has several parts or several shares, never both."""
         return self.part + self.share
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many answers one of a task's readers got, all of which are only counted: no row is laid out."""
+    """The number of answers of a reader whose answers are only counted."""
 
     reader: int
     answers: int
@@ -81,7 +83,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class PaneReport:
-    """Which files of a pane set go, and which take their place."""
+    """The files of a pane set that go, and the files that take their place."""
 
     gone: tuple[str, ...] = ()
     files: tuple[PaneFile, ...] = ()

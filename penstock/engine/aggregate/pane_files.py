@@ -1,4 +1,4 @@
-"""What becomes of a pane set's files when it has been answered: some go, some are merged, of some the rest counts.
+"""Update the files of a pane set after its answers: drop files, merge files, and keep the rest of others.
 
 In:  an `AnswerTask`.  Out: a `PaneReport`, which the commit is made of.
 """
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def left_over(files: Files, task: AnswerTask) -> tuple[list[PaneFile], list[PaneFile]]:
-    """Give the files of entries that were not folded and are done with up to here, and what counts of them further."""
-    done = [each for each in task.files if not each.folded and each.first <= task.folds_until]
+    """Return the files with answered entries, and what is left of those that also have later entries."""
+    done = [file for file in task.files if not file.folded and file.first <= task.folds_until]
     left = []
     for file in done:
         rest = rows_between(map_panes(files, file), task.folds_until + 1, file.last + 1)
@@ -49,28 +49,28 @@ def left_over(files: Files, task: AnswerTask) -> tuple[list[PaneFile], list[Pane
 
 
 def as_list(file: PaneFile | None) -> list[PaneFile]:
-    """Give a file as a list, of none if there was nothing to write."""
+    """Return a list of the file; an empty list if nothing was written."""
     return [file] if file else []
 
 
 def merged(
     files: Files, task: AnswerTask, gone: list[PaneFile], made: list[PaneFile], oldest: int = LONG_AGO
 ) -> PaneReport:
-    """Merge files of a generation that has enough of them, and say which files there are from here on."""
-    names = {each.name for each in gone}
-    for run in choose_merges(each for each in task.files if each.name not in names):
+    """Merge files of a generation that has enough of them, and return which files go and which take their place."""
+    names = {file.name for file in gone}
+    for run in choose_merges(file for file in task.files if file.name not in names):
         gone += run
         made += as_list(_merge(files, task, run, oldest))
-    return PaneReport(tuple(each.name for each in gone), tuple(made))
+    return PaneReport(tuple(file.name for file in gone), tuple(made))
 
 
 def _merge(files: Files, task: AnswerTask, run: Sequence[PaneFile], oldest: int) -> PaneFile | None:
-    """Make one file of several."""
+    """Write one file with the entries of several that a window or a reader can still see."""
     number, folded = run[0].table, run[0].folded
     functions = task.spec.functions(number)
-    tables = [rows_between(read_panes(files, each), each.first, each.last + 1) for each in run]
+    tables = [rows_between(read_panes(files, file), file.first, file.last + 1) for file in run]
     whole = together(tables)
-    if folded and task.spec.panes.emit == "sliding":  # the nodes above are made anew
+    if folded and task.spec.panes.emit == "sliding":  # entries of many panes together are computed again
         whole = whole.filter(pa.array(ints(whole, ORDER) < FIRST_NODE))
     alive = ((ints(whole, CLASS) & task.bits) != 0) & (ints(whole, PANE) >= oldest)
     whole = whole.filter(pa.array(alive))
@@ -79,7 +79,7 @@ def _merge(files: Files, task: AnswerTask, run: Sequence[PaneFile], oldest: int)
         whole = with_nodes(whole, levels, functions) if whole.num_rows else whole
     else:
         whole = reduce_table(whole, [ORDER, PANE, CLASS, *keys_in(whole)], functions)
-    arrived = max(each.arrived for each in run)
+    arrived = max(file.arrived for file in run)
     generation = run[0].generation + 1
     return write_panes(
         files,

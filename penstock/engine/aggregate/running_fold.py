@@ -1,11 +1,10 @@
-"""A fold whose entries stay: partial aggregates that take in one batch of pairs after another.
+"""Fold pairs in place: each pair is added to the entry of its group, and a batch costs only its own pairs.
 
-What was seen before is never looked at again: an entry is found by its place and group (`penstock.kernels.entries`),
-and what a pair adds to it is added in place.  Sliding answers without DISTINCT, MIN_BY and MAX_BY are folded so, as
-long as their keys fit one code and their values can be added in place; others table by table
-(`penstock.engine.aggregate.pane_fold`).
+An entry is found by its birth, pane, readers and group (`penstock.kernels.entries`).  This needs keys that fit one
+number, and values that can be added in place: sliding answers without DISTINCT, MIN_BY and MAX_BY.
+`penstock.engine.aggregate.pane_fold` folds all others batch by batch.
 
-In:  pairs, their readers, and their values.  Out: a table of groups.
+In:  pairs, their readers, and their outputs.  Out: a table of entries.
 """
 
 from __future__ import annotations
@@ -15,41 +14,43 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.kernels.aggregates.count import counted
+from penstock.kernels.aggregates.folded import Folded, as_one_column, folded_class
 from penstock.kernels.entries import MOST_CLASSES, KeyCodes, Numbering, Panes
-from penstock.kernels.measures import Folded
 from penstock.state.panes import CLASS, ORDER, PANE, ROWS, Shape, laid_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.engine.aggregate.pane_fold import FoldSpec
+    from penstock.engine.aggregate.fold_spec import FoldSpec
     from penstock.engine.sinks.pair_batch import PairBatch
     from penstock.kernels.key_hash import Ints
+    from penstock.sql.query import Measure
 
 MOST_TRIED = 1 << 14
-"""Pairs after which it is asked whether looking for their entries is worth it."""
+"""Pairs after which the fold checks whether looking entries up is worth it."""
 
 MOST_APART = 1 << 20
-"""Pairs that are kept without looking for their entries, before they are folded with each other."""
+"""Pairs that are kept with an entry each, before they are folded with each other."""
 
 _CODE_BITS = 62
-"""Bits that the codes of all key columns have together."""
+"""Bits of the number for all key columns together."""
 
 
 class PairValues(Protocol):
-    """The outputs of some pairs."""
+    """Outputs of some pairs, by number."""
 
     def __getitem__(self, number: int, /) -> pa.Array:
-        """Give one output of each."""
+        """Return one output of each pair."""
 
 
 class RunningFold:
-    """A fold whose entries stay, and take in one batch of pairs after another."""
+    """Entries of one pane set to which pairs are added in place."""
 
     def __init__(self, spec: FoldSpec) -> None:
         """Begin with nothing."""
         self.spec = spec
-        self.plain = [each for each in spec.measures if each.arguments]
+        self.measures = [measure for measure in spec.measures if measure.arguments]
         self.panes: Panes | None = None
         self.numbering = Numbering()
         self.classes: dict[int, int] = {}
@@ -57,17 +58,17 @@ class RunningFold:
         self.types: tuple[pa.DataType, ...] = ()
         self.kinds: dict[str, pa.DataType] = {}
         self.totals: list[Folded] = []
-        self.apart = False
-        """Whether pairs have hardly an entry in common, so that each is one of its own."""
+        self.hardly_shared = False
+        """Whether most pairs have an entry of their own, so that looking entries up saves nothing."""
         self._tried = 0
 
     @property
     def is_full(self) -> bool:
-        """Say whether so many pairs are kept apart that some of them should be folded with each other."""
-        return self.apart and self.numbering.size > MOST_APART
+        """Return whether so many pairs have an entry each that they should be folded with each other."""
+        return self.hardly_shared and self.numbering.size > MOST_APART
 
     def take(self, pairs: PairBatch, classes: Ints, values: Callable[[Ints], PairValues]) -> bool:
-        """Take in some pairs, or say that it cannot."""
+        """Add some pairs; return False if it is not possible, and nothing was added."""
         left, right = pairs.ends(self.spec.panes.skews)
         numbers = self._class_numbers(classes)
         if numbers is None:
@@ -80,32 +81,37 @@ class RunningFold:
             return True
         chosen = values(rows)
         codes = self._codes(chosen, rows.size)
-        measured = [Folded.each(each.function, chosen[each.arguments[0]]) for each in self.plain]
+        measured = [self._entries(measure, chosen) for measure in self.measures]
         if codes is None or None in measured:
             return False
         ids = self._numbers(places[rows], codes)
-        counted = Folded("count", {"n": np.ones(rows.size, np.int64)})
-        self._add(ids, [counted, *(each for each in measured if each is not None)])
+        pairs_counted = counted(np.ones(rows.size, np.int64))
+        self._add(ids, [pairs_counted, *(entries for entries in measured if entries is not None)])
         return True
 
+    def _entries(self, measure: Measure, values: PairValues) -> Folded | None:
+        """Return what one measure takes of each pair; None if it cannot be added in place."""
+        column = as_one_column([values[number] for number in measure.arguments])
+        return folded_class(measure.function).from_rows(measure.function, column)
+
     def _numbers(self, places: Ints, codes: Ints) -> Ints:
-        """Give some pairs the numbers of their entries, or of new ones if most had a new one so far."""
-        if self.apart:
+        """Return the numbers of the entries of some pairs; each gets a new one if most had a new one so far."""
+        if self.hardly_shared:
             return self.numbering.number_apart(places, codes)
         ids = self.numbering.number(places, codes)
         self._tried += ids.size
-        self.apart = self._tried > MOST_TRIED and 2 * self.numbering.size > self._tried
+        self.hardly_shared = self._tried > MOST_TRIED and 2 * self.numbering.size > self._tried
         return ids
 
     def _class_numbers(self, classes: Ints) -> Ints | None:
-        """Give the sets of readers small numbers, -1 for nobody; None if there are too many of them."""
+        """Return a small number for each set of readers, -1 for the empty set; None if there are too many sets."""
         distinct = classes[:1] if (classes == classes[0]).all() else np.unique(classes)
-        for each in distinct.tolist():
-            if each:
-                self.classes.setdefault(each, len(self.classes))
+        for readers in distinct.tolist():
+            if readers:
+                self.classes.setdefault(readers, len(self.classes))
         if len(self.classes) > MOST_CLASSES:
             return None
-        of_distinct = np.array([self.classes.get(each, -1) for each in distinct.tolist()], np.int64)
+        of_distinct = np.array([self.classes.get(readers, -1) for readers in distinct.tolist()], np.int64)
         if distinct.size == 1:
             return np.full(classes.size, of_distinct[0])
         return of_distinct[np.searchsorted(distinct, classes)]
@@ -124,13 +130,13 @@ class RunningFold:
         return self.panes.places(left, right, classes)
 
     def _codes(self, values: PairValues, size: int) -> Ints | None:
-        """Give the group of each pair one number; None if its keys do not fit one."""
+        """Return one number for the group of each pair; None if its keys do not fit one."""
         columns: dict[str, pa.Array] = {}
         for number in range(self.spec.groups):
             columns |= laid_out(values[number], f"k{number}")
         if not self.types:
             self.types = tuple(values[number].type for number in range(self.spec.groups))
-            self.kinds = {name: each.type for name, each in columns.items()}
+            self.kinds = {name: column.type for name, column in columns.items()}
             self.keys = {name: KeyCodes(small=len(columns) > 1) for name in columns}
         codes, bits = np.zeros(size, np.int64), _CODE_BITS // max(1, len(columns))
         for place, (name, column) in enumerate(columns.items()):
@@ -141,16 +147,16 @@ class RunningFold:
         return codes
 
     def _add(self, ids: Ints, entries: Sequence[Folded]) -> None:
-        """Add entries to the totals, which have room for all numbers."""
+        """Add to the totals, and make room for entries that are new."""
         size = self.numbering.size
         if not self.totals:
-            self.totals = [each.nothing(max(1024, size)) for each in entries]
+            self.totals = [one.nothing(max(1024, size)) for one in entries]
         if (room := self.totals[0].parts["n"].size) < size:
-            self.totals = [each.grown(max(size, 2 * room)) for each in self.totals]
-        self.totals = [total.add(ids, each) for total, each in zip(self.totals, entries, strict=True)]
+            self.totals = [total.grown(max(size, 2 * room)) for total in self.totals]
+        self.totals = [total.add(ids, one) for total, one in zip(self.totals, entries, strict=True)]
 
     def table(self) -> pa.Table | None:
-        """Give all entries as a table of groups."""
+        """Return all entries as a table."""
         size = self.numbering.size
         if not size or self.panes is None:
             return None
@@ -162,10 +168,10 @@ class RunningFold:
             codes = self.numbering.codes
             own = codes >> bits * place & (1 << bits) - 1 if len(self.keys) > 1 else codes
             columns[name] = keys.values(own, self.kinds[name])
-        totals = [each.at(slice(0, size)) for each in self.totals]
+        totals = [total.at(slice(0, size)) for total in self.totals]
         columns[ROWS] = pa.array(totals[0].parts["n"])
-        for number, each in enumerate(totals[1:]):
-            columns |= {f"m{number}.{name}": part for name, part in each.stored().items()}
-        functions = tuple(each.function for each in self.plain)
-        shape = Shape(self.types, 0, functions, tuple(each.kind for each in totals[1:]))
+        for number, total in enumerate(totals[1:]):
+            columns |= {f"m{number}.{name}": part for name, part in total.stored().items()}
+        functions = tuple(measure.function for measure in self.measures)
+        shape = Shape(self.types, 0, functions, tuple(total.kind for total in totals[1:]))
         return pa.table(columns).replace_schema_metadata(shape.metadata())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.views.waiting import is_waiting, lag_rows
 from penstock.sql.query import SECOND
 from penstock.sql.source_options import row_meaning
@@ -111,14 +112,14 @@ def losses(change: Change, before: Plan | None, plan: Plan, ledger: Ledger) -> l
     for name in change.dropped:
         gone = f"query {name} is not among the queries any more, and"
         results, held = ledger.query(name).results, ledger.hold(name).rows
-        if results and before and before.query(name).sink.kind == "table":
+        if results and before and sink_of(before.query(name)).in_state:
             lost.append(f"{gone} its {results:,} results in the state's table could not be read again")
         if held:
             lost.append(f"{gone} {held:,} results that wait for their order would never be delivered")
         if rows := _waiting_rows(before, ledger, name):
             lost.append(f"{gone} {rows:,} rows that wait for their order would never be joined for it")
     for name in change.altered + change.resumed:
-        leaves = before and before.query(name).sink.kind == "table" and plan.query(name).sink.kind != "table"
+        leaves = before and sink_of(before.query(name)).in_state and not sink_of(plan.query(name)).in_state
         if leaves and (results := ledger.query(name).results):
             lost.append(
                 f"query {name} would leave the state's table, and its {results:,} results there could not be read again"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.change.backfill import after_all, goes_on, group_start, start_of
 from penstock.engine.change.diff import find_change
 from penstock.engine.outputs.pair_columns import table_schema
-from penstock.engine.sinks.sinks import is_view
+from penstock.engine.sinks.table import is_view
 from penstock.engine.views.plans import stored_shapes
 from penstock.engine.views.waiting import is_waiting
 from penstock.errors import InputError

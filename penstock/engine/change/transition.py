@@ -25,6 +25,7 @@ from penstock.engine.change.plan_commit import (
     upgraded,
 )
 from penstock.engine.runners.runner import Job
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.spark.spark_errors import short_message
 from penstock.engine.stages.join import align_cursors, bring_up
 from penstock.engine.stages.release import last_releases, release_commit, release_job
@@ -146,11 +147,7 @@ def _planned_again(plan: Plan, ledger: Ledger) -> Plan:
 def _drop_message(query: Query, ledger: Ledger) -> str:
     """Describe what becomes of a query's results when it is dropped."""
     count, held = ledger.query(query.name).results, ledger.hold(query.name).rows
-    message = f"its {count:,} results stay where they are"
-    if query.sink.kind == "table":
-        message = f"its {count:,} results were in the state's table and cannot be read any more"
-    elif query.sink.kind != "parquet":
-        message = f"its {count:,} results were handed over, and none is kept"
+    message = sink_of(query).dropped(count)
     return f"{message}; {held:,} results that waited for their order are not delivered" if held else message
 
 

@@ -1,61 +1,71 @@
-"""Answers as Spark sees them: the types of group keys and measures, and a query's SELECT list and HAVING over them.
+"""Answers in Spark SQL: the types of group keys and measures, and SELECT lists and HAVING over them.
 
-Spark analyses the aggregates themselves, over pairs without rows, so the types of a result are the ones that a batch
-query of Spark's would have; nobody guesses.
+Spark analyses the aggregates over a DataFrame of pairs without rows.  So a result has the types that it would have in a
+batch query of Spark.
 
 In:  aggregate queries of a group.  Out: DataFrames without rows, and Spark SQL over the rows of answers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from penstock.engine.aggregate.answer_job import OPERATION, SEQUENCE, WINDOW_END
 from penstock.engine.aggregate.answer_task import INSTANT, NOTE, READER, WAS
-from penstock.engine.aggregate.answers import OPERATION, SEQUENCE, WINDOW_END
+from penstock.engine.outputs.pair_columns import pair_schema
 from penstock.engine.sources.key_types import type_text
+from penstock.engine.spark.schemas import arrow_schema
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
-from penstock.sql.query import ENDS
+from penstock.sql.aggregates import aggregate_class
 from penstock.sql.text.lexer import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.engine.aggregate.answers import Reader
-    from penstock.sql.query import Measure, Query, Stream
+    from penstock.engine.aggregate.answer_job import Reader
+    from penstock.plan.group import Group
+    from penstock.sql.query import Measure, Output, Query, Stream
+
+    Folding: TypeAlias = tuple[str, tuple[Output, ...], int, tuple[Measure, ...]]
+    """The schema of the pairs, what is taken of each, how many of these are keys, and the measures."""
 
 
 def folded(pairs: DataFrame, query: Query) -> DataFrame:
-    """Aggregate pairs as a query does: its keys ``g0 …`` and its measures ``a0 …``."""
+    """Aggregate pairs as a query does: return its keys ``g0 …`` and its measures ``a0 …``."""
     aggregation = aggregation_of(query)
-    inputs = pairs.select(*(F.expr(each.expression).alias(each.name) for each in query.outputs))
-    names = [each.name for each in query.outputs]
+    inputs = pairs.select(*(F.expr(output.expression).alias(output.name) for output in query.outputs))
+    names = [output.name for output in query.outputs]
     keys = [F.col(name).alias(f"g{n}") for n, name in enumerate(names[: aggregation.groups])]
     measures = [
-        F.expr(_call(each, names)).alias(f"a{number}") for number, each in enumerate(aggregation.measures)
+        F.expr(_call(measure, names)).alias(f"a{number}")
+        for number, measure in enumerate(aggregation.measures)
     ]
-    # a count more, so that there is always something to aggregate
+    # Spark needs at least one aggregate
     rows = inputs.groupBy(*keys).agg(*measures, F.count(F.lit(1)).alias("n"))
     return rows.drop("n")
 
 
 def refuse_without_equality(pairs: DataFrame, query: Query) -> None:
-    """Refuse keys and DISTINCT arguments that cannot be told apart as Spark does: arrays, maps, and collated texts."""
+    """Refuse keys and arguments that cannot be compared as Spark compares them: arrays, maps, collated texts."""
     aggregation = aggregation_of(query)
-    inputs = pairs.select(*(F.expr(each.expression).alias(each.name) for each in query.outputs))
+    inputs = pairs.select(*(F.expr(output.expression).alias(output.name) for output in query.outputs))
     compared = {*range(aggregation.groups)}
-    compared |= {each for one in aggregation.measures if one.distinct for each in one.arguments}
-    ordered = {one.arguments[-1] for one in aggregation.measures if one.function in ENDS}
-    summed = {
-        each for one in aggregation.measures if one.function not in ENDS | {"count"} for each in one.arguments
+    compared |= {
+        number for measure in aggregation.measures if measure.distinct for number in measure.arguments
     }
+    classes = [(measure, aggregate_class(measure.function)) for measure in aggregation.measures]
+    ordered = {measure.arguments[-1] for measure, kind in classes if kind.compares}
+    summed = {number for measure, kind in classes if kind.adds for number in measure.arguments}
     for number in sorted(compared | ordered | summed):
         kind, expression = type_text(inputs.schema.fields[number].dataType), query.outputs[number].expression
-        what = "grouped by or told apart" if number in compared else "put in order"
+        doing = "compared" if number in compared else "put in order"
         if number in summed and kind.startswith("string"):
             raise InputError(
                 f"query {query.name}: {expression} is {kind}, and is summed up: CAST({expression} AS DOUBLE)"
@@ -63,33 +73,33 @@ def refuse_without_equality(pairs: DataFrame, query: Query) -> None:
         nested = ["array<", "map<", "variant", *(["struct<"] if number in ordered else [])]
         if number in compared | ordered and any(word in kind for word in nested):
             raise InputError(
-                f"query {query.name}: {expression} is {kind}, which cannot be {what}: "
+                f"query {query.name}: {expression} is {kind}, which cannot be {doing}: "
                 f"use one of its parts, or to_json({expression})"
             )
         if number in compared | ordered and "collate" in kind.lower():
             raise InputError(
-                f"query {query.name}: {expression} is {kind}, which cannot be {what} by its collation: "
+                f"query {query.name}: {expression} is {kind}, which cannot be {doing} by its collation: "
                 f"use lower({expression}), or CAST it to STRING"
             )
 
 
 def _call(measure: Measure, names: list[str]) -> str:
-    arguments = ", ".join(f"`{names[each]}`" for each in measure.arguments) or "*"
+    arguments = ", ".join(f"`{names[number]}`" for number in measure.arguments) or "*"
     return f"{measure.function}({'DISTINCT ' if measure.distinct else ''}{arguments})"
 
 
 def empty_answers(rows: DataFrame, query: Query, streams: tuple[Stream, ...]) -> DataFrame:
-    """Give the empty result of an aggregate query, from the empty DataFrame of its keys and measures."""
+    """Return the empty result of an aggregate query, from the empty DataFrame of its keys and measures."""
     aggregation = aggregation_of(query)
     if aggregation.having:
         rows = rows.where(aggregation.having)
-    chosen = [F.expr(each.expression).alias(each.name) for each in aggregation.answers]
-    # without keys even no pairs are a group: not here, where a group without a pair has no answer
+    chosen = [F.expr(answer.expression).alias(answer.name) for answer in aggregation.answers]
+    # Spark has one row for no pairs without keys; here a group without a pair has no answer
     return rows.select(*_own_columns(aggregation.emit, streams), *chosen).where(F.lit(False))
 
 
 def _own_columns(emit: str, streams: tuple[Stream, ...]) -> list[Column]:
-    """Give the columns that come before the SELECT list."""
+    """Return the columns that come before the SELECT list."""
     if emit == "sliding":
         return [F.lit(None).cast(instant_type(streams)).alias(WINDOW_END)]
     if emit == "changes":
@@ -98,28 +108,28 @@ def _own_columns(emit: str, streams: tuple[Stream, ...]) -> list[Column]:
 
 
 def instant_type(streams: tuple[Stream, ...]) -> str:
-    """Give the type of window_end: that of the streams' times, a point in time unless all are clock times."""
-    kinds = {each.time_type for each in streams}
+    """Return the type of window_end: without a time zone only if the times of all streams are."""
+    kinds = {stream.time_type for stream in streams}
     return "timestamp_ntz" if kinds == {"timestamp_ntz"} else "timestamp"
 
 
 def answers_schema(rows: DataFrame, *, changes: bool, with_before: bool) -> str:
     """Write the schema of the rows of answers as Spark DDL."""
-    fields = [f"{each.name} {each.dataType.simpleString()}" for each in rows.schema.fields]
+    fields = [f"{field.name} {field.dataType.simpleString()}" for field in rows.schema.fields]
     columns = [f"{READER} int", f"{NOTE} string", f"{INSTANT} bigint", *fields]
     columns += [f"{WAS} boolean"] if changes else []
-    before = [each for each in fields if each.startswith("a")] if with_before else []
-    return ", ".join([*columns, *(f"b{each[1:]}" for each in before)])
+    before = [field for field in fields if field.startswith("a")] if with_before else []
+    return ", ".join([*columns, *(f"b{field[1:]}" for field in before)])
 
 
 def answer_columns(readers: Iterable[Reader]) -> tuple[str, ...]:
-    """Compute, in Spark SQL, each reader's answers (``o0 …``), whether HAVING holds (``h0 …``), and did (``w0 …``)."""
+    """Write the answers of each reader (``o0 …``), and whether HAVING holds (``h0 …``) or held before (``w0 …``)."""
     columns = ["*"]
     for reader in readers:
         if not reader.computed:
             continue
         mine = f"{READER} = {reader.number}"
-        fields = ", ".join(f"{text_literal(each.name)}, ({each.expression})" for each in reader.answers)
+        fields = ", ".join(f"{text_literal(one.name)}, ({one.expression})" for one in reader.answers)
         wanted = f"{mine} AND ({reader.having})" if reader.having and reader.emit != "changes" else mine
         columns.append(f"CASE WHEN {wanted} THEN named_struct({fields}) END AS o{reader.number}")
         if reader.having:
@@ -131,7 +141,7 @@ def answer_columns(readers: Iterable[Reader]) -> tuple[str, ...]:
 
 
 def of_before(having: str) -> str:
-    """Ask of what a group was before: ``b0 …`` in place of ``a0 …``.
+    """Write a HAVING over the measures before a change: ``b0 …`` instead of ``a0 …``.
 
     >>> of_before("a0 > 3 AND g0 <> 'a0'")
     "b0 > 3 AND g0 <> 'a0'"
@@ -151,3 +161,38 @@ def text_literal(text: str) -> str:
     """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRows:
+    """An aggregate query's keys and measures, without rows."""
+
+    rows: DataFrame
+    schema: pa.Schema
+
+
+class AnswerTypes:
+    """The types of keys and measures; Spark analyses once what several queries have in common.
+
+    An analysis takes some 50 milliseconds.  Queries with the same keys and measures share it, whatever their windows,
+    sinks, and expressions over keys and measures.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Analyse nothing yet."""
+        self._spark = spark
+        self._known: dict[Folding, AnswerRows] = {}
+
+    def of(self, group: Group, number: int, streams: tuple[Stream, ...]) -> AnswerRows:
+        """Return the keys and measures of one query."""
+        query, pairs = group.members[number].query, pair_schema(group, streams)
+        aggregation = aggregation_of(query)
+        alike = (pairs, query.outputs, aggregation.groups, aggregation.measures)
+        if alike not in self._known:
+            rows = folded(self._spark.createDataFrame([], pairs), query)
+            self._known[alike] = AnswerRows(rows, arrow_schema(rows))
+        return self._known[alike]
+
+    def rows_of(self, schema: pa.Schema) -> DataFrame:
+        """Return the empty DataFrame of a schema: the same object, which readers of a pane set share."""
+        return next(known.rows for known in self._known.values() if known.schema is schema)

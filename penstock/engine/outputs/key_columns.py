@@ -1,4 +1,7 @@
-"""The columns of a query's join key, as propagated punctuations show them."""
+"""The columns of a query's join key in its propagated punctuations.
+
+In:  a plan and a query.  Out: names and types of columns.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def _key_parts(plan: Plan, query: Query) -> list[tuple[str, Stream, KeyPart]]:
-    """Name each part of a query's join key, by a plain column of either side that is of the type compared."""
+    """Return each part of a query's join key; it is called after a plain column of either side, if there is one."""
     group = plan.find(query.name)[0]
     parts: list[tuple[str, Stream, KeyPart]] = []
     for number in range(len(query.keys)):
         sides = [(plan.stream(group.log(side).stream), group.log(side).key[number]) for side in SIDES]
-        plain = [each for each in sides if each[1].column] or sides[:1]
-        stream, part = next((each for each in plain if not each[1].cast), plain[0])
+        plain = [(stream, part) for stream, part in sides if part.column] or sides[:1]
+        stream, part = next(((stream, part) for stream, part in plain if not part.cast), plain[0])
         taken = {name.lower() for name, _, _ in parts}
         name = part.column or f"key{number}"
         parts.append((f"{name}_{number}" if name.lower() in taken else name, stream, part))
@@ -33,7 +36,7 @@ def _key_parts(plan: Plan, query: Query) -> list[tuple[str, Stream, KeyPart]]:
 def key_columns(
     plan: Plan, query: Query, backend: Backend[Any]
 ) -> tuple[tuple[str, pa.DataType | None], ...]:
-    """Name the parts of a query's join key, and give their Arrow types; None where they are kept as they are."""
+    """Return the names and Arrow types of the parts of a query's join key; None where values keep their type."""
     return tuple(
         (
             name,
@@ -46,9 +49,9 @@ def key_columns(
 
 
 _ARROW = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}
-"""Types that values are kept in as 64-bit numbers."""
+"""The types whose values are stored as 64-bit numbers."""
 
 
 def key_ddl(plan: Plan, query: Query) -> str:
-    """Write the same as Spark DDL."""
+    """Return the parts of a query's join key as Spark DDL."""
     return ", ".join(f"{always_quoted(name)} {part.type}" for name, _, part in _key_parts(plan, query))

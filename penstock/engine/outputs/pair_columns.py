@@ -1,6 +1,6 @@
-"""The shape of a group's pairs: which columns of either side they carry, and their schema.
+"""The columns of a group's pairs, and their schema; without Spark.
 
-In:  a group and its two streams.  Out: column names and Spark DDL; no Spark is needed to say it.
+In:  a group and its streams.  Out: column names and Spark DDL.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What is computed of the pairs for one query: whether a pair is one of its results, and what that result is.
+    """What Spark SQL computes of the pairs for one query: whether a pair is a result, and the output.
 
-    `outputs` are (name, expression) each, over ``l.column`` and ``r.column``; None where only the pair is wanted.
+    `outputs` are names and expressions over ``l.column`` and ``r.column``; None where only the pair is needed.
     """
 
     number: int
@@ -32,14 +32,14 @@ class Computed:
     residual: tuple[str, ...]
     outputs: tuple[tuple[str, str], ...] | None
     others: tuple[tuple[int, tuple[int, int]], ...] = ()
-    """Further queries that want the same of their pairs, by number and slices: it is computed once for all."""
+    """Further queries with the same expressions, by number and slices."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairExpressions:
-    """What is computed of a unit's pairs, and what they are made of.
+    """The expressions that Spark SQL computes of a unit's pairs.
 
-    What is `fleeting` must be computed by a plan of the unit's own: clocks and seeds stand still in one used again.
+    `fleeting` expressions need a Spark plan for each unit, because clocks and random seeds do not change in a plan.
     """
 
     group: Group
@@ -49,25 +49,25 @@ class PairExpressions:
 
 
 def computed_for(group: Group, number: int, member: Member, *, in_table: bool) -> Computed:
-    """Say what is computed for a query: only whether a pair is its result, where that is read from the table."""
-    outputs = tuple((each.name, each.expression) for each in member.query.outputs)
-    is_pair = in_table or not outputs  # COUNT(*) alone takes nothing of a pair
+    """Return the expressions of a query; no outputs where results are read from the table."""
+    outputs = tuple((output.name, output.expression) for output in member.query.outputs)
+    is_pair = in_table or not outputs  # COUNT(*) alone reads no column
     return Computed(
         number, member.levels, group.selective, member.query.residual, None if is_pair else outputs
     )
 
 
 def computed_together(group: Group, numbers: Sequence[int]) -> Computed:
-    """Say what is computed, once, for queries that share a pane set."""
+    """Return the expressions of queries that share a pane set, which are computed once."""
     first, *others = numbers
     computed = computed_for(group, first, group.members[first], in_table=False)
-    return replace(computed, others=tuple((each, group.members[each].levels) for each in others))
+    return replace(computed, others=tuple((number, group.members[number].levels) for number in others))
 
 
 def pair_columns(group: Group, side: Side, *, gathered: bool = False) -> tuple[str, ...]:
     """List the columns of one side that some query's output or residual reads.
 
-    What is `gathered` by a probe that is not followed by Spark SQL is less: aggregates take their values themselves.
+    With `gathered`, without the columns of aggregates, whose folds read their values from the segments.
     """
     wanted: set[str] = set()
     for member in group.members:
@@ -82,7 +82,7 @@ def pair_schema(group: Group, streams: tuple[Stream, ...]) -> str:
 
 
 def table_schema(group: Group, streams: tuple[Stream, ...], *, with_sets: bool) -> str:
-    """Write the schema of the pairs that a group keeps, with the sets of queries that read them or without."""
+    """Write the schema of the pairs that a group keeps, with or without the sets of their readers."""
     sets = "".join(f", {name} bigint" for name in set_names(len(group.members))) if with_sets else ""
     rows = (
         f"{side} {_struct(stream, pair_columns(group, side))}"
@@ -92,13 +92,13 @@ def table_schema(group: Group, streams: tuple[Stream, ...], *, with_sets: bool) 
 
 
 def unit_schema(group: Group, streams: tuple[Stream, ...]) -> str:
-    """Write the schema of the pairs that a unit hands on, with the rows' times where some query orders by them."""
+    """Write the schema of a unit's pairs, with the times of rows where some query needs them."""
     times = "".join(f", {time_name(side)} bigint" for side in group.sides) if carries_times(group) else ""
     return pair_schema(group, streams) + times
 
 
 def carries_times(group: Group) -> bool:
-    """Say whether some query of a group has to know its pairs' times: for order, or for panes."""
+    """Return whether some query of a group needs the times of pairs: for its order, or for panes."""
     return any(member.query.ordered or member.query.aggregation for member in group.members)
 
 

@@ -1,8 +1,10 @@
-"""Pairs as Spark sees them: the schema of a group's pairs, and a query's output as Spark SQL over it.
+"""Results as Spark SQL over pairs.
 
-A pair has the columns ``l`` and ``r`` (structs of what is stored of either row), so that an expression such as
-``l.Value - r.Value`` means the same everywhere: when outputs are checked before a start, inside a unit, and in a view
-over the group's table.
+A pair has the columns ``l`` and ``r``, structs with the stored columns of either row.  So an expression such as
+``l.Value - r.Value`` means the same when outputs are checked before a start, in a unit, and in a view over the group's
+table.
+
+In:  queries of a group.  Out: conditions and expressions, and empty results with their types.
 """
 
 from __future__ import annotations
@@ -12,8 +14,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.outputs.answer_sql import empty_answers, refuse_without_equality, text_literal
-from penstock.engine.outputs.answer_types import AnswerTypes
+from penstock.engine.outputs.answer_sql import (
+    AnswerTypes,
+    empty_answers,
+    refuse_without_equality,
+    text_literal,
+)
 from penstock.engine.outputs.pair_columns import pair_schema
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError
@@ -29,18 +35,18 @@ if TYPE_CHECKING:
 
 
 def is_computed(query: Query) -> bool:
-    """Say whether a query's output needs Spark SQL: an expression, or a condition on both rows."""
+    """Return whether a query needs Spark SQL: for an expression, or for a condition on both rows."""
     taken = (output.column or output.remainder for output in query.outputs)
     return bool(query.residual) or not all(taken)
 
 
 def wants(group: Group, number: int, member: Member) -> str:
-    """Say, in Spark SQL, whether a pair is one of a query's results."""
+    """Write the condition that a pair is a result of a query."""
     return wanted_pairs(member.query.residual, number, member.levels, selective=group.selective)
 
 
 def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], *, selective: bool) -> str:
-    """Choose a query's pairs by its number in the query set, or by its slices where there are no sets.
+    """Write the condition for a query's pairs, by its number in query sets, or by its slices where there are no sets.
 
     >>> wanted_pairs(["l.v < r.v"], 65, (0, 3), selective=True)
     '(getbit(s1, 1) = 1) AND (l.v < r.v)'
@@ -49,18 +55,18 @@ def wanted_pairs(residual: Iterable[str], number: int, levels: tuple[int, int], 
 
 
 def met_pairs(number: int, levels: tuple[int, int], *, selective: bool) -> str:
-    """Choose the pairs that a query's predicates, key and window leave, before its conditions on both rows."""
+    """Write the condition for predicates, key and window, without conditions on both rows."""
     of_slices = f"level >= {levels[0]} AND level < {levels[1]}"
     return f"getbit(s{number // 64}, {number % 64}) = 1" if selective else of_slices
 
 
 def _all_of(conditions: Iterable[str]) -> str:
-    """Hold conditions together, in their order."""
-    return " AND ".join(f"({each})" for each in conditions)
+    """Join conditions by AND, in their order."""
+    return " AND ".join(f"({condition})" for condition in conditions)
 
 
 def output_columns(outputs: Iterable[tuple[str, str]]) -> list[Column]:
-    """Give a SELECT list, (name, expression) each, over the columns of a pair."""
+    """Return a SELECT list over the columns of a pair; `outputs` are names and expressions."""
     return [F.expr(expression).alias(name) for name, expression in outputs]
 
 
@@ -70,10 +76,10 @@ def _outputs(query: Query) -> list[tuple[str, str]]:
 
 
 def computed_column(asked: Computed) -> str:
-    """Compute, in Spark SQL, a query's output as one struct, or TRUE, and null where a pair is not one of its results.
+    """Write a query's output as one struct, or TRUE; null where a pair is not a result of the query.
 
-    What may fail stands in a branch of a CASE, so that it is evaluated for the query's own pairs only: of what several
-    queries compute, Spark would compute the common parts first, for all pairs.
+    Expressions are in a branch of a CASE, so that one that fails is evaluated for the query's own pairs only.  Outside
+    of CASE, Spark would evaluate common parts of several queries first, for all pairs.
     """
     output = "TRUE"
     if asked.outputs is not None:
@@ -81,11 +87,11 @@ def computed_column(asked: Computed) -> str:
         output = f"named_struct({fields})"
     if asked.residual:
         output = f"CASE WHEN {_all_of(asked.residual)} THEN {output} END"
-    each_met = (
+    conditions = (
         met_pairs(number, levels, selective=asked.selective)
         for number, levels in ((asked.number, asked.levels), *asked.others)
     )
-    met = " OR ".join(f"({each})" for each in each_met) if asked.others else next(each_met)
+    met = " OR ".join(f"({condition})" for condition in conditions) if asked.others else next(conditions)
     return f"CASE WHEN {met} THEN {output} END AS o{asked.number}"
 
 
@@ -95,7 +101,7 @@ def view(pairs: DataFrame, group: Group, number: int, member: Member) -> DataFra
 
 
 def empty_result(spark: SparkSession, group: Group, number: int, streams: tuple[Stream, ...]) -> DataFrame:
-    """Give the result of a query before its first row."""
+    """Return the result of a query before its first row."""
     none = spark.createDataFrame([], pair_schema(group, streams))
     return _result(none, group, number, streams, AnswerTypes(spark))
 
@@ -103,7 +109,7 @@ def empty_result(spark: SparkSession, group: Group, number: int, streams: tuple[
 def _result(
     pairs: DataFrame, group: Group, number: int, streams: tuple[Stream, ...], types: AnswerTypes
 ) -> DataFrame:
-    """Give a query's result over pairs without rows."""
+    """Return a query's result over pairs without rows."""
     member = group.members[number]
     if member.query.aggregation is None:
         return view(pairs, group, number, member)
@@ -114,9 +120,9 @@ def _result(
 def check_outputs(
     spark: SparkSession, group: Group, streams: tuple[Stream, ...], types: AnswerTypes
 ) -> dict[str, DataFrame]:
-    """Let Spark check every output and residual of a group; give each query's empty result.
+    """Let Spark check every output and residual of a group; return each query's empty result.
 
-    Queries that make the same of their pairs have one result, since each analysis takes Spark some 50 milliseconds.
+    Queries with the same expressions share one result, since an analysis takes Spark some 50 milliseconds.
     """
     none = spark.createDataFrame([], pair_schema(group, streams))
     known: dict[Hashable, DataFrame] = {}
@@ -129,11 +135,11 @@ def check_outputs(
             raise
         except Exception as error:
             raise InputError(f"query {member.query.name}: {short_message(error)}") from error
-    return {each.query.name: known[_made_of_pairs(each.query)] for each in group.members}
+    return {member.query.name: known[_made_of_pairs(member.query)] for member in group.members}
 
 
 def _made_of_pairs(query: Query) -> Hashable:
-    """Give what a query makes of its pairs, whichever they are: all that the columns of its result depend on."""
+    """Return all that the columns of a query's result depend on."""
     groups = query.aggregation
     answers = groups and replace(groups, every=0, reach=(), bucket=None)
     return query.outputs, query.residual, answers

@@ -1,8 +1,7 @@
-"""The types of results: what Spark says they are, and which of them no sink can hold.
+"""The types of results, as Spark analyses them.
 
-Spark itself analyses each query; nobody guesses.  What it says goes two ways: a type that cannot be stored is refused
-before anything starts, and one that a Parquet file does not tell by itself is noted in the file
-(`penstock.state.spark_schema`).
+A type that cannot be stored is refused before a start.  A type that Parquet cannot express is written into the metadata
+of the file (`penstock.state.spark_schema`).
 
 In:  queries and their empty results.  Out: a refusal; Spark's description of the columns, as JSON.
 """
@@ -12,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.outputs.pair_sql import empty_result
-from penstock.engine.sinks.sinks import is_view
+from penstock.engine.sinks.sink_kind import sink_of
+from penstock.engine.sinks.table import is_view
 from penstock.engine.sources.key_types import type_text
 from penstock.errors import InputError
 from penstock.sql.spark_types import SparkType, parse_type, refusal_to_store
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class ResultTypes:
-    """Knows what Spark says of each query's results, and asks once for each definition."""
+    """The types of each query's results; Spark analyses each definition once."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Know nothing yet."""
+        """Analyse nothing yet."""
         self._spark = spark
         self._noted: dict[tuple[str, str], tuple[Query, str]] = {}
 
     def check(self, group: Group, results: Mapping[str, DataFrame], streams: tuple[Stream, ...]) -> None:
-        """Refuse a query whose results cannot be stored, and remember what those of the others are like."""
+        """Refuse a query whose results cannot be stored, and remember the types of the others."""
         for member in group.members:
             query = member.query
             viewed = is_view(query, streams)
@@ -49,7 +49,7 @@ class ResultTypes:
                 self._note(group, query, result)
 
     def description(self, group: Group, number: int, streams: tuple[Stream, ...]) -> str:
-        """Give Spark's description of a query's results; empty where a Parquet file tells as much by itself."""
+        """Return Spark's description of a query's results (JSON); empty where Parquet expresses the types."""
         query = group.members[number].query
         noted = self._noted.get((group.id, query.name))
         if noted is None or (noted[0] is not query and noted[0] != query):
@@ -57,16 +57,16 @@ class ResultTypes:
         return noted[1]
 
     def _note(self, group: Group, query: Query, result: DataFrame) -> str:
-        """Remember what a query's empty result is like."""
-        kinds = [parse_type(type_text(each.dataType)) for each in result.schema.fields]
+        """Remember the types of a query's empty result."""
+        kinds = [parse_type(type_text(field.dataType)) for field in result.schema.fields]
         text = result.schema.json() if any(map(_says_too_little, kinds)) else ""
         self._noted[group.id, query.name] = (query, text)
         return text
 
 
 def refuse_other_types(query: str, was: StructType, now: StructType) -> None:
-    """Refuse to change the type of a result column: old and new results could not be read together."""
-    before = {each.name.lower(): type_text(each.dataType) for each in was.fields}
+    """Refuse to change the type of a result column, since old and new results could not be read together."""
+    before = {field.name.lower(): type_text(field.dataType) for field in was.fields}
     for field in now.fields:
         kind = before.get(field.name.lower())
         if kind is not None and kind != type_text(field.dataType):
@@ -78,9 +78,9 @@ def refuse_other_types(query: str, was: StructType, now: StructType) -> None:
 
 
 def _refuse_unstorable(query: Query, column: str, kind: str, *, shared: bool) -> None:
-    """Refuse a column that cannot be stored; a VARIANT can be among its group's pairs, and where nothing is kept."""
+    """Refuse a column that cannot be stored; a VARIANT can be stored among the group's pairs only."""
     refusal = refusal_to_store(kind)
-    in_file = not shared and query.sink.kind != "noop"
+    in_file = not shared and sink_of(query).stores_rows
     if not refusal and in_file and parse_type(kind).holds("variant"):
         refusal = (
             "No other program could read a VARIANT in a file: extract what you need, as in v:price::double"
@@ -92,6 +92,6 @@ def _refuse_unstorable(query: Query, column: str, kind: str, *, shared: bool) ->
 
 
 def _says_too_little(kind: SparkType) -> bool:
-    """Say whether a Parquet file written by Arrow reads as another type than this."""
+    """Return whether a Parquet file written by Arrow is read as another type."""
     own = bool(kind.collation) or kind.name.startswith("interval") or kind.name in {"void", "variant"}
     return own or any(map(_says_too_little, kind.parts))

@@ -11,32 +11,30 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from penstock.engine.aggregate.answers import OPERATION, SEQUENCE
+from penstock.engine.aggregate.answer_job import OPERATION, SEQUENCE
 from penstock.engine.outputs.key_columns import key_ddl
 from penstock.engine.outputs.pair_sql import empty_result, output_columns, wanted_pairs
-from penstock.engine.outputs.row_order import in_order, positioned, unpositioned
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.sources.key_types import type_text
 from penstock.engine.sources.malformed import SHOWN, keeps_text
-from penstock.engine.spark.schemas import arrow_schema, schema_ddl
+from penstock.engine.spark.schemas import schema_ddl
 from penstock.engine.tasks.ingest import reason_name
 from penstock.engine.tasks.propagate import finished_values
 from penstock.engine.tasks.release import RELEASE
-from penstock.errors import InputError, MissingError
+from penstock.errors import MissingError
 from penstock.sql.spark_types import parse_type
 from penstock.sql.text.tree import always_quoted
 from penstock.state.checksum import complaint
-from penstock.state.files import folder_of, open_files
+from penstock.state.files import folder_of
 from penstock.state.locations import literal
-from penstock.state.spark_schema import SPARK_SCHEMA, loosened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
@@ -47,23 +45,19 @@ if TYPE_CHECKING:
     from penstock.state.ledger import Ledger
     from penstock.state.values import Publication
 
-_EMPTY = "part-00000000-schema.parquet"
-"""The file without rows that every parquet sink begins with."""
-
 
 def read_results(
     spark: SparkSession, files: Files, plan: Plan, look: Callable[[], Ledger], name: str
 ) -> DataFrame:
-    """Read a query's committed results from its sink, in order if it asks for that.
+    """Read a query's committed results from its sink, in order if the query has one.
 
-    If files have been merged into others since `look` was asked which there are, it is asked again.
+    `look` returns the ledger.  It is called again if files that it names have been merged meanwhile.
     """
     query = plan.query(name)
-    if query.sink.kind == "parquet":
-        rows = _reader(spark).parquet(literal(query.sink.option("path")))
+    sink = sink_of(query)
+    if not sink.in_state:
+        rows = sink.read(_reader(spark))
         return in_order(positioned(rows)) if query.ordered else latest(rows, query, look())
-    if query.sink.kind != "table":
-        raise InputError(f"query {query.name} has a {query.sink.kind} sink, which keeps no results to read")
     for _ in range(_LOOKS):
         with suppress(MissingError):
             ledger = look()
@@ -73,26 +67,26 @@ def read_results(
 
 
 def latest(rows: DataFrame, query: Query, ledger: Ledger) -> DataFrame:
-    """Give the latest state of each group, where a query answers with changes; else the rows as they are.
+    """Return the latest state of each group, where a query answers with changes; else the rows as they are.
 
-    Changes of before the query was defined anew do not count.
+    Changes from before an ALTER of the query do not count.
     """
     if query.aggregation is None or query.aggregation.emit != "changes":
         return rows
-    keys = [each.name for each in query.aggregation.answers if each.plain.startswith("g")]
-    columns = [F.col(always_quoted(each.name)) for each in query.aggregation.answers]
+    keys = [answer.name for answer in query.aggregation.answers if answer.plain.startswith("g")]
+    columns = [F.col(always_quoted(answer.name)) for answer in query.aggregation.answers]
     newest = F.max_by(F.struct(F.col(OPERATION), *columns), F.col(SEQUENCE)).alias("newest")
     rows = rows.where(F.col(SEQUENCE) > ledger.query(query.name).counted_from)
-    grouped = rows.groupBy(*(F.col(always_quoted(each)) for each in keys)).agg(newest)
+    grouped = rows.groupBy(*(F.col(always_quoted(key)) for key in keys)).agg(newest)
     kept = grouped.where(f"newest.{OPERATION} <> 'delete'")
-    return kept.select(*(F.col(f"newest.{always_quoted(each.name)}") for each in query.aggregation.answers))
+    return kept.select(*(F.col(f"newest.{always_quoted(one.name)}") for one in query.aggregation.answers))
 
 
 _LOOKS = 9
 
 
 def _read_kept(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, query: Query) -> DataFrame:
-    """Read the results that the state keeps: those among its group's pairs, and those in files of the query's own."""
+    """Read the results that the state keeps: among the group's pairs, and in the query's own files."""
     views = [
         pairs.where(wanted).select(*output_columns(outputs))
         for (schema, wanted, outputs), names in _readings(ledger, query.name).items()
@@ -112,23 +106,25 @@ def _read_kept(spark: SparkSession, files: Files, plan: Plan, ledger: Ledger, qu
 
 
 Reading = tuple[str, str, tuple[tuple[str, str], ...]]
-"""How pairs are read: their schema, the condition that they are a query's, and what is made of them."""
+"""How pairs are read: their schema, the condition for a query's pairs, and the SELECT list."""
 
 
 def _readings(ledger: Ledger, query: str) -> dict[Reading, list[str]]:
-    """List the files with pairs of a query by how they are read: tables that are read alike are read together."""
+    """Return the files with pairs of a query, by how they are read; tables that are read alike are read together."""
     readings: dict[Reading, list[str]] = {}
     for tables in ledger.tables.values():
         for table in tables:
-            for each in table.members.get(query, ()) if table.files else ():
-                wanted = wanted_pairs(each.residual, each.number, each.levels, selective=table.selective)
-                names = readings.setdefault((table.schema, wanted, each.outputs), [])
+            for member in table.members.get(query, ()) if table.files else ():
+                wanted = wanted_pairs(
+                    member.residual, member.number, member.levels, selective=table.selective
+                )
+                names = readings.setdefault((table.schema, wanted, member.outputs), [])
                 names += [file.name for file in table.files or ()]
     return readings
 
 
 def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> DataFrame:
-    """Read some files of the state; say so if one is gone."""
+    """Read some files of the state; raise `MissingError` if one is missing."""
     named = list(names)
     try:
         return reader.parquet(*(files.to_read(name) for name in named))
@@ -140,19 +136,19 @@ def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> 
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:
-    """Lay results end to end; a column that a definition of the query did not have is null there."""
+    """Return the union of results; a column that an older definition did not have is null."""
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
 def _empty(spark: SparkSession, plan: Plan, name: str) -> DataFrame:
-    """Give the result of a query before its first row."""
+    """Return the result of a query before its first row."""
     group, number, _ = plan.find(name)
     streams = tuple(plan.stream(name) for name in group.streams)
     return empty_result(spark, group, number, streams)
 
 
 def to_show(rows: DataFrame, limit: int | None = None) -> DataFrame:
-    """Take at most `limit` rows, with VARIANT columns as JSON: Spark hands over no nulls among them as Arrow."""
+    """Return at most `limit` rows, with VARIANT columns as JSON, since Spark cannot return their nulls as Arrow."""
     rows = rows if limit is None else rows.limit(limit)
     kinds = {field.name: parse_type(type_text(field.dataType)) for field in rows.schema.fields}
     if not any(kind.holds("variant") for kind in kinds.values()):
@@ -167,7 +163,7 @@ def to_show(rows: DataFrame, limit: int | None = None) -> DataFrame:
 
 
 def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
-    """Read what is to be handed over; the results of a release in their order."""
+    """Read the results of a unit or a release that are to be handed over; those of a release in order."""
     rows = _reader(spark).parquet(*(literal(f"{move.root}/{move.final}") for move in publication.moves))
     return in_order(positioned(rows)) if publication.unit.startswith(RELEASE) else rows
 
@@ -175,7 +171,7 @@ def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
 def read_finished(
     spark: SparkSession, files: Files, plan: Plan, query: Query, task: Propagation | None
 ) -> DataFrame:
-    """Read the values that are finished for a query, by promises that are remembered."""
+    """Read the values that are finished for a query, by the promises that are still remembered."""
     schema = key_ddl(plan, query)
     if task is None:
         return spark.createDataFrame([], schema)
@@ -192,11 +188,11 @@ def _finished_values(
 
 
 def read_late(spark: SparkSession, files: Files, stream: Stream, committed: int) -> DataFrame:
-    """Read the rows of the committed batches that were set aside, with the text of unreadable lines and the reasons."""
+    """Read the dead letters of committed batches: rows with the reason, and the text of unreadable lines."""
     folder = folder_of("late", stream.name)
-    batches = [files.to_read(f"{folder}/{each}") for each in files.list(folder) if int(each) < committed]
+    batches = [files.to_read(f"{folder}/{batch}") for batch in files.list(folder) if int(batch) < committed]
     schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
-    schema += f", {reason_name(each.name for each in stream.columns)} string"
+    schema += f", {reason_name(column.name for column in stream.columns)} string"
     if not batches:
         return spark.createDataFrame([], schema)
     # batch by batch: below a directory they share, Spark would make a column of names such as batch=1
@@ -204,24 +200,32 @@ def read_late(spark: SparkSession, files: Files, stream: Stream, committed: int)
 
 
 def read_files(spark: SparkSession, files: Files, names: Iterable[str]) -> DataFrame:
-    """Read some files of results of the state, which are all of one shape."""
+    """Read some files of results of the state, which have the same columns."""
     return _read_files(_reader(spark), files, names)
 
 
 def _reader(spark: SparkSession) -> DataFrameReader:
-    """Read Parquet, and check the pages: a damaged one is an error that names the file, not another result."""
+    """Read Parquet and verify checksums of pages, so that a damaged page is an error and not a wrong result."""
     return spark.read.option("parquet.page.verify-checksum.enabled", "true")
 
 
-def write_empty_results(plan: Plan, empty: Mapping[str, DataFrame]) -> None:
-    """Put a file without rows in every parquet sink, so that it can be read from the first moment."""
-    for query in plan.queries:
-        if query.sink.kind != "parquet":
-            continue
-        sink = open_files(query.sink.option("path"), sync=False)
-        if not sink.exists(_EMPTY):
-            out = pa.BufferOutputStream()
-            described = {SPARK_SCHEMA: empty[query.name].schema.json()}
-            columns = loosened(arrow_schema(empty[query.name]).empty_table())
-            pq.write_table(columns.replace_schema_metadata(described), out, write_page_checksum=True)
-            sink.put(_EMPTY, out.getvalue().to_pybytes())  # whole or not at all: it is in the readers' sight
+# --- the order of rows ----------------------------------------------------------------------------------------------
+
+# Spark reads files, and parts of files, in an order of its own.  So rows are sorted by their position.
+_FILE, _ROW = "penstock.file", "penstock.row"
+
+
+def positioned(rows: DataFrame) -> DataFrame:
+    """Add the positions of rows: the name of the file, since names ascend, and the number in the file."""
+    metadata = rows.metadataColumn("_metadata")
+    return rows.select("*", metadata["file_name"].alias(_FILE), metadata["row_index"].alias(_ROW))
+
+
+def unpositioned(rows: DataFrame) -> DataFrame:
+    """Add a position before all others, for rows without an order."""
+    return rows.select("*", F.lit("").alias(_FILE), F.lit(0).cast("bigint").alias(_ROW))
+
+
+def in_order(rows: DataFrame) -> DataFrame:
+    """Sort rows by their positions, and drop the positions."""
+    return rows.orderBy(*(f"`{name}`" for name in (_FILE, _ROW))).drop(_FILE, _ROW)

@@ -1,14 +1,14 @@
-"""Files of results, and whether the journal knows them: a file's name says which unit or release made it.
+"""Find files of results that the journal does not know.  The name of a file tells which unit or release wrote it.
 
-    part-<group>-<version>-<unit>-<task>.parquet       unit so many of a group, under this version of the plan
-    part-<group>-<version>-<unit>-<task>-<n>.parquet   the same, of those results that several queries get
-    part-<group>-<version>-past-<task>.parquet         what queries that came with this version got of the past
+    part-<group>-<version>-<unit>-<task>.parquet       a unit of a group, under a version of the plan
+    part-<group>-<version>-<unit>-<task>-<n>.parquet   the same, for results that several queries get
+    part-<group>-<version>-past-<task>.parquet         a backfill for the queries that came with a version
     released-<n>.parquet                               release number n
-    answered-<n>-<task>.parquet                        answers number n, of aggregate queries
-    _punctuations/told-<n>.parquet                     values that are finished, told for the nth time
+    answered-<n>-<task>.parquet                        answers number n of aggregate queries
+    _punctuations/told-<n>.parquet                     propagation number n of finished values
 
-A file comes into place after the commit that names it, so one of a unit that the journal does not have says that the
-journal has lost its end, or was set back: with it, the next unit of that number would deliver some results twice.
+A file is moved into place after the commit that names it.  So a file of an unknown unit shows that the journal has lost
+its end, or was restored from a copy.  The next unit with that number would deliver some results twice.
 
 In:  the ledger, and directories of results.  Out: the files that the journal does not know.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.engine.sinks.sinks import PUNCTUATIONS
+from penstock.engine.sinks.parquet import PUNCTUATIONS
 from penstock.errors import RunError
 from penstock.state.files import open_files
 
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"(released|answered|told)-(\d{12,})(?:-\d{4,})?\.parquet
 
 
 def is_unknown(name: str, ledger: Ledger) -> bool:
-    """Say whether a file of results is of a unit or release that the ledger has not come to yet."""
+    """Return whether a file of results is of a unit or release that the ledger does not have yet."""
     base = name.rpartition("/")[2]
     if numbered := _NUMBERED.fullmatch(base):
         come_to = {"released": ledger.releases, "answered": ledger.answers, "told": ledger.tellings}
@@ -45,28 +45,22 @@ def is_unknown(name: str, ledger: Ledger) -> bool:
     if version != ledger.version:
         return version > ledger.version
     if part[3] == "past":
-        return any(each.backfill is not None for each in ledger.queries.values())
+        return any(state.backfill is not None for state in ledger.queries.values())
     units = (state.units for group, state in ledger.groups.items() if group.endswith(part[1]))
     return int(part[3]) >= next(units, 0)
 
 
-def unknown_results(roots: Iterable[str], state: Files, ledger: Ledger) -> Iterator[tuple[Files, str]]:
-    """List the files of results that a ledger does not know, in sinks and in the state's own tables."""
+def unknown_results(roots: Iterable[str], ledger: Ledger) -> Iterator[tuple[Files, str]]:
+    """Yield the files of results in the directories of sinks that a ledger does not know."""
     for root in sorted(set(roots)):
         files = open_files(root)
         names = [*files.list(""), *(f"{PUNCTUATIONS}/{name}" for name in files.list(PUNCTUATIONS))]
         yield from ((files, name) for name in names if is_unknown(name, ledger))
-    for kind in ("table", "ordered"):
-        yield from (
-            (state, name)
-            for name in state.find(kind)
-            if "/_staging/" not in name and is_unknown(name, ledger)
-        )
 
 
 def refuse_unknown_results(roots: Iterable[str], state: Files, ledger: Ledger) -> None:
     """Refuse to go on where there are results that the journal knows nothing of."""
-    for files, name in unknown_results(roots, state, ledger):
+    for files, name in unknown_results(roots, ledger):
         raise RunError(
             f"{files.path(name)} is of a unit that the journal does not have: it has lost its end, or an earlier copy "
             f"of it was put in its place. Restore it from a copy, or run `penstock repair --state {state.root}`"

@@ -73,7 +73,7 @@ class Repair:
     @cached_property
     def results(self) -> list[tuple[Files, str]]:
         """List the files of results that come again."""
-        return list(unknown_results(_sinks(self.survey), self.files, self.ledger))
+        return list(unknown_results(_sinks(self.survey), self.ledger))
 
     @cached_property
     def streams(self) -> list[str]:
@@ -172,7 +172,7 @@ def _in_short(reasons: list[str]) -> str:
 def _troubles(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> Iterator[str]:
     """Say what does not fit the last commit that can be read: files, results, checkpoints."""
     yield from (f"{why} (named by the journal)" for why in _file_troubles(files, ledger))
-    for where, name in unknown_results(_sinks(surveyed), files, ledger):
+    for where, name in unknown_results(_sinks(surveyed), ledger):
         yield f"{where.path(name)} is of a unit that the journal does not have"
         break
     for publication in _handed_over(ledger):

@@ -31,23 +31,23 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class BufferCosts:
-    """One join without a window: what each way to save memory takes, and the rows that it holds if it runs."""
+    """One join without a window: the rows that each memory strategy needs, and the rows held."""
 
     title: str
     queries: tuple[str, ...]
     strategy: str
     measured: bool
-    """Whether the streams were seen; else the estimate is by what they declare."""
+    """Whether rows of all streams have come; else the estimate is by their declarations."""
     needs: tuple[Need, ...]
-    """For each strategy; none where a stream was not seen and declares no scrambling."""
+    """For each strategy; empty where a stream has no rows yet and declares no scrambling."""
     unknown: tuple[str, ...]
-    """The streams of which that is so."""
+    """The streams without rows and without a declared scrambling."""
     held: int | None
 
     @property
     def own(self) -> Need | None:
-        """Return what the strategy in force takes."""
-        return next((each for each in self.needs if each.strategy == self.strategy), None)
+        """Return the needs of the strategy in force."""
+        return next((need for need in self.needs if need.strategy == self.strategy), None)
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object; delays are known once rates were measured."""

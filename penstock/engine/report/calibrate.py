@@ -1,8 +1,8 @@
-"""Measure what the engine's work costs here, on this Spark, these cores, this disk (paper 1, 5.2, guesses C_sys).
+"""Measure the costs of the engine's work on this Spark, these cores and this disk (paper 1, 5.2, assumes C_sys).
 
-The very work that a run does is done on made-up rows, each kind of it more in one measurement than in another::
+The tasks of a run are executed on generated rows.  Measurements differ in the amount of each kind of work::
 
-    unit      next to nothing to join                         unit + little                           a Spark job
+    unit      hardly anything to join                         unit + little                           a Spark job
     row       many rows, no two of which join                 unit + row · rows                       a Spark job
     pair      the same rows, each with many partners          unit + row · rows + pair · pairs        a Spark job
     store     rows into a log                                 unit + store · rows                     a Spark job
@@ -12,9 +12,9 @@ The very work that a run does is done on made-up rows, each kind of it more in o
     apart     no pairs, two bounds; slice: many bounds        base + slice · rows · slices            a task's work
     rewrite   segments merged into one                        rewrite · rows                          a task's work
 
-What is small beside a Spark job is timed inside a task: one task alone, and in a job all cores share it.
+Work that takes little time compared with a Spark job is timed inside one task.  In a job, all cores share this work.
 
-Each is run several times, in turns, and the fastest of each counts: what disturbs a measurement only ever adds to it.
+Each measurement is repeated several times, in turns, and the fastest counts: disturbances only ever add time.
 
 In:  a Spark session and a directory.  Out: `Prices`.
 """
@@ -57,16 +57,16 @@ ROWS = 200_000
 """Rows of a batch: as many as a busy source sends at a time."""
 
 PARTNERS = 10
-"""Partners of each row where pairs are wanted."""
+"""Partners of each row in measurements of pairs."""
 
 BOUNDS = 33
-"""Bounds where many are wanted: 32 slices."""
+"""Bounds in measurements of slices: 32 slices."""
 
 ROUNDS = 4
 """How often each measurement is made; the first only warms up."""
 
 REPEATS = 6
-"""How often in each round, for what takes but a moment."""
+"""Repetitions in each round, for short measurements."""
 
 _STREAM = Stream(
     "calibration", (Column("k", "bigint"), Column("v", "double"), Column("ts", "timestamp")), "ts"
@@ -85,7 +85,7 @@ class Bench:
     tell: Callable[[str], None]
 
     def prices(self) -> Prices:
-        """Measure everything, in turns, and work the prices out of it."""
+        """Measure everything, in turns, and compute the prices."""
         measures = self._measures()
         best: dict[str, float] = {}
         for turn in range(ROUNDS):
@@ -243,7 +243,7 @@ def _range(segment: Segment) -> SegmentRange:
 
 
 def _worked_out(best: Mapping[str, float], cores: int) -> Prices:
-    """Take the differences of what was measured; what comes out below nothing is nothing."""
+    """Return the prices as differences of measurements; a negative difference counts as 0."""
     pairs = ROWS * PARTNERS
     apart = {
         "unit": best["unit"],

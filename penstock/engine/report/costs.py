@@ -1,8 +1,7 @@
-"""EXPLAIN with numbers: what is known of the streams, what the plan should cost and does, what each rival would.
+"""EXPLAIN with numbers: statistics of the streams, and predicted and measured costs of the plan and other strategies.
 
-The predictions are the paper's Eq. 1 to 3, for any number of queries: rows held, and comparisons a second as nested
-loops would make them.  Beside them stand the engine's own: seconds of work in a second of the streams, by the prices of
-`penstock.plan.prices`; and what was measured.
+The predictions are the paper's Eq. 1 to 3, for any number of queries: rows held, and comparisons a second in nested
+loops.  The prices of `penstock.plan.prices` also give seconds of work for each second of the streams.
 
 In:  a plan, and the ledger it runs on (an empty one before the first run).
 Out: `Costs` per signature; as text, or as JSON.
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
 
 
 MOST_NAMES = 4
-"""Queries that are named in a heading."""
+"""The most queries that a heading names."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCosts:
-    """What was measured of one signature: rows held by its joins, pairs and seconds of work a second."""
+    """The measured costs of one signature: rows held by its joins, and pairs and seconds of work for each second."""
 
     rows: int
     pairs: float
@@ -46,7 +45,7 @@ class MeasuredCosts:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """One signature: what is known of its streams, what each strategy would cost, and what was measured."""
+    """One signature: statistics of its streams, predicted costs of each strategy, and measured costs."""
 
     left: str
     right: str
@@ -59,8 +58,8 @@ class Costs:
 
     @property
     def own(self) -> Offer:
-        """Give the offer of the strategy that runs; without a budget `auto` is `cpu-opt`."""
-        named = {each.strategy: each for each in self.offers}
+        """Return the costs of the strategy that runs; without a budget `auto` is `cpu-opt`."""
+        named = {offer.strategy: offer for offer in self.offers}
         return named.get(self.strategy) or named["cpu-opt"]
 
     def to_json(self) -> dict[str, Any]:
@@ -77,29 +76,29 @@ class Costs:
             "row_bytes": statistics.row_bytes,
             "selectivities": self.shares,
             "prices": self.estimate.prices.to_json(),
-            "offers": [asdict(each) for each in self.offers],
+            "offers": [asdict(offer) for offer in self.offers],
             "found": asdict(self.measured) if self.measured else None,
         }
 
 
 def costs(plan: Plan, ledger: Ledger, budget: float | None = None, *, runs: bool = False) -> list[Costs]:
-    """Price a plan and its rivals, signature by signature; if the plan runs, also count what is held.
+    """Return the costs of a plan and of other strategies, by signature; if the plan runs, also the rows held.
 
-    Of more than two streams no model says what other ways would cost.  Joins without a window have no chains:
-    see `penstock.engine.report.buffer_costs`.
+    Joins of more than two streams have no cost model.  Joins without a window have no chains: see
+    `penstock.engine.report.buffer_costs`.
     """
-    pairs = (each for each in signatures(plan) if not each.streams and not each.oblivious)
+    pairs = (one for one in signatures(plan) if not one.streams and not one.oblivious)
     return [_costs(plan, ledger, signature, budget, runs=runs) for signature in pairs]
 
 
 def _costs(plan: Plan, ledger: Ledger, signature: Signature, budget: float | None, *, runs: bool) -> Costs:
-    """Price one signature."""
+    """Return the costs of one signature."""
     estimate = measure(plan, ledger, signature)
     pricing = Pricing(estimate.readers, estimate.statistics, estimate.prices, estimate.pace)
     shares = {
         side: {
             condition: estimate.statistics.selection(side).any_of({condition})
-            for condition in sorted({each.condition(side) for each in estimate.readers} - {""})
+            for condition in sorted({reader.condition(side) for reader in estimate.readers} - {""})
         }
         for side in SIDES
     }
@@ -117,7 +116,7 @@ def _costs(plan: Plan, ledger: Ledger, signature: Signature, budget: float | Non
 
 
 def _named(names: list[str]) -> str:
-    """Name a few queries, count many."""
+    """Write the names of a few queries, or the number of many."""
     return (
         ", ".join(names)
         if len(names) <= MOST_NAMES
@@ -126,7 +125,7 @@ def _named(names: list[str]) -> str:
 
 
 def _joins(queries: tuple[Query, ...]) -> int:
-    """Count the joins that push-down would make; one where it would refuse, which its offer then says."""
+    """Return the number of joins with push-down; 1 where push-down is refused, and its costs show that."""
     try:
         return len(divide(queries, "push-down"))
     except InputError:
@@ -134,7 +133,7 @@ def _joins(queries: tuple[Query, ...]) -> int:
 
 
 def _measured(plan: Plan, ledger: Ledger, signature: Signature, estimate: Estimate) -> MeasuredCosts:
-    """Count what the joins of a signature hold."""
+    """Return the measured costs of the joins of a signature."""
     rows = sum(
         held_rows(group, ledger)
         for group in plan.groups
@@ -148,17 +147,17 @@ def _measured(plan: Plan, ledger: Ledger, signature: Signature, estimate: Estima
 
 def cost_lines(all_costs: Iterable[Costs], *, compare: bool = False) -> Iterator[str]:
     """Write the costs; with `compare`, also where each chain would be cut, and what it saves (Eq. 4)."""
-    for each in all_costs:
+    for one in all_costs:
         yield ""
-        yield f"Costs of {each.left} l ⋈ {each.right} r ({each.queries}), strategy {each.strategy}"
-        yield from _known_lines(each)
-        yield from _offer_lines(each)
+        yield f"Costs of {one.left} l ⋈ {one.right} r ({one.queries}), strategy {one.strategy}"
+        yield from _known_lines(one)
+        yield from _offer_lines(one)
         if compare:
-            yield from _compare_lines(each)
+            yield from _compare_lines(one)
 
 
 def _known_lines(costs: Costs) -> Iterator[str]:
-    """Say what the costs depend on, and whether anybody has measured it."""
+    """Write the statistics that costs depend on, and whether they are measured."""
     statistics = costs.estimate.statistics
     how = "measured" if costs.estimate.seen else "assumed: too little has come to measure it"
     yield f"  streams ({how})"
@@ -170,17 +169,17 @@ def _known_lines(costs: Costs) -> Iterator[str]:
 
 
 def _offer_lines(costs: Costs) -> Iterator[str]:
-    """Write a table: every strategy, the one that runs marked, and what was measured of it."""
+    """Write a table of strategies, with a mark at the one that runs, and its measured costs."""
     yield "  predicted     joins slices    rows held      state  comparisons/s   work"
-    for each in costs.offers:
-        mark = "*" if each is costs.own else " "
-        if each.refused:
-            yield f"  {mark} {each.strategy:<10} not possible: {each.refused}"
+    for offer in costs.offers:
+        mark = "*" if offer is costs.own else " "
+        if offer.refused:
+            yield f"  {mark} {offer.strategy:<10} not possible: {offer.refused}"
             continue
-        slices = str(each.slices) if each.slices else "-"
+        slices = str(offer.slices) if offer.slices else "-"
         yield (
-            f"  {mark} {each.strategy:<11} {each.joins:>5} {slices:>6} {each.rows:>12,.0f} "
-            f"{show_size(each.bytes):>10} {each.comparisons:>14,.0f} {each.seconds:>6.1%}"
+            f"  {mark} {offer.strategy:<11} {offer.joins:>5} {slices:>6} {offer.rows:>12,.0f} "
+            f"{show_size(offer.bytes):>10} {offer.comparisons:>14,.0f} {offer.seconds:>6.1%}"
         )
     if (measured := costs.measured) is not None:
         pairs = f"{measured.pairs:,.0f} pairs/s"
@@ -189,7 +188,7 @@ def _offer_lines(costs: Costs) -> Iterator[str]:
 
 
 def _compare_lines(costs: Costs) -> Iterator[str]:
-    """Say where each chain would be cut, and what the running strategy saves against each other one."""
+    """Write the cuts of each chain, and the savings of the running strategy against each other one."""
     estimate = costs.estimate
     for strategy in ("mem-opt", *sorted(CHOSEN - {"auto"})):
         cuts = chosen_cuts(strategy, estimate.readers, estimate.statistics, estimate.prices).cuts
@@ -197,13 +196,13 @@ def _compare_lines(costs: Costs) -> Iterator[str]:
             ages = " ".join(show_duration(age) for age in cuts.side(side))
             yield f"  {strategy} cuts {side}  {ages or '(nothing is held on this side)'}"
     own = costs.own
-    for each in costs.offers:
-        if each.strategy != own.strategy and not each.refused and not own.refused:
-            yield f"  {own.strategy} against {each.strategy:<10} {_savings(own, each)}"
+    for offer in costs.offers:
+        if offer.strategy != own.strategy and not offer.refused and not own.refused:
+            yield f"  {own.strategy} against {offer.strategy:<10} {_savings(own, offer)}"
 
 
 def _savings(own: Offer, other: Offer) -> str:
-    """Say how much less, or more, one strategy holds, compares and works than another (Eq. 4)."""
+    """Write how much less, or more, memory, comparisons and work one strategy needs than another (Eq. 4)."""
     words = (("memory", "rows"), ("comparisons", "comparisons"), ("work", "seconds"))
     shares = [
         (saving(getattr(own, field), getattr(other, field)), word)

@@ -7,12 +7,13 @@ In:  the plan and the ledger.  Out: a `Status`, printed by the command line, rea
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.engine.report.iso_times import iso_time
 from penstock.engine.report.late_rows import late_share, late_warning
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.stages.many_plan import probe_orders
 from penstock.engine.views.buffers import BufferFigures, accuracy_of, buffer_of, disorder, figures
 from penstock.engine.views.memory import MemoryFigures, memory_figures
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from penstock.state.segment import Segment
     from penstock.state.values import Layout, PlanChange
     from penstock.state.watch import Miss
-
-
-Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,25 +270,25 @@ class Status:
 
 
 def take_status(plan: Plan, ledger: Ledger) -> Status:
-    """Look at everything at one moment; no file is opened."""
+    """Return the status at one moment; no file is opened."""
     groups = tuple(_group(group, ledger) for group in plan.groups)
     return Status(
         streams=tuple(_stream(plan, stream.name, ledger) for stream in plan.streams),
         groups=groups,
         queries=(
             *(_query(plan, ledger, query) for query in plan.queries),
-            *(_stopped(plan, ledger, each) for each in plan.stopped),
+            *(_stopped(plan, ledger, stopped) for stopped in plan.stopped),
         ),
         strategy=plan.strategy,
         changes=ledger.changes,
         switches=ledger.switches,
-        state_rows=sum(each.state_rows for each in groups),
-        window_rows=sum(each.window_rows for each in groups),
+        state_rows=sum(group.state_rows for group in groups),
+        window_rows=sum(group.window_rows for group in groups),
     )
 
 
 def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
-    """Look at one query."""
+    """Return the status of one query."""
     state, hold = ledger.query(query.name), ledger.hold(query.name)
     return QueryStatus(
         name=query.name,
@@ -302,7 +300,7 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         lacking=state.lacking,
         held=hold.rows,
         response=_response(state.delays),
-        output=0 if query.sink.kind == "noop" else ledger.undelivered.get(query.name, 0),
+        output=ledger.undelivered.get(query.name, 0) if sink_of(query).stores_rows else 0,
         order=_order(plan, ledger, query),
         disordered=hold.disordered,
         complete_from_iso=_complete_from_iso(plan, query, state.complete_from),
@@ -312,7 +310,7 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
 
 
 def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
-    """Look at what a query without a window has found and missed, and at what its streams are like."""
+    """Return the results that a query without a window has found and missed, and the order of its streams."""
     if not query.oblivious:
         return {}
     groups = [group for group, _, _ in plan.groups_of(query.name)]
@@ -321,7 +319,7 @@ def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
         "accuracy": accuracy.share,
         "missed": accuracy.missed,
         "missed_error": accuracy.error,
-        "misses": tuple(miss for each in buffers for miss in each.misses),
+        "misses": tuple(miss for buffer in buffers for miss in buffer.misses),
         "disorder": disorder(plan, query, ledger),
         "buffers": figures(plan, groups[0], ledger),
         "memory": memory_figures(plan, groups[0], ledger, buffers[0]),
@@ -329,26 +327,26 @@ def _accuracy(plan: Plan, ledger: Ledger, query: Query) -> dict[str, Any]:
 
 
 def _panes(ledger: Ledger, query: Query) -> dict[str, Any]:
-    """Look at what is kept for an aggregate query's answers."""
+    """Return the entries that are kept for an aggregate query."""
     if query.aggregation is None:
         return {}
-    state = next((each for each in ledger.panes.values() if query.name in each.panes.readers), None)
-    files = [each for each in state.files if each.table == 0] if state else []
+    state = next((state for state in ledger.panes.values() if query.name in state.panes.readers), None)
+    files = [file for file in state.files if file.table == 0] if state else []
     return {
         "emit": query.aggregation.emit,
-        "groups_held": sum(each.rows for each in files),
-        "answers_waiting": sum(each.rows for each in files if not each.folded),
+        "groups_held": sum(file.rows for file in files),
+        "answers_waiting": sum(file.rows for file in files if not file.folded),
     }
 
 
 def _complete_from_iso(plan: Plan, query: Query, micros: int | None) -> str | None:
-    """Write from when on a query is complete; without a window that is a position, and no time."""
-    types = {each.time_type for each in plan.streams if each.name in query.streams}
+    """Return the time from which a query is complete; None without a window, where it is a position."""
+    types = {stream.time_type for stream in plan.streams if stream.name in query.streams}
     return None if query.oblivious else iso_time(micros, zoned=not types & {"timestamp_ntz", "date"})
 
 
 def _stopped(plan: Plan, ledger: Ledger, stopped: Stopped) -> QueryStatus:
-    """Look at a query that has failed."""
+    """Return the status of a query that was stopped."""
     query, state = stopped.query, ledger.query(stopped.query.name)
     return QueryStatus(
         name=query.name,
@@ -365,7 +363,7 @@ def _stopped(plan: Plan, ledger: Ledger, stopped: Stopped) -> QueryStatus:
 
 
 def _order(plan: Plan, ledger: Ledger, query: Query) -> str:
-    """Name a query's order policy, and what waits for it now if that is not the same."""
+    """Return a query's order policy, and the policy in force if it is another one."""
     if not query.ordered:
         return query.order
     mode = mode_of(plan, ledger, plan.find(query.name)[0])
@@ -374,24 +372,23 @@ def _order(plan: Plan, ledger: Ledger, query: Query) -> str:
 
 
 def _response(delays: Delays) -> Response | None:
-    """Sum up how long a query's results took."""
-    if not delays.seen:
-        return None
-    return Response(**delays.figures())
+    """Return the response times of a query; None before its first result."""
+    return Response(**delays.figures()) if delays.seen else None
 
 
 def look_at(ledger: Ledger) -> Status:
-    """Take the status by a ledger, and by the plan that is true in it."""
+    """Return the status by a ledger and its plan."""
     if not ledger.plan:
         raise InputError("the engine has not started yet: there is nothing to see")
     return take_status(current_plan(ledger), ledger)
 
 
 def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
-    """Look at one stream."""
+    """Return the status of one stream."""
     state, stream = ledger.stream(name), plan.stream(name)
     zoned = stream.time_type == "timestamp"
-    kept = [ledger.promises[each.id] for each in indexes_about(plan, name) if each.id in ledger.promises]
+    indexes = indexes_about(plan, name)
+    kept = [ledger.promises[index.id] for index in indexes if index.id in ledger.promises]
     return StreamStatus(
         name=name,
         rows=state.rows,
@@ -407,8 +404,8 @@ def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
         purged=state.purged,
         discarded=state.discarded,
         dropped=state.dropped,
-        promises=max((each.rows for each in kept), default=0),
-        forgotten=max((each.forgotten for each in kept), default=0),
+        promises=max((files.rows for files in kept), default=0),
+        forgotten=max((files.forgotten for files in kept), default=0),
         timeless=stream.timeless,
         watermark_iso=None if stream.timeless else iso_time(state.watermark, zoned=zoned),
         lateness=stream.lateness,
@@ -419,9 +416,9 @@ def _stream(plan: Plan, name: str, ledger: Ledger) -> StreamStatus:
 
 
 def _group(group: Group, ledger: Ledger) -> GroupStatus:
-    """Look at one chain."""
-    slices = tuple(each for side in group.sides for each in _slices(group, side, ledger))
-    segments = [each for log in dict.fromkeys(group.all_logs) for each in ledger.segments(log.id)]
+    """Return the status of one group."""
+    slices = tuple(one for side in group.sides for one in _slices(group, side, ledger))
+    segments = [segment for log in dict.fromkeys(group.all_logs) for segment in ledger.segments(log.id)]
     state = ledger.groups[group.id]
     return GroupStatus(
         id=group.id,
@@ -429,7 +426,7 @@ def _group(group: Group, ledger: Ledger) -> GroupStatus:
         units=state.units,
         pairs=state.pairs,
         state_rows=held_rows(group, ledger),
-        stored_rows=sum(each.rows for each in segments),
+        stored_rows=sum(segment.rows for segment in segments),
         segments=len(segments),
         unshared_rows=sum(_alone(group, side, ledger) for side in group.sides),
         window_rows=sum(_held_by_windows(group, side, ledger) for side in group.sides),
@@ -438,7 +435,7 @@ def _group(group: Group, ledger: Ledger) -> GroupStatus:
 
 
 def _orders(group: Group, ledger: Ledger) -> tuple[ProbeOrder, ...]:
-    """Say how the new rows of each stream look for partners, by what was seen so far."""
+    """Return the probe order of each stream's new rows, with the measured fan-out."""
     seen = ledger.groups[group.id].fanouts
     return tuple(
         ProbeOrder(
@@ -457,7 +454,7 @@ def _probe_step(group: Group, step: LinkStep, seen: Fanout | None) -> ProbeStep:
 
 
 def _slices(group: Group, side: Side, ledger: Ledger) -> list[SliceStatus]:
-    """Count the rows in each slice of one side's chain."""
+    """Return the slices of one side, with their rows."""
     chain = group.slices(side)
     if not chain:
         return []
@@ -483,12 +480,12 @@ def _slices(group: Group, side: Side, ledger: Ledger) -> list[SliceStatus]:
 
 
 def held_rows(group: Group, ledger: Ledger) -> int:
-    """Count the rows that a group's join holds, of both sides."""
+    """Return the number of rows that a group's join holds, of all sides."""
     return sum(_held(group, side, ledger) for side in group.sides)
 
 
 def _held(group: Group, side: Side, ledger: Ledger) -> int:
-    """Count one side's rows of use, also where no slice is on that side and rows only wait for partners behind."""
+    """Return the number of live rows of one side, also if it has no slice and its rows only wait for late partners."""
     log = group.log(side).id
     if group.oblivious and POSITION in group.log(side).columns:
         return _held_by_position(group, side, ledger)
@@ -500,17 +497,17 @@ def _held(group: Group, side: Side, ledger: Ledger) -> int:
 
 
 def _held_by_position(group: Group, side: Side, ledger: Ledger) -> int:
-    """Count the rows that a join without a window keeps of a stream whose times are not positions; at the most."""
+    """Return the most rows that a join without a window keeps of a stream whose times are not positions."""
     gone, log = buffer_of(group, ledger).gone[group.index(side)], group.log(side)
-    kept = [each for each in ledger.segments(log.id) if each.newest is not None and each.newest >= gone]
-    return sum(min(each.rows, (each.newest or 0) - gone + 1) for each in kept)
+    newest = [(one.rows, one.newest) for one in ledger.segments(log.id) if one.newest is not None]
+    return sum(min(rows, position - gone + 1) for rows, position in newest if position >= gone)
 
 
 def _held_by_windows(group: Group, side: Side, ledger: Ledger) -> int:
-    """Count about how many rows of one side would be held without promises."""
+    """Return about how many rows of one side would be held without promises."""
     log, rows = group.log(side).id, 0
     for layout, segments in by_layout(ledger, log):
-        whole = [replace(each, finished=0) for each in segments]
+        whole = [replace(segment, finished=0) for segment in segments]
         window = claim(group, side, ledger, layout)
         rows += int(rows_per_slice(whole, window, [_FAR], ledger.traffic.get(log)).sum())
     departed = ledger.gone.get(log)
@@ -521,7 +518,7 @@ def _held_by_windows(group: Group, side: Side, ledger: Ledger) -> int:
 
 
 def _alone(group: Group, side: Side, ledger: Ledger) -> int:
-    """Count the rows that the group's queries would hold on one side if each kept its own."""
+    """Return the number of rows that the group's queries would hold on one side if each ran alone."""
     total = 0
     merged = group.reaches(side)
     own = merged if group.counts(side) else [member.reach(side) for member in group.members]
@@ -538,9 +535,9 @@ def _alone(group: Group, side: Side, ledger: Ledger) -> int:
 
 
 def by_layout(ledger: Ledger, log: str) -> list[tuple[Layout, list[Segment]]]:
-    """Sort a log's segments by layout; there is always at least the current one."""
+    """Return a log's segments by layout; there is always at least the current layout."""
     return [
-        (layout, [each for each in ledger.segments(log) if each.layout == number])
+        (layout, [segment for segment in ledger.segments(log) if segment.layout == number])
         for number, layout in ledger.layouts[log].items()
     ]
 

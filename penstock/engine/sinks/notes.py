@@ -1,6 +1,6 @@
-"""The note in the metadata of a file of results: whose they are, how long they took, and what waited then.
+"""The note in the metadata of a file of results: its queries, their response times, and the rows that waited then.
 
-In:  what a task knows when it completes a file.  Out: plain values, which are written as JSON.
+In:  counts of a task that completes a file.  Out: plain values, which are written as JSON.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """What waits on the way to a query: input rows, results held for their turn, and results not yet published."""
+    """Rows and results on their way to a query: input rows, results held for their order, results to be published."""
 
     waiting: int = 0
     held: int = 0
     output: int = 0
     accuracy: float | None = None
-    """Where there is no window: the share of results found so far, and about how many were missed."""
+    """Without a window: the share of results found so far, and about how many were missed."""
     missed: float | None = None
 
     def known(self) -> dict[str, object]:
-        """Give what is known."""
+        """Return the numbers that are known."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def note(query: str, unit: str, arrivals: Iterable[tuple[float, int]], buffers: Buffers) -> dict[str, object]:
-    """Describe a file of results: how long they took from arrival until now, and what waited when their unit began."""
+    """Describe a file of results: the times from arrival until now, and the rows that waited when the unit began."""
     return {"query": query, **_results(unit, list(arrivals)), **buffers.known()}
 
 
 def common_note(
     buffers: Mapping[str, Buffers], unit: str, arrivals: Iterable[tuple[float, int]]
 ) -> dict[str, object]:
-    """Describe a file of results that several queries get, and what waited for each of them."""
-    waited = {query: each.known() for query, each in buffers.items()}
+    """Describe a file of results that several queries get."""
+    waited = {query: rows.known() for query, rows in buffers.items()}
     return {"queries": waited, **_results(unit, list(arrivals))}
 
 

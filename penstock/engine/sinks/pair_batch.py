@@ -1,4 +1,7 @@
-"""Pairs on their way to sinks: which query gets each, by which route, and the rows that they are."""
+"""Pairs on their way to sinks: the queries that get each pair, their routes, and the rows of pairs.
+
+In:  pairs of a probe or of Spark SQL.  Out: for each query, the pairs that it gets.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ if TYPE_CHECKING:
     from penstock.state.segment import SegmentRows
 
 Fanouts = Mapping[str, Fanout]
-"""By step of a join of many streams: how many partners rows have."""
+"""By step of a join of several streams: the number of partners that rows have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One query's delivery: its number in the group, its slices, and the way out for its results.
+    """One query of a unit: its number in the group, its slices, and the route of its results.
 
-    `computed` says that Spark SQL made the output (column ``o<number>``), or decided whether there is one; else
+    Where `computed`, Spark SQL has made the output (column ``o<number>``) or decided that there is none.  Else
     `columns` lists ``(name, side, column)``.
     """
 
@@ -47,78 +50,78 @@ class Target:
 
     @property
     def in_table(self) -> bool:
-        """Say whether its results are read from the group's table."""
+        """Return whether its results are read from the group's table."""
         return unwrap_route(self.route).in_table
 
     @property
     def is_folded(self) -> bool:
-        """Say whether its pairs are folded into partial aggregates."""
+        """Return whether its pairs are folded into partial results."""
         return self.route.folds_pairs
 
     @property
     def folds_rows(self) -> bool:
-        """Say whether rows are folded for it, and no pair is found."""
+        """Return whether rows are folded for it, and no pair is found."""
         return self.route.folds_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What every task of a unit is told about its output."""
+    """The output of a unit, for each of its tasks."""
 
     unit: str
     queries: int
     targets: tuple[Target, ...]
     table: str = ""
-    """The directory of the state where pairs are kept, empty if no query reads any."""
+    """The directory of the state where pairs are kept; empty if no query reads any."""
     table_sets: bool = False
-    """Whether pairs are kept with the set of queries that read them, and not by their level."""
+    """Whether pairs are kept with the set of their readers, and not by their slice."""
     state: str = ""
-    """Where the state is, which hold files are named from."""
+    """The root of the state."""
     arrived: float = 0.0
-    """When the unit's last batch arrived: for pairs that come through Spark SQL and no longer know their own."""
+    """When the unit's last batch arrived: for pairs from Spark SQL, whose own arrival is not known."""
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
-    """What waited for each query when the unit began."""
+    """The rows that waited for each query when the unit began."""
     survey: Callable[[], Fanouts] | None = None
     """Asked by the first task, where it is time to see again how many partners rows find."""
 
     def of_pairs(self) -> Delivery:
-        """Leave out the queries that no pair is found for."""
-        return replace(self, targets=tuple(each for each in self.targets if not each.folds_rows))
+        """Return the output of pairs, without queries for which rows are folded."""
+        return replace(self, targets=tuple(target for target in self.targets if not target.folds_rows))
 
     @property
     def levels(self) -> tuple[int, int]:
-        """Give the levels ``[first, last)`` from the first that some query reads to the last."""
-        ends = [each.levels for each in self.targets]
-        return min((each for each, _ in ends), default=0), max((each for _, each in ends), default=0)
+        """Return the range ``[first, last)`` of the slices that queries read."""
+        levels = [target.levels for target in self.targets]
+        return min((first for first, _ in levels), default=0), max((last for _, last in levels), default=0)
 
     def of_rows(self) -> Delivery:
-        """Leave out all others."""
-        return replace(self, targets=tuple(each for each in self.targets if each.folds_rows))
+        """Return the output of rows: the queries for which rows are folded."""
+        return replace(self, targets=tuple(target for target in self.targets if target.folds_rows))
 
 
 class FoundRows(Protocol):
-    """The rows of one input that some pairs are made of, still in their segments."""
+    """The rows of one input of some pairs, still in their segments."""
 
     def times(self) -> Ints:
-        """Give their event times."""
+        """Return the event times."""
 
     def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of all of them, or of some; nulls of a type where it is not stored, because nobody reads it."""
+        """Return a column of all rows, or of some; nulls where it is not stored, because no query reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfSegment:
-    """Rows that are all of one segment."""
+    """Rows of one segment."""
 
     segment: SegmentRows
     numbers: Ints
 
     def times(self) -> Ints:
-        """Give their event times."""
+        """Return the event times."""
         return self.segment.rows.t[self.numbers]
 
     def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of all of them, or of some; nulls where it is not stored."""
+        """Return a column of all rows, or of some; nulls where it is not stored."""
         chosen = self.numbers if rows is None else self.numbers[rows]
         if not self.segment.has(name):
             return pa.nulls(chosen.size, kind)
@@ -127,62 +130,63 @@ class RowsOfSegment:
 
 @dataclass(frozen=True, slots=True)
 class FoundPairs:
-    """Some pairs as a probe found them: what is gathered of them, and by side the segments' rows that they are."""
+    """Some pairs as a probe found them: their gathered columns, and their rows of each side in the segments."""
 
     batch: pa.RecordBatch
     rows: Mapping[str, FoundRows]
 
 
 class Waiting(Protocol):
-    """Rows on their way into files."""
+    """A file, or several, with rows that are not written yet."""
 
     @property
     def waiting(self) -> int:
-        """Count the bytes of those that are not written yet."""
+        """Return the bytes of rows that are not written yet."""
 
     def write(self, batch: pa.RecordBatch, /) -> None:
-        """Take some rows."""
+        """Add some rows."""
 
     def flush(self) -> None:
-        """Write all of them."""
+        """Write the rows that wait."""
 
 
 @dataclass(slots=True)
 class PairBatch:
-    """Some pairs on their way out: the set of queries that want each, and who reads it from the group's table."""
+    """Some pairs of a task: the set of queries that get each, and the queries that read it from the group's table."""
 
     batch: pa.RecordBatch
     level: NDArray[np.int16]
     sets: NDArray[np.uint64] | None
     readers: NDArray[np.uint64] | None
-    """Who reads each pair from the table, as far as is known; None where nobody does.  Read only if one row stands for
-    all."""
+    """The readers of each pair in the table, as far as they are known; None where the group has no table.
+
+    One row that stands for all pairs is read-only."""
     by_query: bool
-    """Whether readers are noted by their numbers; else the first bit says whether there is any."""
+    """Whether readers are noted by their numbers; else the first bit is set if there is any."""
     arrived: float
     found: FoundPairs | None = None
-    """The rows that the pairs are, where they have not been through Spark."""
+    """The rows of the pairs, where the pairs do not come from Spark SQL."""
 
     def times(self) -> tuple[Ints, ...]:
-        """Give the event times of the rows of each input."""
+        """Return the event times of the rows of each input."""
         if self.found is not None:
-            return tuple(each.times() for each in self.found.rows.values())
+            return tuple(rows.times() for rows in self.found.rows.values())
         return tuple(self.batch.column(time_name(side)).to_numpy() for side in sides_in(self.batch))
 
     def ends(self, skews: Sequence[int] = ()) -> tuple[Ints, Ints]:
-        """Give two times of each pair that say all a pane needs: of its left and right row.
+        """Return the two times of each pair from which its birth and pane follow: of the left and the right row.
 
-        Of more than two rows, those are the newest time, and the oldest of all times moved on by the skews.
+        With more than two rows these are the newest time, and the oldest of all times plus the skews.
         """
         times = self.times()
         if not skews:
             left, right = times
             return left, right
-        moved = (each + skew for each, skew in zip(times, skews, strict=True))
+        moved = (time + skew for time, skew in zip(times, skews, strict=True))
         return reduce(np.maximum, times), reduce(np.minimum, moved)
 
     def column(self, side: str, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of one input's rows, of all pairs or of some."""
+        """Return a column of one input's rows, of all pairs or of some."""
         if self.found is None:
             column = self.batch.column(side).field(name)
             return column if rows is None else column.take(pa.array(rows))
@@ -195,7 +199,7 @@ class PairBatch:
             self.readers[:, bit // 64] |= wanted.astype(np.uint64) << np.uint64(bit % 64)
 
     def wanted_by(self, target: Target) -> NDArray[np.bool_]:
-        """Say which of the pairs a query gets."""
+        """Return which of the pairs a query gets."""
         if target.computed:
             return self.batch.column(f"o{target.number}").is_valid().to_numpy(zero_copy_only=False)
         if self.sets is not None:
@@ -205,10 +209,10 @@ class PairBatch:
 
 
 def sides_in(batch: pa.RecordBatch) -> list[str]:
-    """Name the inputs that the pairs of a batch are made of."""
+    """List the inputs of the pairs of a batch."""
     return [name for name in batch.schema.names if is_side(name)]
 
 
 def time_name(side: str) -> str:
-    """Name the column with the event times of one input's rows."""
+    """Return the name of the column with the event times of one input's rows."""
     return f"t{side}"

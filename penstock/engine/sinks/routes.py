@@ -1,23 +1,20 @@
-"""Routes: the ways that a query's results go out of a unit's tasks, each a class.
+"""Routes: how a query's results leave the tasks of a unit.
 
-    CountRoute   counted, and none is kept                          sink noop
-    FileRoute    a row of a file in the query's own directory       sink parquet
-    SpoolRoute   a row of a file that is handed over and deleted    sinks console and callback
-    KeptRoute    a row of a file of its own that the state keeps    sink table, where results are settled
-    TableRoute   read from its pair, which the group's table keeps  sink table, else
-    HoldRoute    held until it is its turn, then released           any sink, where order was asked for
-    FeedRoute    any of these, and a row for the queries that read  any sink, where other queries read the results
+    CountRoute   counted                                              a sink that stores no rows
+    FileRoute    a row of a file at the sink's destination            every other sink
+    TableRoute   read from its pair, which the group's table keeps    the table sink, where the query is a view
+    HoldRoute    held until its turn comes, then released             any sink, where the query has an order
+    FeedRoute    one of these, and a row for the queries that read    any sink, where queries read the results
 
-A route is described on the driver and travels to the tasks.  There it takes the query's pairs, batch by batch, and
-writes through the task's output (`penstock.engine.tasks.route_pairs.TaskOutput`).  Another way out is another class
-here, and a line in `route_of`.
+The fold of a query with aggregates has routes of its own (`penstock.engine.aggregate`).  A route is made on the driver
+and pickled to the tasks.  There it takes the query's pairs, batch by batch, and writes through the task's output
+(`penstock.engine.tasks.route_pairs.TaskOutput`), which bounds the bytes that wait.
 
 In:  a batch of pairs, and which of them a query gets.  Out: rows in files, counts.
 """
 
 from __future__ import annotations
 
-import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -25,14 +22,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.engine.sinks.sinks import results_folder, sink_root
+from penstock.engine.sinks.sink_kind import sink_of
+from penstock.state.files import safe_name
 from penstock.state.hold import ARRIVED, hold_folder, hold_times
-from penstock.state.output_file import OutputFile
 from penstock.state.spark_schema import SPARK_SCHEMA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.engine.sinks.destination import Destination
     from penstock.engine.sinks.pair_batch import PairBatch, Target
     from penstock.engine.tasks.route_pairs import TaskOutput
     from penstock.sql.query import Query
@@ -42,19 +40,25 @@ if TYPE_CHECKING:
 
 
 class Route(ABC):
-    """One way out."""
+    """How the results of a query leave a task."""
 
     __slots__ = ()
     makes_rows: ClassVar[bool] = False
-    """Whether it makes rows of the query's own; if not, pairs that Spark SQL need not decide about are only counted."""
+    """Whether it makes rows of the query's own; if not, pairs without a condition for Spark SQL are only counted."""
     at_once: ClassVar[bool] = True
     """Whether a result goes out with the unit that finds it, and counts then."""
     in_table: ClassVar[bool] = False
     """Whether results are read from the group's table."""
-    folds_pairs: ClassVar[bool] = False
-    """Whether pairs are folded into partial aggregates."""
-    folds_rows: ClassVar[bool] = False
-    """Whether rows are folded, and no pair is found."""
+
+    @property
+    def folds_pairs(self) -> bool:
+        """Return whether pairs are folded into partial results."""
+        return False
+
+    @property
+    def folds_rows(self) -> bool:
+        """Return whether rows are folded, and no pair is found."""
+        return False
 
     @abstractmethod
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
@@ -84,42 +88,16 @@ class TableRoute(Route):
 
 @dataclass(frozen=True, slots=True)
 class FileRoute(Route):
-    """Results go into files of a directory of the query's own."""
+    """Results are rows of files of the query's own."""
 
-    root: str
-    compression: str = "snappy"
+    destination: Destination
     makes_rows: ClassVar[bool] = True
-    shares_files: ClassVar[bool] = True
-    """Whether a file may be other queries' too."""
 
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
         """Write the query's own rows."""
         task.count_computed(target, wanted)
         if wanted.any():
-            task.put(task.file(target.query, self), own_rows(pairs, target, wanted))
-
-    def file(self, task: TaskOutput) -> OutputFile:
-        """Name the file of one task."""
-        return OutputFile(self.root, f"{task.part_name}.parquet", self.compression)
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolRoute(FileRoute):
-    """Results go into files that are handed over to a console or callback, and then deleted."""
-
-    shares_files: ClassVar[bool] = False
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRoute(FileRoute):
-    """Results go into files of the query's own that the state keeps: `root` is a directory of the state."""
-
-    shares_files: ClassVar[bool] = False
-
-    def file(self, task: TaskOutput) -> OutputFile:
-        """Name the file of one task, so that a task that is run twice writes two."""
-        name = f"{self.root}/{task.part_name}-{uuid.uuid4().hex}.parquet"
-        return OutputFile(task.delivery.state, name, kept=True)
+            task.put(task.file(target.query, self.destination), own_rows(pairs, target, wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,30 +119,25 @@ class HoldRoute(Route):
 
 @dataclass(frozen=True, slots=True)
 class FeedRoute(Route):
-    """Results go another way, and also into files that become rows for the queries that read them.
+    """Results take another route, and are also rows for the queries that read them.
 
-    These files are in a `folder` of the state until their rows are in the logs (`penstock.engine.stages.feed`).
+    Those rows are in files of the state until they are in the logs (`penstock.engine.stages.feed`).
     """
 
     way: Route
-    folder: str
+    destination: Destination
     makes_rows: ClassVar[bool] = True
 
     def take(self, task: TaskOutput, target: Target, pairs: PairBatch, wanted: Mask) -> None:
-        """Let them go their way, and write the query's own rows."""
+        """Send the pairs on their route, and write the query's own rows."""
         if self.way.makes_rows or target.computed:
             self.way.take(task, target, pairs, wanted)
         if wanted.any():
-            task.put(task.feed(target.query, self), own_rows(pairs, target, wanted))
-
-    def file(self, task: TaskOutput) -> OutputFile:
-        """Name the file of one task, so that files of later units come later, and a task run twice writes two."""
-        name = f"{self.folder}/{task.part_name}-{uuid.uuid4().hex}.parquet"
-        return OutputFile(task.delivery.state, name, kept=True)
+            task.put(task.feed(target.query, self.destination), own_rows(pairs, target, wanted))
 
 
 def unwrap_route(route: Route) -> Route:
-    """Give the way that results take to their sink, whoever else reads them."""
+    """Return the route that results take to their sink, whether other queries read them or not."""
     return route.way if isinstance(route, FeedRoute) else route
 
 
@@ -175,9 +148,9 @@ def own_rows(
     before: dict[str, pa.Array] | None = None,
     after: dict[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
-    """Make a query's own rows: the columns of its SELECT, between others if there are.
+    """Return a query's own rows: the columns of its SELECT, between others if there are any.
 
-    Of all pairs, where it is not said which are wanted.
+    Without `wanted`, all pairs are rows.
     """
     names, arrays = _outputs(pairs.batch, target)
     names = [*(before or {}), *names, *(after or {})]
@@ -189,7 +162,7 @@ def own_rows(
 
 
 def _typed_rows(names: list[str], arrays: list[pa.Array], target: Target) -> pa.RecordBatch:
-    """Put columns together, with what Spark has to know of them."""
+    """Return a batch of columns, with Spark's description of them."""
     metadata = {SPARK_SCHEMA: target.types} if target.types else None
     return pa.RecordBatch.from_arrays(arrays, names).replace_schema_metadata(metadata)
 
@@ -204,16 +177,15 @@ def _outputs(batch: pa.RecordBatch, target: Target) -> tuple[list[str], list[pa.
 
 
 def route_of(query: Query, files: Files, *, in_table: bool) -> Route:
-    """Choose the way out for a query's results; `in_table` says that they are read from the group's table."""
+    """Choose the route of a query's results; `in_table` says that they are read from the group's table."""
     if query.ordered:
         return HoldRoute(hold_folder(query.name))
     if in_table:
         return TableRoute()
-    if query.sink.kind == "table":
-        return KeptRoute(results_folder(query.name))
-    root = sink_root(query, files)
-    if not root:
-        return CountRoute()
-    if query.sink.kind == "parquet":
-        return FileRoute(root, query.sink.option("compression", "snappy"))
-    return SpoolRoute(root)
+    destination = sink_of(query).destination(files)
+    return FileRoute(destination) if destination else CountRoute()
+
+
+def feed_folder(query: str) -> str:
+    """Return the directory of the state for results that other queries read, until they are in the logs."""
+    return f"feed/{safe_name(query)}"

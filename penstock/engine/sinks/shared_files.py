@@ -1,21 +1,21 @@
-"""Results that several queries get: encoded and written once, as a file that is linked or copied to each query.
+"""Write identical results of several queries once, as a file that is linked or copied for each query.
 
 Queries that differ in their windows or predicates write the same columns of the same pairs: a pair within the narrowest
-window is a result of every query.  Pairs that the same set of queries gets are of one *kind*::
+window is a result of every query.  Pairs with the same set of queries are of one *kind*::
 
     levels         0 1     2 3     4 5
     q0                    ▒▒▒▒▒
     q1            ▓▓▓▓▓▓▓▓▒▒▒▒▒▓▓▓▓▓▓▓▓
-    kinds         q1      q0, q1    q1          ▓ is q1's alone, ▒ both have
+    kinds         q1      q0, q1    q1          ▓ only q1, ▒ both
 
     a kind of many rows       a file of its own, shared by its queries (`OutputFile.share`)
     a kind of few rows        encoded for each of its queries, with the other rows of that query
     a kind of one query       in the file of that query
 
-Pairs wait until there are many, so that few kinds have few rows.  Where they come level by level they are divided by
-kind without being copied.
+Pairs wait until there are many, so that few kinds have few rows.  Where pairs come slice by slice, they are divided by
+kind without a copy.
 
-In:  batches of pairs, and the queries that want each.  Out: files of a task's output.
+In:  batches of pairs, and the queries that get each.  Out: files of a task's output.
 """
 
 from __future__ import annotations
@@ -30,49 +30,52 @@ import pyarrow as pa
 
 from penstock.engine.sinks.notes import Buffers, common_note
 from penstock.engine.sinks.routes import FileRoute, own_rows
-from penstock.state.output_file import OutputFile, RowBuffer
+from penstock.state.output_file import RowBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.engine.sinks.destination import Destination
     from penstock.engine.sinks.pair_batch import PairBatch, Target
     from penstock.engine.tasks.route_pairs import TaskOutput
-    from penstock.state.output_file import WrittenFile
+    from penstock.state.output_file import OutputFile, WrittenFile
 
     Kinds = NDArray[np.integer]
 
 MOST_WAITING = 1 << 20
-"""Rows that wait to be divided by kind and encoded."""
+"""Rows that wait before they are divided by kind and encoded."""
 
 LEAST_OF_FILE = 1 << 13
-"""Rows of a kind, of those that wait, for which a file is opened: so `MOST_WAITING` rows open at most 128."""
+"""The fewest waiting rows of a kind for which a file is opened: `MOST_WAITING` rows open at most 128 files."""
 
 MOST_RUNS = 4
-"""Runs of neighbours of one kind, for each kind that has many rows, up to which a batch is divided as it lies."""
+"""The most runs of neighbours for each kind with many rows, for which a batch is divided without sorting."""
 
 _KIND = "kind"
 
 
 def shared_files(task: TaskOutput, targets: Iterable[Target]) -> list[SharedFiles]:
-    """Find the queries whose files have the same columns, several at a time."""
-    alike: dict[object, list[tuple[Target, FileRoute]]] = defaultdict(list)
+    """Return the queries whose files have the same columns, where there are several."""
+    alike: dict[object, list[tuple[Target, Destination]]] = defaultdict(list)
     for target in targets:
         route = target.route
-        if isinstance(route, FileRoute) and route.shares_files and not target.computed:
-            alike[target.columns, target.types, route.compression].append((target, route))
+        if isinstance(route, FileRoute) and route.destination.shared and not target.computed:
+            key = target.columns, target.types, route.destination.compression
+            alike[key].append((target, route.destination))
     return [SharedFiles(task, dict(some)) for some in alike.values() if len(some) > 1]
 
 
 class SharedFiles:
-    """The files of some queries of one task, which all have the same columns."""
+    """The files of one task for queries with the same columns."""
 
-    def __init__(self, task: TaskOutput, routes: Mapping[Target, FileRoute]) -> None:
+    def __init__(self, task: TaskOutput, destinations: Mapping[Target, Destination]) -> None:
         """Begin with nothing."""
-        self.targets, self._routes, self._task = tuple(routes), routes, task
+        self.targets, self._task = tuple(destinations), task
+        self._destinations = destinations
         self._kinds, self._sets = {0: 0}, [0]
-        """Kinds by their sets of queries, and the reverse; what none of these queries gets is kind 0."""
+        """Kinds by their sets of queries, and the reverse; pairs that none of these queries gets are of kind 0."""
         self._waiting = RowBuffer(MOST_WAITING, copies=2)
         self._arrivals: list[float] = []
         """When the batches that wait arrived."""
@@ -83,11 +86,11 @@ class SharedFiles:
 
     @property
     def waiting(self) -> int:
-        """Count the bytes of the rows taken and not encoded yet."""
+        """Return the bytes of the rows that are not encoded yet."""
         return self._waiting.bytes
 
     def take(self, pairs: PairBatch) -> None:
-        """Take those of a batch of pairs that some of the queries get."""
+        """Add the pairs of a batch that some of the queries get."""
         kinds = self._kinds_of(pairs)
         wanted = kinds > 0
         if wanted.any():
@@ -98,12 +101,12 @@ class SharedFiles:
             self._task.put(self, own_rows(pairs, self.targets[0], mask, after=columns))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take some rows with their kinds."""
+        """Add some rows with their kinds."""
         if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows taken so far: kinds of many rows once, the others for each query."""
+        """Write the rows that wait: kinds with many rows once, the others for each query."""
         arrivals, self._arrivals = self._arrivals, []
         batches = [_Divided.of(rows, at) for rows, at in zip(self._waiting.drain(), arrivals, strict=True)]
         counts = np.zeros(len(self._sets), np.int64)
@@ -125,7 +128,7 @@ class SharedFiles:
     def _write_kind(self, kind: int, some: Sequence[tuple[pa.RecordBatch, float]]) -> None:
         """Write rows of one kind once, into the file of the kind or of its only query."""
         first, *others = self._wanting(kind)
-        file = self._file(kind) if others else self._task.file(first.query, self._routes[first])
+        file = self._file(kind) if others else self._task.file(first.query, self._destinations[first])
         for rows, arrived in some:
             self._task.put(file, rows)
             if others:
@@ -133,39 +136,38 @@ class SharedFiles:
         self._task.flush(file)  # else its rows, which are slices, keep whole batches in memory
 
     def _write_few(self, few: Sequence[tuple[pa.RecordBatch, Kinds]]) -> None:
-        """Write rows of kinds that have few, into the file of each query."""
+        """Write the rows of kinds with few rows into the file of each query."""
         rows = pa.concat_batches([batch for batch, _ in few])
         kinds = np.concatenate([kinds for _, kinds in few])
         for target in self.targets:
             wanting = np.array([bool(queries >> target.number & 1) for queries in self._sets])[kinds]
             if wanting.any():
-                file = self._task.file(target.query, self._routes[target])
+                file = self._task.file(target.query, self._destinations[target])
                 self._task.put(file, rows.filter(pa.array(wanting)))
 
     def close(self) -> list[WrittenFile]:
-        """Write what is left, complete the files of kinds, and return what each query has."""
+        """Write the remaining rows, complete the files of kinds, and return the files of each query."""
         self.flush()
         delivery = self._task.delivery
         written: list[WrittenFile] = []
         for kind, file in self.files.items():
             first, *others = self._wanting(kind)
-            buffers = {each.query: delivery.buffers.get(each.query, Buffers()) for each in (first, *others)}
+            buffers = {one.query: delivery.buffers.get(one.query, Buffers()) for one in (first, *others)}
             file.close(common_note(buffers, delivery.unit, self._in_files[kind].items()))
             written.append(file.report(first.query))
-            written += [file.share(self._routes[each].root, each.query) for each in others]
+            written += [file.share(self._destinations[other].root, other.query) for other in others]
         return written
 
     def in_files(self, number: int) -> Counter[float]:
-        """Count, by when they arrived, the results of one query that are in files of kinds."""
+        """Count the results of one query in files of kinds, by their arrival."""
         mine = (counts for kind, counts in self._in_files.items() if self._sets[kind] >> number & 1)
         return sum(mine, Counter[float]())
 
     def _file(self, kind: int) -> OutputFile:
         """Open (once) the file of a kind, in the directory of its first query."""
         if kind not in self.files:
-            route = self._routes[self._wanting(kind)[0]]
-            name = f"{self._task.part_name}-{kind:02d}.parquet"
-            self.files[kind] = OutputFile(route.root, name, route.compression)
+            destination = self._destinations[self._wanting(kind)[0]]
+            self.files[kind] = destination.file(f"{self._task.part_name}-{kind:02d}")
         return self.files[kind]
 
     def _wanting(self, kind: int) -> list[Target]:
@@ -181,21 +183,23 @@ class SharedFiles:
         packed_type = pa.binary(packed.itemsize * packed.shape[1])
         column = pa.FixedSizeBinaryArray.from_buffers(packed_type, len(packed), [None, pa.py_buffer(packed)])
         encoded = column.dictionary_encode()
-        wanting = (int.from_bytes(each, "little") & own for each in encoded.dictionary.to_pylist())
+        wanting = (int.from_bytes(words, "little") & own for words in encoded.dictionary.to_pylist())
         return self._numbered(wanting)[encoded.indices.to_numpy()]
 
     @cached_property
     def _kinds_of_levels(self) -> Kinds:
         """The kind of each level, up to the last that some query reads, and of all beyond."""
-        last = max(each.levels[1] for each in self.targets)
+        last = max(target.levels[1] for target in self.targets)
         return self._numbered(
-            sum(1 << each.number for each in self.targets if each.levels[0] <= number < each.levels[1])
+            sum(
+                1 << target.number for target in self.targets if target.levels[0] <= number < target.levels[1]
+            )
             for number in range(last + 1)
         )
 
     def _numbered(self, sets: Iterable[int]) -> Kinds:
         """Return the kinds of some sets; a new set is the next kind."""
-        return np.array([self._kind_of(each) for each in sets], np.int32)
+        return np.array([self._kind_of(queries) for queries in sets], np.int32)
 
     def _kind_of(self, queries: int) -> int:
         """Return the kind of a set of queries."""
@@ -220,7 +224,7 @@ class _Divided:
         return cls(batch.remove_column(last), batch.column(last).to_numpy(), arrived)
 
     def runs(self, kinds: NDArray[np.bool_]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the rows of some kinds, as they lie if neighbours are of one kind, else sorted."""
+        """Yield the rows of some kinds; rows are sorted first if neighbours are of different kinds."""
         own, rows = self.kinds, self.rows
         starts = _starts(own)
         if starts.size > MOST_RUNS * (1 + np.count_nonzero(kinds)):
@@ -247,7 +251,7 @@ def _starts(kinds: Kinds) -> NDArray[np.integer]:
 
 
 def narrowed(kinds: Kinds) -> Kinds:
-    """Make numbers as narrow as they may be: those of 16 bits are sorted in linear time.
+    """Return numbers of 16 bits if they fit: these are sorted in linear time.
 
     >>> narrowed(np.array([1, 5])).dtype, narrowed(np.array([1, 1 << 15])).dtype
     (dtype('int16'), dtype('int64'))

@@ -1,15 +1,16 @@
-"""Is the directory of each `parquet` sink its query's own?  Asked before anything starts.
+"""Check before a start that the directory of each sink belongs to one query.
 
-Refused is a path that
+A path is refused if it
 
-* leads where another query's does, or above or below it, however the two are written;
-* lies in the state, or holds it;
-* is read by a stream that the query itself, directly or by way of other queries, gets its rows from;
-* is a file, cannot be written to, or holds results already;
+* is the directory of another query, or above or below it, also under another name;
+* is in the state, or above it;
+* is read by a stream from which the query gets its rows, directly or through other queries;
+* is a file, cannot be written to, or has results already;
 * belongs to a query of another state.
 
-For the last, a sink's directory has a file ``.penstock`` that names the state and the query which write there.  It is
-put before the first result and also finds two names for one directory where no filesystem tells (mounts, stores).
+For the last rule, a sink's directory has a file ``.penstock`` that names the state and the query which write there.  It
+is written before the first result.  It also finds two names for one directory where the filesystem does not (mounts,
+object stores).
 
 In:  the plan, and the state.  Out: nothing, or the `InputError`; `claim_sinks` gives what to undo if the start fails.
 """
@@ -23,6 +24,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.errors import InputError
 from penstock.state.files import open_files
 from penstock.state.locations import absolute, directory_of, is_local, refuse_one_process
@@ -35,12 +37,12 @@ if TYPE_CHECKING:
     from penstock.state.files import Files
 
 OWNER = ".penstock"
-"""The file in a sink's directory that says whose it is."""
+"""The file in a sink's directory that names its state and query."""
 
 
 def file_sinks(queries: Iterable[Query]) -> dict[str, str]:
-    """Give the directory of each query that has one of its own, by the query's name."""
-    return {query.name: query.sink.option("path") for query in queries if query.sink.kind == "parquet"}
+    """Return the directory of each query whose sink has one, by the query's name."""
+    return {query.name: path for query in queries if (path := sink_of(query).directory)}
 
 
 def check_paths(plan: Plan, state: Files) -> None:
@@ -61,7 +63,7 @@ def check_paths(plan: Plan, state: Files) -> None:
 
 
 def _clash(one: str, other: str, paths: dict[str, str]) -> InputError:
-    """Say that two queries write to one directory, or one inside the other's."""
+    """Return the error that two queries write to one directory, or one below the other's."""
     first, second = paths[one], paths[other]
     how = "" if first == second else f", and {second!r} leads there too"
     if directory_of(first) != directory_of(second):
@@ -70,7 +72,7 @@ def _clash(one: str, other: str, paths: dict[str, str]) -> InputError:
 
 
 def _refuse_loops(plan: Plan, paths: dict[str, str]) -> None:
-    """Refuse a query whose results come back as rows that it reads."""
+    """Refuse a query that reads its own results."""
     feeds = {stream.name: _writers(stream, paths) for stream in plan.streams}
     inputs = {query.name: set(query.streams) for query in plan.queries}
     for name, path in paths.items():
@@ -88,7 +90,7 @@ def _refuse_loops(plan: Plan, paths: dict[str, str]) -> None:
 
 
 def _writers(stream: Stream, paths: dict[str, str]) -> list[str]:
-    """List the queries whose results a stream reads."""
+    """Return the queries whose results a stream reads."""
     if stream.results is not None:
         return [stream.name]
     path = dict(stream.options).get("path", "")
@@ -102,14 +104,14 @@ def _writers(stream: Stream, paths: dict[str, str]) -> list[str]:
 
 
 def check_directories(queries: Iterable[Query], before: Plan | None) -> None:
-    """Refuse, for queries that did not write there before, a path that cannot be a directory of results or is one."""
-    standing = file_sinks([*before.queries, *(each.query for each in before.stopped)]) if before else {}
+    """Refuse a path of a new query that cannot be a directory of results, or already has results."""
+    standing = file_sinks([*before.queries, *(stopped.query for stopped in before.stopped)]) if before else {}
     for name, path in file_sinks(queries).items():
         if name in standing and directory_of(standing[name]) == directory_of(path):
             continue
         if is_local(path):
             _check_local(name, path)
-        results = [each for each in open_files(path).list("") if each.endswith(".parquet")]
+        results = [file for file in open_files(path).list("") if file.endswith(".parquet")]
         if results:
             raise InputError(
                 f"path {path!r} of query {name} already holds results ({results[0]}), of another state or of a "
@@ -119,8 +121,8 @@ def check_directories(queries: Iterable[Query], before: Plan | None) -> None:
 
 
 def _check_local(query: str, path: str) -> None:
-    """Refuse a path of this machine that is a file, or that we may not write to."""
-    nearest = next(each for each in (Path(path), *Path(path).parents) if os.path.lexists(each))
+    """Refuse a local path that is a file, or that cannot be written to."""
+    nearest = next(place for place in (Path(path), *Path(path).parents) if os.path.lexists(place))
     if not nearest.is_dir():
         raise InputError(f"path {path!r} of query {query}: {nearest} is not a directory; choose another path")
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -130,14 +132,14 @@ def _check_local(query: str, path: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """A sink's directory that was claimed just now, and what stood in its ``.penstock`` before."""
+class ClaimedSink:
+    """A sink's directory that was claimed just now, and the content of its ``.penstock`` before."""
 
     path: str
     before: bytes | None
 
     def undo(self) -> None:
-        """Put back what was there."""
+        """Restore the file as it was."""
         files = open_files(self.path, sync=False)
         if self.before is None:
             files.delete(OWNER)
@@ -145,9 +147,9 @@ class Marked:
             files.put(OWNER, self.before)
 
 
-def claim_sinks(queries: Iterable[Query], state: Files, identity: str) -> list[Marked]:
-    """Make the sinks of some queries this state's own, or refuse; nothing is claimed if one cannot be."""
-    claims: list[Marked] = []
+def claim_sinks(queries: Iterable[Query], state: Files, identity: str) -> list[ClaimedSink]:
+    """Claim the directories of some queries for this state; if one cannot be claimed, none is."""
+    claims: list[ClaimedSink] = []
     paths = file_sinks(queries)
     try:
         for name, path in paths.items():
@@ -161,7 +163,7 @@ def claim_sinks(queries: Iterable[Query], state: Files, identity: str) -> list[M
 
 
 def _refuse_shared(query: str, path: str) -> None:
-    """Refuse a directory on which another query of this start has put its name since."""
+    """Refuse a directory that another query of this start has claimed under another name."""
     owner = _owner(open_files(path).read(OWNER))
     if owner["query"] != query:
         raise InputError(
@@ -169,14 +171,14 @@ def _refuse_shared(query: str, path: str) -> None:
         )
 
 
-def undo_claims(claims: Sequence[Marked]) -> None:
-    """Give up what was claimed for a start that failed."""
+def undo_claims(claims: Sequence[ClaimedSink]) -> None:
+    """Undo the claims of a start that failed."""
     for claim in reversed(claims):
         claim.undo()
 
 
-def _claim(query: str, path: str, state: Files, identity: str) -> list[Marked]:
-    """Put a query's name on its sink; nothing to do if it is there already."""
+def _claim(query: str, path: str, state: Files, identity: str) -> list[ClaimedSink]:
+    """Write a query's name into its directory, unless it is there already."""
     files = open_files(path, sync=False)
     mark = json.dumps({"state": identity, "query": query, "at": state.root}).encode()
     try:
@@ -192,12 +194,12 @@ def _claim(query: str, path: str, state: Files, identity: str) -> list[Marked]:
         if owner.get("query") == query:
             return []
         files.put(OWNER, mark)
-        return [Marked(path, before)]
-    return [Marked(path, None)]
+        return [ClaimedSink(path, before)]
+    return [ClaimedSink(path, None)]
 
 
 def _owner(data: bytes) -> dict[str, str]:
-    """Read whose a sink is; what is not ours to read is somebody else's."""
+    """Read the owner of a directory; an unreadable file belongs to an unknown owner."""
     try:
         owner = json.loads(data)
     except ValueError:

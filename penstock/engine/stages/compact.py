@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock import limits
 from penstock.engine.runners.runner import Job, counted
-from penstock.engine.sinks.sinks import pairs_folder, results_folder
+from penstock.engine.sinks.table import pairs_folder, results_folder
 from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
 from penstock.state.tables import Merge, bits_between, merged_table, runs_to_merge, words_of

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from penstock import limits
 from penstock.engine.outputs.key_columns import key_columns
 from penstock.engine.runners.runner import Job
-from penstock.engine.sinks.sinks import PUNCTUATIONS, publications
+from penstock.engine.sinks.parquet import PUNCTUATIONS
+from penstock.engine.sinks.publication import publications
 from penstock.engine.tasks.propagate import Propagation, PropagationReport
 from penstock.engine.views.finished import FinishedKeys, finished_keys
 from penstock.errors import InputError
@@ -117,7 +118,7 @@ def propagate_commit(
     return Propagated(
         told={task.index: PromiseFiles((report.told,)) for task, report in done if report.told},
         seen={task.index: task.seen for task, _ in done},
-        output=Output(publish=publications(f"told-{number:012d}", written, set())),
+        output=Output(publish=publications(f"told-{number:012d}", written)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.sinks.sinks import delete_spooled, publish_files
+from penstock.engine.sinks.publication import delete_handed_over, publish_files
 from penstock.state.commits import Published
 
 if TYPE_CHECKING:
@@ -24,4 +24,4 @@ def publish(context: TurnContext) -> None:
         )
     for publication in pending:
         if publication.query:
-            delete_spooled(publication)
+            delete_handed_over(publication)

@@ -23,13 +23,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.notes import Buffers
-from penstock.engine.sinks.sinks import (
-    SPOOLED,
-    kept_files,
-    publications,
-    results_folder,
-    sink_root,
-)
+from penstock.engine.sinks.publication import kept_files, publications
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.tasks.release import RELEASE, Release, ReleaseReport
 from penstock.engine.views.horizon import horizon
 from penstock.engine.views.waiting import lag_rows
@@ -91,11 +86,8 @@ def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int)
         until=until,
         due=tuple(file for file in hold.files if file.min_t < until),
         merges=tuple(choose_merges(file for file in hold.files if file.max_t >= until)),
-        root=sink_root(query, files),
-        final=f"released-{ledger.releases:012d}",
-        compression=query.sink.option("compression", "snappy"),
-        spooled=query.sink.kind in SPOOLED,
-        kept=results_folder(query.name) if query.sink.kind == "table" else "",
+        destination=sink_of(query).destination(files),
+        name=f"released-{ledger.releases:012d}",
         released=hold.until,
         unit=f"{RELEASE}{ledger.releases:012d}",
         buffers=Buffers(waiting, hold.rows, ledger.undelivered.get(query.name, 0)),
@@ -123,12 +115,14 @@ def release_commit(releases: Sequence[Release], reports: Sequence[ReleaseReport]
 
 def _output(releases: Sequence[Release], done: Sequence[tuple[str, ReleaseReport]]) -> Output:
     written = [file for _, report in done for file in report.files]
-    spooled = {release.query for release in releases if release.spooled}
+    handed_over = {
+        release.query for release in releases if release.destination and release.destination.handed_over
+    }
     return Output(
         results={query: report.results for query, report in done if report.results},
         delays={query: tuple(delays_of(report.arrivals, time.time())) for query, report in done},
         held={query: report.held for query, report in done},
-        publish=publications(releases[0].unit, written, spooled),
+        publish=publications(releases[0].unit, written, handed_over),
         kept=kept_files(written),
     )
 

@@ -9,7 +9,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.engine.sinks.sinks import SPOOLED, kept_files, publications
+from penstock.engine.sinks.publication import kept_files, publications
+from penstock.engine.sinks.sink_kind import sink_of
 from penstock.state.commits import Output
 from penstock.state.recent import delays_of
 from penstock.state.tables import Fed
@@ -33,7 +34,7 @@ def unit_output(
     arrived: float = 0.0,
 ) -> Output:
     """Return the output of a unit; `arrived` is when the last of its rows came."""
-    spooled = {member.query.name for member in group.members if member.query.sink.kind in SPOOLED}
+    handed_over = {member.query.name for member in group.members if sink_of(member.query).hands_over}
     written = [file for report in reports for file in report.files]
     results = {
         member.query.name: count
@@ -45,7 +46,7 @@ def unit_output(
     fed = by_name(report.fed for report in reports)
     return Output(
         results=results,
-        publish=publications(unit, written, spooled),
+        publish=publications(unit, written, handed_over),
         stored={group.id: {table.id: stored}} if table and stored else {},
         kept=kept,
         held=by_name(report.held for report in reports),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.aggregate.pane_fold import FoldRoute, FoldSpec, folds_of
-from penstock.engine.aggregate.row_fold import RowRoute
+from penstock.engine.aggregate.fold_spec import FoldRoute, FoldSpec
+from penstock.engine.aggregate.pane_fold import folds_of
 from penstock.engine.outputs.pair_columns import (
     PairExpressions,
     carries_times,
@@ -19,10 +19,12 @@ from penstock.engine.outputs.pair_columns import (
     pair_columns,
 )
 from penstock.engine.outputs.pair_sql import is_computed
+from penstock.engine.sinks.destination import Destination
 from penstock.engine.sinks.notes import Buffers
 from penstock.engine.sinks.pair_batch import Delivery, Target
-from penstock.engine.sinks.routes import FeedRoute, TableRoute, route_of
-from penstock.engine.sinks.sinks import feed_folder, pairs_folder
+from penstock.engine.sinks.routes import FeedRoute, TableRoute, feed_folder, route_of
+from penstock.engine.sinks.sink_kind import sink_of
+from penstock.engine.sinks.table import pairs_folder
 from penstock.engine.stages.many_plan import (
     is_divided_by_key,
     is_sample_due,
@@ -109,7 +111,7 @@ class UnitPlanner:
     def _common(self, group: Group) -> dict[str, Any]:
         """Return the arguments that tasks of two and of many streams have in common."""
         ordered = any(member.query.ordered for member in group.members)
-        writing = {member.levels for member in group.members if _writes_pairs(member.query)}
+        writing = {member.levels for member in group.members if self._shares_files(member.query)}
         return {
             "cuts": group.chain.bounds,
             "level_sets": tuple(group.level_sets()),
@@ -204,7 +206,9 @@ class UnitPlanner:
         if query.aggregation is None:
             way = route_of(query, self.files, in_table=in_table)
             is_read = any(stream.name == query.name for stream in self.plan.results)
-            return FeedRoute(way, feed_folder(query.name)) if is_read else way
+            if not is_read:
+                return way
+            return FeedRoute(way, Destination(self.files.root, folder=feed_folder(query.name)))
         panes = set_of(query.name, {name: state.panes for name, state in self.ledger.panes.items()})
         assert panes is not None  # noqa: S101 - the plan's commit gave it one
         types = {
@@ -213,9 +217,16 @@ class UnitPlanner:
         }
         spec = FoldSpec.of(panes, query, types, group)
         bits = alike(query, (member.query for member in group.members), panes)
-        if panes.by_rows:
-            return RowRoute(spec, bits, tuple(self._folds_side(group, query, side) for side in group.sides))
-        return FoldRoute(spec, bits)
+        if not panes.by_rows:
+            return FoldRoute(spec, bits)
+        return FoldRoute(spec, bits, tuple(self._folds_side(group, query, side) for side in group.sides))
+
+    def _shares_files(self, query: Query) -> bool:
+        """Return whether a query's files may be other queries' too: a result is some columns of its pair."""
+        if query.aggregation is not None or query.ordered or is_computed(query):
+            return False
+        destination = sink_of(query).destination(self.files)
+        return destination is not None and destination.shared
 
     def _folds_side(self, group: Group, query: Query, side: Side) -> bool:
         """Return whether a group folds the rows of its part of a side: the first of a query's groups with it does."""
@@ -270,12 +281,6 @@ class UnitPlanner:
 def passes_spark(group: Group) -> bool:
     """Return whether the pairs of a group's units pass through Spark SQL."""
     return any(is_computed(member.query) for member in group.members)
-
-
-def _writes_pairs(query: Query) -> bool:
-    """Return whether a query writes files in which a result is some columns of its pair."""
-    is_pair = query.aggregation is None and not query.ordered and not is_computed(query)
-    return is_pair and query.sink.kind == "parquet"
 
 
 def _range(part: SegmentPart) -> SegmentRange:

@@ -7,7 +7,7 @@ before their first task (`penstock.engine.daemon`).
 
 from __future__ import annotations
 
-from penstock.engine.aggregate.answers import AnswerJob
+from penstock.engine.aggregate.answer_job import AnswerJob
 from penstock.engine.tasks.count_axis import SpanTask
 from penstock.engine.tasks.ingest import IngestTask
 from penstock.engine.tasks.join import FoldTask, JoinTask

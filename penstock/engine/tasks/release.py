@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -23,12 +22,13 @@ from penstock.state.hold import (
     rest_of,
     write_hold,
 )
-from penstock.state.output_file import OutputFile, WrittenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from penstock.engine.sinks.destination import Destination
     from penstock.state.files import Files
+    from penstock.state.output_file import WrittenFile
 
 RELEASE = "release-"
 """How the id of a release begins, by which a callback gets it; a unit's begins with its group."""
@@ -42,13 +42,10 @@ class Release:
     until: int
     due: tuple[Held, ...]
     merges: tuple[tuple[Held, ...], ...]
-    root: str
-    """Where the results go, empty if they are only counted, or kept in the state."""
-    final: str
-    compression: str
-    spooled: bool
-    kept: str = ""
-    """The directory of the state where they are kept."""
+    destination: Destination | None
+    """Where the results go; None if they are only counted."""
+    name: str
+    """The name of their file; names ascend, so that files can be read in order."""
     released: int | None = None
     """The time of the last result released before; what is older is out of order now."""
     last: bool = False
@@ -107,7 +104,7 @@ def _write_due(files: Files, release: Release) -> ReleaseReport:
     """Write what is due as one file in order, or only count it."""
     first = min((each.min_t for each in release.due), default=release.until)
     arrivals, disordered, newest = Counter[float](), 0, first
-    out = _output_file(files, release)
+    out = release.destination.file(release.name) if release.destination else None
     tables = _unsorted if out is None else in_order
     for table in tables(files, release.due, first, release.until):
         arrivals.update(_arrivals(table.column(ARRIVED)))
@@ -122,14 +119,6 @@ def _write_due(files: Files, release: Release) -> ReleaseReport:
         out.close(note(release.query, release.unit, arrivals.items(), buffers))
     written = (out.report(release.query),) if out is not None and out.rows else ()
     return ReleaseReport(arrivals.total(), tuple(arrivals.items()), written, disordered, newest)
-
-
-def _output_file(files: Files, release: Release) -> OutputFile | None:
-    """Name the file of a release, for a sink or for the state to keep; None if results are only counted."""
-    if release.kept:  # names ascend, so that what is kept can be read in order
-        name = f"{release.kept}/{release.final}-{uuid.uuid4().hex}.parquet"
-        return OutputFile(files.root, name, kept=True)
-    return OutputFile(release.root, f"{release.final}.parquet", release.compression) if release.root else None
 
 
 def _unsorted(files: Files, holds: Iterable[Held], since: int, until: int) -> Iterator[pa.Table]:

@@ -42,7 +42,6 @@ from penstock.engine.sinks.pair_batch import (
     Waiting,
     sides_in,
 )
-from penstock.engine.sinks.routes import FeedRoute, FileRoute
 from penstock.engine.sinks.shared_files import shared_files
 from penstock.kernels import width
 from penstock.kernels.sets import count_members, to_words, words_for
@@ -56,6 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+
+    from penstock.engine.sinks.destination import Destination
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,10 @@ class TaskOutput:
         if target.computed:
             self.counts[target.number] += int(wanted.sum())
 
-    def file(self, query: str, route: FileRoute) -> OutputFile:
+    def file(self, query: str, destination: Destination) -> OutputFile:
         """Open (once) the file for a query's rows."""
         if query not in self.files:
-            self.files[query] = route.file(self)
+            self.files[query] = destination.file(self.part_name)
         return self.files[query]
 
     def table(self) -> OutputFile:
@@ -159,10 +160,10 @@ class TaskOutput:
             self.holds[query] = HoldRuns(self.delivery.state, folder)
         return self.holds[query]
 
-    def feed(self, query: str, route: FeedRoute) -> OutputFile:
-        """Open (once) the file of a query's results that others read."""
+    def feed(self, query: str, destination: Destination) -> OutputFile:
+        """Open (once) the file of a query's results that others read; files of later units have later names."""
         if query not in self.feeds:
-            self.feeds[query] = route.file(self)
+            self.feeds[query] = destination.file(self.part_name)
         return self.feeds[query]
 
     def put(self, where: Waiting, rows: pa.RecordBatch) -> None:

@@ -1,7 +1,7 @@
 """Aggregates in canonical form.
 
-Every spelling of an aggregate becomes one of eleven functions of plain arguments.  FILTER becomes part of the argument:
-the values it leaves out become NULL, which no aggregate counts::
+Every spelling of an aggregate becomes a function of plain arguments (`penstock.sql.aggregates`).  FILTER becomes part
+of the argument: the values it leaves out become NULL, which no aggregate counts::
 
     COUNT(*)  COUNT(1)                    count()
     COUNT(x, y)                           count(CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN 1 END)
@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.sql.aggregates import AggregateSyntax, aggregate_class, function_of, takers_of_distinct
 from penstock.sql.bind.scope import Scope, exact_type
-from penstock.sql.query import CHOSEN_BY, ENDS
 from penstock.sql.spark_types import known_type
-from penstock.sql.text.keywords import SUPPORTED_AGGREGATES
 from penstock.sql.text.tree import (
     AGGREGATE_MARK,
     BIT_OR,
@@ -33,14 +32,12 @@ from penstock.sql.text.tree import (
     Constant,
     Form,
     Tree,
-    chain,
     is_aggregate,
     nodes,
     unwrapped,
 )
 
-_ONE = Constant("1", "number")
-_CONDITIONS = {"BOOL_AND", "BOOL_OR", "EVERY", "ANY", "SOME"}
+ONE = Constant("1", "number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +60,17 @@ def read_aggregate(scope: Scope, call: Form) -> Aggregate:
         raise scope.error(
             "an aggregate cannot stand in an aggregate: compute the inner one in its own query", inner
         )
-    _check_arguments(scope, call, name, arguments)
-    function = SUPPORTED_AGGREGATES[name]
-    if function in ENDS:
+    function = function_of(name)
+    syntax = aggregate_class(function)
+    _check_arguments(scope, call, name, syntax, arguments)
+    if syntax.compares:
         refuse_incomparable(scope, arguments[-1], f"{name} compares")
         distinct = False
     if distinct:
-        _check_distinct(scope, call, name, arguments)
-    taken = _counted(name, arguments, distinct=distinct) if function == "count" else arguments
+        _check_distinct(scope, call, name, syntax, arguments)
+    taken = syntax.taken(name, arguments, distinct=distinct)
     if condition is not None:
-        taken = [_when(condition, argument) for argument in taken or [_ONE]]
+        taken = [when(condition, tree) for tree in taken or [ONE]]
     return Aggregate(function, tuple(taken), distinct)
 
 
@@ -87,59 +85,44 @@ def refuse_incomparable(scope: Scope, tree: Tree, doing: str) -> None:
         )
 
 
-def _check_arguments(scope: Scope, call: Form, name: str, arguments: Sequence[Tree]) -> None:
-    """Refuse a wrong number of arguments, and arguments of BOOL_AND and the like that are no conditions."""
-    if name == "COUNT":
-        if not arguments and "*" not in call.parts:
-            raise scope.error("COUNT counts nothing: write COUNT(*), or COUNT(column)", call)
-    elif SUPPORTED_AGGREGATES[name] in CHOSEN_BY:
-        if len(arguments) != len(("x", "y")):
-            end = "greatest" if name == "MAX_BY" else "least"
-            raise scope.error(
-                f"{name} takes two arguments, and this call has {len(arguments)}: write {name}(x, y) for the x of the "
-                f"pair with the {end} y",
-                call,
-            )
-    elif len(arguments) != 1:
+def _check_arguments(
+    scope: Scope, call: Form, name: str, syntax: type[AggregateSyntax], arguments: Sequence[Tree]
+) -> None:
+    """Refuse too few or too many arguments, and values where a condition is needed."""
+    if "*" not in call.parts and (wrong := syntax.wrong_number(name, len(arguments))):
+        raise scope.error(wrong, call)
+    kind = exact_type(scope, unwrapped(arguments[0])) if name in syntax.of_conditions else ""
+    if kind not in {"", "boolean"}:
         raise scope.error(
-            f"{name} takes one argument, and this call has {len(arguments)}: write {name}(x)", call
-        )
-    elif name in _CONDITIONS and exact_type(scope, unwrapped(arguments[0])) not in {"", "boolean"}:
-        raise scope.error(
-            f"{name} is for conditions, and this is {exact_type(scope, unwrapped(arguments[0]))}: "
-            f"write a condition, such as {name}(... > 0)",
+            f"{name} is for conditions, and this is {kind}: write a condition, such as {name}(... > 0)",
             arguments[0],
         )
 
 
-def _check_distinct(scope: Scope, call: Form, name: str, arguments: Sequence[Tree]) -> None:
-    """Refuse DISTINCT where it is not supported, or where values cannot be compared."""
-    if SUPPORTED_AGGREGATES[name] not in {"count", "sum", "avg"}:
-        raise scope.error(f"{name} takes no DISTINCT: COUNT, SUM, AVG, MIN and MAX do", call)
-    for argument in arguments:
-        refuse_incomparable(scope, argument, "DISTINCT compares")
+def _check_distinct(
+    scope: Scope, call: Form, name: str, syntax: type[AggregateSyntax], arguments: Sequence[Tree]
+) -> None:
+    """Refuse DISTINCT where it is not supported, or where values cannot be told apart."""
+    if not syntax.takes_distinct:
+        *some, last = takers_of_distinct()
+        raise scope.error(f"{name} takes no DISTINCT: {', '.join(some)} and {last} do", call)
+    for tree in arguments:
+        refuse_incomparable(scope, tree, "DISTINCT compares")
 
 
-def _counted(name: str, arguments: list[Tree], *, distinct: bool) -> list[Tree]:
-    """Return the arguments that COUNT checks for NULL; none where it counts every pair."""
-    if name == "COUNT_IF":
-        return [_when(arguments[0], _ONE)]
-    if distinct or not arguments:
-        return arguments
-    if len(arguments) > 1:
-        tests = [
-            Form("IS NOT NULL", (tree, " IS NOT NULL"), PREDICATE, (BIT_OR,), tree.span) for tree in arguments
-        ]
-        return [_when(chain("AND", tests), _ONE)]
-    return [] if _is_given_literal(arguments[0]) else arguments
+def is_not_null(tree: Tree) -> Form:
+    """Write ``tree IS NOT NULL``."""
+    return Form("IS NOT NULL", (tree, " IS NOT NULL"), PREDICATE, (BIT_OR,), tree.span)
 
 
-def _is_given_literal(tree: Tree) -> bool:
+def is_literal(tree: Tree) -> bool:
+    """Return whether a tree is a literal other than NULL."""
     bare = unwrapped(tree)
     return isinstance(bare, Constant) and (
         bare.kind in {"number", "string", "typed", "interval"} or bare.text in {"TRUE", "FALSE"}
     )
 
 
-def _when(condition: Tree, value: Tree) -> Form:
+def when(condition: Tree, value: Tree) -> Form:
+    """Write ``CASE WHEN condition THEN value END``."""
     return Form("CASE", ("CASE WHEN ", condition, " THEN ", value, " END"), span=value.span)

@@ -58,30 +58,5 @@ AGGREGATES = _words("""
 """)
 """Functions of many rows."""
 
-SUPPORTED_AGGREGATES = {
-    "COUNT": "count",
-    "COUNT_IF": "count",
-    "SUM": "sum",
-    "AVG": "avg",
-    "MEAN": "avg",
-    "MIN": "min",
-    "BOOL_AND": "min",
-    "EVERY": "min",
-    "MAX": "max",
-    "BOOL_OR": "max",
-    "ANY": "max",
-    "SOME": "max",
-    "MIN_BY": "min_by",
-    "MAX_BY": "max_by",
-    "STDDEV": "stddev_samp",
-    "STD": "stddev_samp",
-    "STDDEV_SAMP": "stddev_samp",
-    "STDDEV_POP": "stddev_pop",
-    "VARIANCE": "var_samp",
-    "VAR_SAMP": "var_samp",
-    "VAR_POP": "var_pop",
-}
-"""The supported aggregates, and the function that computes each."""
-
 GENERATORS = _words("explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple")
 """Functions that return several rows."""

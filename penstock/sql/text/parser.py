@@ -14,12 +14,12 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from penstock.errors import SqlError
+from penstock.sql.aggregates import function_of
 from penstock.sql.text.keywords import (
     AGGREGATES,
     ARGUMENT_WORDS,
     CLAUSES,
     GENERATORS,
-    SUPPORTED_AGGREGATES,
     UNIT_FUNCTIONS,
     UNITS,
 )
@@ -92,7 +92,7 @@ def call(parser: Parser, name: Name, *, plain: bool) -> Generator[Any, Any, Form
     _refuse(reader, name)
     if plain and (refusal := refused_function(function)):
         raise reader.error(refusal, name.span)
-    if function in SUPPORTED_AGGREGATES and len(name.parts) == 1:
+    if function_of(function) and len(name.parts) == 1:
         aggregate: Form = yield _aggregate(parser, name)
         return aggregate
     parser.open("(")
@@ -162,7 +162,7 @@ def _separated(parser: Parser, function: str) -> Generator[Any, Any, Parts]:
 def _refuse(reader: TokenReader, name: Name) -> None:
     """Refuse functions that do not return one value for one row."""
     function = name.parts[-1].lower()
-    if function in AGGREGATES and (function.upper() not in SUPPORTED_AGGREGATES or len(name.parts) > 1):
+    if function in AGGREGATES and (not function_of(function.upper()) or len(name.parts) > 1):
         raise reader.error(f"the aggregate {function.upper()} is not supported: {_CHOICES}", name.span)
     if function in GENERATORS:
         raise reader.error(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.engine.sinks.sinks import publish_files
+from penstock.engine.sinks.publication import publish_files
 from penstock.errors import RunError
 from penstock.state.files import Files, open_files
 from penstock.state.values import Move, Publication
@@ -48,7 +48,7 @@ def test_a_file_that_its_consumer_has_removed_is_delivered(
 
     assert out.find("") == ["part-b.parquet"]
     (said,) = caplog.messages
-    assert "out/part-a.parquet of unit 0a-1-7 is not there: taken as delivered" in said
+    assert "out/part-a.parquet of unit 0a-1-7 is missing: taken as delivered" in said
 
 
 def test_files_that_were_never_moved_are_moved(root: str) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.engine.sinks.sink_kind import settled
 from penstock.engine.sinks.sink_paths import OWNER, check_directories, check_paths, claim_sinks, undo_claims
-from penstock.engine.sinks.sinks import settled
 from penstock.errors import InputError
 from penstock.plan.build import build_plan
 from penstock.sql.script import parse_script

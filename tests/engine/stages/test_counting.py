@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.engine.sinks import sinks
+from penstock.engine.sinks import publication
 from penstock.engine.views.needs import in_time
 from penstock.errors import InputError
 from penstock.kernels.reference import Event, difference_in_rows, nested_loop_join
@@ -298,7 +298,7 @@ def test_a_long_run_is_exact_and_what_it_keeps_stays_short():
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(sinks, "open_files", lambda url, **_: open_files(url, sync=False))
+    monkeypatch.setattr(publication, "open_files", lambda url, **_: open_files(url, sync=False))
     return tmp_path / "state"
 
 

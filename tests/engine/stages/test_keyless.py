@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock import limits
-from penstock.engine.sinks import sinks
+from penstock.engine.sinks import publication
 from penstock.sql.query import Range
 from penstock.state.files import open_files
 from penstock.state.segment import read_segment
@@ -14,7 +14,7 @@ from tests.engine.world import NONE, WHOLE, Row, World, WorldRunner, query
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(sinks, "open_files", lambda url, **_: open_files(url, sync=False))
+    monkeypatch.setattr(publication, "open_files", lambda url, **_: open_files(url, sync=False))
     return tmp_path / "state"
 
 

@@ -14,7 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.engine.sinks import sinks
+from penstock.engine.sinks import publication
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import Range, Sink
 from penstock.state import retention as keep
@@ -34,7 +34,7 @@ def folders():
     def unsynced(url, **_):
         return open_files(url, sync=False)
 
-    with tempfile.TemporaryDirectory() as folder, patch.object(sinks, "open_files", unsynced):
+    with tempfile.TemporaryDirectory() as folder, patch.object(publication, "open_files", unsynced):
         yield Path(folder)
 
 
@@ -282,7 +282,7 @@ def test_a_hundred_queries_get_their_own_results_from_one_chain():
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    monkeypatch.setattr(sinks, "open_files", lambda url, **_: open_files(url, sync=False))
+    monkeypatch.setattr(publication, "open_files", lambda url, **_: open_files(url, sync=False))
     return tmp_path / "state"
 
 

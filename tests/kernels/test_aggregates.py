@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RunError
-from penstock.kernels.measures import Folded
-from penstock.sql.query import ENDS
+from penstock.kernels.aggregates.folded import fold_values, folded_class
+from penstock.sql.aggregates import aggregate_class
 from tests.kernels.drawn import examples
 from tests.kernels.test_fold import BIG, DIGITS, NAN, TYPES, order_of, same
 
@@ -45,12 +45,12 @@ def rows_of(kind, *, values=None):
 def folded(function, rows, kind):
     """Fold rows at once."""
     ids = np.array([group for group, _ in rows], np.int64)
-    return Folded.values(function, pa.array([value for _, value in rows], kind), ids, GROUPS)
+    return fold_values(function, pa.array([value for _, value in rows], kind), ids, GROUPS)
 
 
 def stored(one):
     """Write parts, and read them again, as an answer does."""
-    return Folded.read(one.function, one.stored(), one.kind)
+    return folded_class(one.function).from_stored(one.function, one.stored(), one.kind)
 
 
 def in_parts(function, rows, kind, cuts):
@@ -58,7 +58,7 @@ def in_parts(function, rows, kind, cuts):
     ends = [0, *sorted(cuts), len(rows)]
     parts = [folded(function, rows[a:b], kind) for a, b in pairwise(ends)]
     columns = {name: pa.concat_arrays([each.stored()[name] for each in parts]) for name in parts[0].stored()}
-    whole = Folded.read(function, columns, parts[0].kind)
+    whole = folded_class(function).from_stored(function, columns, parts[0].kind)
     return whole.by(np.tile(np.arange(GROUPS), len(parts)), GROUPS)
 
 
@@ -323,8 +323,10 @@ def test_entries_put_together_one_by_one_are_those_of_all_rows(chosen, data):
     cut = data.draw(st.integers(0, len(rows)))
     arrow = KINDS[kind][0]
     whole = folded(function, rows, arrow)
-    if function in ENDS:  # both must have the same values behind their numbers
-        each = Folded.read(function, {"v": pa.array([v for _, v in rows], arrow)}, arrow)
+    if aggregate_class(function).compares:  # both must have the same values behind their numbers
+        each = folded_class(function).from_stored(
+            function, {"v": pa.array([v for _, v in rows], arrow)}, arrow
+        )
         ids = np.array([group for group, _ in rows], np.int64)
         first, second = (each.at(part).by(ids[part], GROUPS) for part in (slice(cut), slice(cut, None)))
     else:
@@ -344,7 +346,7 @@ def test_entries_put_together_one_by_one_are_those_of_all_rows(chosen, data):
 def test_of_no_rows_there_is_no_value(function, result):
     kind = {"min": pa.string(), "stddev_samp": pa.float64(), "count": pa.int64()}.get(function)
     kind = kind or (pa.duration("us") if pa.types.is_duration(result) else pa.decimal128(5, 2))
-    got = Folded.values(function, pa.array([], kind), np.zeros(0, np.int64), 2).finished(result)
+    got = fold_values(function, pa.array([], kind), np.zeros(0, np.int64), 2).finished(result)
     assert got.to_pylist() == ([0, 0] if function == "count" else [None, None])
 
 
@@ -352,13 +354,13 @@ def test_of_no_rows_there_is_no_value(function, result):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_spread_of_what_is_no_number_is_none_however_often_it_counts(function, value):
     """As Spark has it: the mean is no number, so no distance from it is."""
-    once = Folded.values(function, pa.array([value]), np.array([0]), 1)
+    once = fold_values(function, pa.array([value]), np.array([0]), 1)
     thrice = once.times(np.array([3]), np.array([1]), np.array([3]))
     assert np.isnan(thrice.finished(pa.float64())[0].as_py())
 
 
 def test_many_spreads_are_taken_into_few_of_many_entries_in_place():
-    entries = Folded.each("var_pop", pa.array([1.0, 5.0, 2.0]))
+    entries = folded_class("var_pop").from_rows("var_pop", pa.array([1.0, 5.0, 2.0]))
     totals = entries.nothing(9)
     assert totals.add(np.array([7, 7, 2]), entries) is totals
     assert totals.finished(pa.float64()).to_pylist() == [None, None, 0.0, None, None, None, None, 4.0, None]

@@ -12,29 +12,60 @@ Always true: the order depends on the values of x and y alone, so equal y have o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.kernels.aggregates.extremes import Extreme, is_greatest
 from penstock.kernels.fold import Ordered, float_bits, least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from penstock.kernels.key_hash import Ints
 
 
-def taken_together(arguments: Sequence[pa.Array]) -> pa.Array:
-    """Return what an aggregate folds: its argument, or the pairs of two arguments x and y.
+class ChosenBy(Extreme):
+    """The pair with the least or greatest y, and of those the least or greatest x."""
 
-    >>> taken_together([pa.array(["a"]), pa.array([5])]).to_pylist()
-    [{'y': 5, 'x': 'a'}]
-    """
-    if len(arguments) == 1:
-        return arguments[0]
-    x, y = arguments
-    return pa.StructArray.from_arrays([y, x], names=["y", "x"])
+    __slots__ = ()
+    adds_in_place: ClassVar[bool] = False
+
+    @classmethod
+    def wrong_number(cls, name: str, count: int) -> str:
+        """Take two arguments."""
+        if count == 2:  # noqa: PLR2004 - x and y
+            return ""
+        end = "greatest" if name == "MAX_BY" else "least"
+        return (
+            f"{name} takes two arguments, and this call has {count}: write {name}(x, y) for the x of the pair with the "
+            f"{end} y"
+        )
+
+    @classmethod
+    def in_duckdb(cls, function: str, arguments: Sequence[str], *, distinct: bool) -> str:  # noqa: ARG003 - no matter
+        """Write the call; where several pairs have the best y, DuckDB's own MAX_BY chooses any of them."""
+        (x, y), order = arguments, "DESC" if is_greatest(function) else "ASC"
+        return f"first({x} ORDER BY {y} {order}, {x} {order} NULLS LAST) FILTER (WHERE {y} IS NOT NULL)"
+
+    @classmethod
+    def order(cls, function: str, column: pa.Array) -> Ordered:
+        """Put pairs in order."""
+        return ordered_pairs(column, greatest=is_greatest(function))
+
+    @classmethod
+    def from_values(cls, function: str, column: pa.Array, ids: Ints, size: int) -> Self:
+        """Find the least or greatest pair of each group."""
+        return super().from_values(
+            function, *best_by_y(column, ids, size, greatest=is_greatest(function)), size
+        )
+
+    def finished(self, kind: pa.DataType) -> pa.Array:
+        """Return the x of pairs."""
+        found = chosen_values(self._values())
+        return found if found.type == kind else found.cast(kind)
 
 
 def chosen_values(pairs: pa.StructArray) -> pa.Array:
@@ -45,7 +76,8 @@ def chosen_values(pairs: pa.StructArray) -> pa.Array:
 def best_by_y(pairs: pa.StructArray, ids: Ints, size: int, *, greatest: bool) -> tuple[pa.StructArray, Ints]:
     """Return the pairs whose y is the best of their group, and their groups: few are left to be put in order.
 
-    >>> pairs = taken_together([pa.array(["a", "b", "c"]), pa.array([5, 7, 7])])
+    >>> from penstock.kernels.aggregates.folded import as_one_column
+    >>> pairs = as_one_column([pa.array(["a", "b", "c"]), pa.array([5, 7, 7])])
     >>> [each.tolist() for each in best_by_y(pairs, np.zeros(3, np.int64), 1, greatest=True)]
     [[{'y': 7, 'x': 'b'}, {'y': 7, 'x': 'c'}], [0, 0]]
     """
@@ -59,7 +91,8 @@ def best_by_y(pairs: pa.StructArray, ids: Ints, size: int, *, greatest: bool) ->
 def ordered_pairs(pairs: pa.StructArray, *, greatest: bool) -> Ordered:
     """Order pairs by y and then by x; of equal y, a null x is taken last.  A pair without y is no pair.
 
-    >>> pairs = taken_together([pa.array(["a", None, "c"]), pa.array([7, 7, None])])
+    >>> from penstock.kernels.aggregates.folded import as_one_column
+    >>> pairs = as_one_column([pa.array(["a", None, "c"]), pa.array([7, 7, None])])
     >>> ordered = ordered_pairs(pairs, greatest=True)
     >>> ordered.numbers.tolist(), ordered.valid.tolist()
     ([2, 1, 0], [True, True, False])

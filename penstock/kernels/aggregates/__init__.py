@@ -1,0 +1,1 @@
+"""Aggregate functions: how each is written, folded, put together and finished; one class in a module of its own."""
