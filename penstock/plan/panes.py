@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import KeyPart
-    from penstock.sql.query import Aggregation, Output, Query, Side
+    from penstock.sql.query import Aggregation, OutputColumn, Query, Side
 
 MOST_READERS = 62
 """Readers that a pane set has in all its life: a number has so many bits to spare."""
@@ -295,7 +295,7 @@ def _can_fold_rows(query: Query) -> bool:
     return max(aggregation.reach) <= MOST_INSTANTS * aggregation.every
 
 
-def _side_of(output: Output) -> Side:
+def _side_of(output: OutputColumn) -> Side:
     """Return the side of the column that an output is, or is the remainder of."""
     if output.remainder:
         return output.remainder.side

@@ -180,7 +180,7 @@ class Remainder:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputColumn:
     """One column of the result.
 
     `expression` is Spark SQL over ``l.column`` and ``r.column``.  `column` is set if it is a plain column, and
@@ -321,7 +321,7 @@ class Query:
     right: str
     keys: tuple[Key, ...]
     window: Range
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     left_predicates: tuple[str, ...] = ()
     right_predicates: tuple[str, ...] = ()
     residual: tuple[str, ...] = ()

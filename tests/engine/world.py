@@ -38,7 +38,7 @@ from penstock.engine.views.needs import claim, in_time
 from penstock.engine.views.plans import next_plan
 from penstock.kernels.reference import Event, nested_loop_join
 from penstock.plan.share import Part
-from penstock.sql.query import Column, Key, Output, Query, Range, Sink, Stream
+from penstock.sql.query import Column, Key, OutputColumn, Query, Range, Sink, Stream
 from penstock.state import ledger as books
 from penstock.state.census import rows_per_slice
 from penstock.state.claims import live_rows
@@ -89,9 +89,9 @@ def query(
 ) -> Query:
     """Make a query that selects the numbers of both rows and the time of the left one."""
     outputs = (
-        Output("a", "l.id", ("l", "id")),
-        Output("b", "r.id", ("r", "id")),
-        Output("at", "l.ts", ("l", "ts")),
+        OutputColumn("a", "l.id", ("l", "id")),
+        OutputColumn("b", "r.id", ("r", "id")),
+        OutputColumn("at", "l.ts", ("l", "ts")),
     )
     return Query(
         name, *streams, keys, window, outputs,

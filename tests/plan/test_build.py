@@ -10,12 +10,12 @@ from penstock.errors import InputError
 from penstock.plan.build import Plan, build_plan
 from penstock.plan.group import Group
 from penstock.plan.stored import KeyPart, LogPlan, log_id
-from penstock.sql.query import Key, Output, Query, Range
+from penstock.sql.query import Key, OutputColumn, Query, Range
 from penstock.sql.script import parse_script
 from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
 
-PAIR = Query("q", "A", "B", (Key("k", "k"),), Range(0, 10), (Output("id", "l.id", ("l", "id")),))
+PAIR = Query("q", "A", "B", (Key("k", "k"),), Range(0, 10), (OutputColumn("id", "l.id", ("l", "id")),))
 
 
 def plan_of(*queries):

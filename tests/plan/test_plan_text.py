@@ -8,7 +8,7 @@ from hypothesis import given
 from penstock.plan.build import build_plan
 from penstock.plan.plan_export import plan_json, plan_mermaid
 from penstock.plan.plan_text import plan_text, serving, show_cut
-from penstock.sql.query import FOREVER, Key, Output, Query, Range
+from penstock.sql.query import FOREVER, Key, OutputColumn, Query, Range
 from penstock.sql.script import parse_script
 from tests.kernels.drawn import examples
 from tests.plan.workloads import STREAMS, workloads
@@ -59,7 +59,7 @@ def test_the_drawing_has_every_slice_once_and_an_arrow_to_each_reader(queries):
 def test_a_drawing_survives_names_and_keys_that_are_not_plain_words():
     """``end`` closes a block in Mermaid, and a quote would close the label."""
     keys = (Key("replace(name, '\"', '')", "name"),)
-    window, outputs = Range(0, 5), (Output("id", "l.id", ("l", "id")),)
+    window, outputs = Range(0, 5), (OutputColumn("id", "l.id", ("l", "id")),)
     plan = plan_of(
         Query("end", "A", "B", keys, window, outputs), Query('two "words"', "A", "B", keys, window, outputs)
     )
@@ -80,7 +80,7 @@ def test_text_names_every_query_log_and_reader(queries):
 
 
 def test_windows_that_count_rows_are_shown_in_rows():
-    keys, outputs = (Key("k", "k"),), (Output("id", "l.id", ("l", "id")),)
+    keys, outputs = (Key("k", "k"),), (OutputColumn("id", "l.id", ("l", "id")),)
     plan = plan_of(
         Query("q", "A", "B", keys, Range(-10, 1000), outputs, rows=(True, True)),
         Query("m", "A", "B", keys, Range(-10, 5_000_000), outputs, rows=(False, True)),
@@ -103,7 +103,12 @@ def test_windows_that_count_rows_are_shown_in_rows():
 
 def test_an_unbounded_window_is_shown_as_such():
     query = Query(
-        "q", "A", "B", (Key("k", "k"),), Range(1 - FOREVER, FOREVER), (Output("id", "l.id", ("l", "id")),)
+        "q",
+        "A",
+        "B",
+        (Key("k", "k"),),
+        Range(1 - FOREVER, FOREVER),
+        (OutputColumn("id", "l.id", ("l", "id")),),
     )
     assert "WINDOW unbounded" in plan_text(plan_of(query))
 

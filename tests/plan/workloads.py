@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from penstock.sql.query import Column, Comparison, Key, Output, Query, Range, Sink, Stream
+from penstock.sql.query import Column, Comparison, Key, OutputColumn, Query, Range, Sink, Stream
 
 COLUMNS = (
     Column("id", "bigint"), Column("k", "bigint"), Column("n", "int"), Column("name", "string"),
@@ -32,9 +32,9 @@ _predicates = st.sampled_from([(), PREDICATES[:1], PREDICATES[:2], PREDICATES[1:
 _columns = st.sampled_from([frozenset(), frozenset({"id"}), frozenset({"id", "ts"}), frozenset({"n"})])
 _rest = st.sampled_from(
     [
-        {"outputs": (Output("id", "l.id", ("l", "id")),)},
+        {"outputs": (OutputColumn("id", "l.id", ("l", "id")),)},
         {
-            "outputs": (Output("two", "l.id + r.id"),),
+            "outputs": (OutputColumn("two", "l.id + r.id"),),
             "residual": ("l.n < r.n",),
             "text": "SELECT ünïcode",
             "comparisons": (Comparison("n", "n", None, -1, (7, 7)),),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.sql.bind.binder import bind_query
 from penstock.sql.bind.safety import Constancy, constancy_of
-from penstock.sql.query import Answer, Bucket, Measure, Output, Remainder
+from penstock.sql.query import Answer, Bucket, Measure, OutputColumn, Remainder
 from penstock.sql.script import altered, parse_script
 from tests.sql.streams import STREAMS, bind, stream
 from tests.sql.test_errors import check
@@ -39,9 +39,9 @@ def test_keys_and_arguments_are_of_pairs_and_the_rest_is_of_groups():
         "GROUP BY A.k HAVING MAX(A.v - B.w) > 5 AND COUNT(B.w) > 1",
     )
     assert query.outputs == (
-        Output("g0", "l.k", ("l", "k")),
-        Output("x0", "l.v - r.w"),
-        Output("x1", "r.w", ("r", "w")),
+        OutputColumn("g0", "l.k", ("l", "k")),
+        OutputColumn("x0", "l.v - r.w"),
+        OutputColumn("x1", "r.w", ("r", "w")),
     )
     found = query.aggregation
     assert (found.emit, found.groups, found.every, found.reach) == ("sliding", 1, MIN, (HOUR, HOUR))

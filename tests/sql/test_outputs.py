@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.sql.bind.binder import bind_query
-from penstock.sql.query import Output
+from penstock.sql.query import OutputColumn
 from tests.sql.streams import bind, stream
 
 TEMPERATURE = stream("Temperature", "LocationId bigint, Value double, ts timestamp")
@@ -59,10 +59,10 @@ def test_outputs_are_written_over_both_sides():
         "SELECT y.w, x.order, x.v * (y.w + 1) AS p, x.place.City FROM B y, A x WHERE x.k = y.k WINDOW 1 s"
     )
     assert query.outputs == (
-        Output("w", "r.w", ("r", "w")),
-        Output("order", "l.`order`", ("l", "order")),
-        Output("p", "l.v * (r.w + 1)"),
-        Output("City", "l.place.City"),
+        OutputColumn("w", "r.w", ("r", "w")),
+        OutputColumn("order", "l.`order`", ("l", "order")),
+        OutputColumn("p", "l.v * (r.w + 1)"),
+        OutputColumn("City", "l.place.City"),
     )
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.engine.tasks.route_pairs import TaskOutput
     from penstock.kernels.key_hash import Ints
     from penstock.plan.group import Group
-    from penstock.sql.query import Measure, Output, Query, Remainder, Side
+    from penstock.sql.query import Measure, OutputColumn, Query, Remainder, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class FoldColumn:
     remainder: Remainder | None = None
 
     @classmethod
-    def of(cls, output: Output, types: Mapping[Side, Mapping[str, pa.DataType]]) -> FoldColumn | None:
+    def of(cls, output: OutputColumn, types: Mapping[Side, Mapping[str, pa.DataType]]) -> FoldColumn | None:
         """Return the column of an output; None if Spark SQL computes the output."""
         if output.column:
             side, name = output.column

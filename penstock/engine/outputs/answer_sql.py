@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from penstock.engine.aggregate.answer_job import Reader
     from penstock.plan.group import Group
-    from penstock.sql.query import Measure, Output, Query, Stream
+    from penstock.sql.query import Measure, OutputColumn, Query, Stream
 
-    Folding: TypeAlias = tuple[str, tuple[Output, ...], int, tuple[Measure, ...]]
+    Folding: TypeAlias = tuple[str, tuple[OutputColumn, ...], int, tuple[Measure, ...]]
     """The schema of the pairs, what is taken of each, how many of these are keys, and the measures."""
 
 

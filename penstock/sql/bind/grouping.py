@@ -33,7 +33,7 @@ from penstock.sql.bind.linear import plain_number
 from penstock.sql.bind.outputs import Entry, list_entries, make_output, remainder_of, unique_names
 from penstock.sql.bind.scope import Scope
 from penstock.sql.bind.time_windows import bucket_end, is_time_window, without_time_windows
-from penstock.sql.query import Aggregation, Answer, Bucket, Emit, Measure, Output
+from penstock.sql.query import Aggregation, Answer, Bucket, Emit, Measure, OutputColumn
 from penstock.sql.text.select import Select
 from penstock.sql.text.tree import (
     ColumnRef,
@@ -69,7 +69,7 @@ def make_aggregation(
     stated: Stated,
     options: Mapping[str, str],
     query: str,
-) -> tuple[tuple[Output, ...], list[Tree], Aggregation]:
+) -> tuple[tuple[OutputColumn, ...], list[Tree], Aggregation]:
     """Bind the groups of an aggregate query, and when it answers; also return the trees of the outputs."""
     emit = cast("Emit", options.get("emit", "sliding"))
     window = _time_window(scope, select)

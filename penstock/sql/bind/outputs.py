@@ -4,7 +4,7 @@
 ``SELECT A.Value, B.Value`` gives ``Value`` and ``B_Value``.  An expression without a name is called by its own text.
 
 In:  the items of a SELECT list.
-Out: `Output`s over the columns of sides, or `Entry`s where the items are groups and aggregates.
+Out: `OutputColumn`s over the columns of sides, or `Entry`s where the items are groups and aggregates.
 True: no two names are equal, ignoring case as Spark does; expressions keep the user's words.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.sql.bind.scope import Scope
-from penstock.sql.query import RESERVED_NAMES, Output, Remainder, is_reserved
+from penstock.sql.query import RESERVED_NAMES, OutputColumn, Remainder, is_reserved
 from penstock.sql.spark_types import WHOLE_TYPES
 from penstock.sql.text.select import Item
 from penstock.sql.text.tokens import Span
@@ -31,7 +31,7 @@ class Entry:
     span: Span
 
 
-def make_outputs(scope: Scope, items: Sequence[Item]) -> tuple[tuple[Output, ...], list[Tree]]:
+def make_outputs(scope: Scope, items: Sequence[Item]) -> tuple[tuple[OutputColumn, ...], list[Tree]]:
     """Return the outputs and their trees."""
     entries = list_entries(scope, items)
     names = unique_names(scope, entries)
@@ -46,10 +46,10 @@ def list_entries(scope: Scope, items: Sequence[Item]) -> list[Entry]:
     return [entry for item in items for entry in _entries(scope, item)]
 
 
-def make_output(name: str, tree: Tree) -> Output:
+def make_output(name: str, tree: Tree) -> OutputColumn:
     """Build an output of a resolved tree."""
     bare = unwrapped(tree)
-    return Output(name, show(tree), (bare.side, bare.name) if isinstance(bare, ColumnRef) else None)
+    return OutputColumn(name, show(tree), (bare.side, bare.name) if isinstance(bare, ColumnRef) else None)
 
 
 def _entries(scope: Scope, item: Item) -> Iterator[Entry]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.sql.query import Column, Edge, Output, Query, Results, Stream
+from penstock.sql.query import Column, Edge, OutputColumn, Query, Results, Stream
 from penstock.sql.spark_types import known_type, refusal_to_store
 from penstock.sql.text.parser import parse_text
 from penstock.sql.text.tree import cast_type, unquoted, unwrapped
@@ -88,7 +88,7 @@ def _refused(name: str, why: str) -> Stream:
     return Stream(name, (), "", results=Results(refusal=why))
 
 
-def _type(output: Output, query: Query, inputs: list[Stream]) -> str:
+def _type(output: OutputColumn, query: Query, inputs: list[Stream]) -> str:
     """Return the type of an output that is a column or a cast; empty if only Spark can determine it."""
     if output.column is not None:
         side, name = output.column

@@ -18,7 +18,7 @@ from penstock import limits
 from penstock.engine.sinks import shared_files
 from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
-from penstock.sql.query import Output
+from penstock.sql.query import OutputColumn
 from penstock.state.hold import TIMES, in_order, sort_by_time, write_hold
 from tests.engine.stages.test_simulation import eager, folders, in_folder, run, workloads
 from tests.engine.world import World
@@ -40,7 +40,7 @@ def bounds(most_bytes, most_rows):
 
 def widened(query, *, ordered=False):
     """Let a query also select text of both rows, and perhaps want its results in order."""
-    outputs = (Output("an", "l.name", ("l", "name")), Output("bn", "r.name", ("r", "name")))
+    outputs = (OutputColumn("an", "l.name", ("l", "name")), OutputColumn("bn", "r.name", ("r", "name")))
     return replace(
         query,
         outputs=query.outputs + outputs,

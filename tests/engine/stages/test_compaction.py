@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from penstock import limits
 from penstock.engine.stages import compact
 from penstock.sql.options import STRATEGIES
-from penstock.sql.query import Output, Range, Sink
+from penstock.sql.query import OutputColumn, Range, Sink
 from penstock.state import ledger as books
 from penstock.state import tables
 from penstock.state.codec import encode_ledger
@@ -71,7 +71,7 @@ def named_files(world):
 
 def selecting(one, source):
     """Let a query select other columns than it did, now and then."""
-    more = (Output("n", "l.name", ("l", "name")),) if source.random() < 0.5 else ()
+    more = (OutputColumn("n", "l.name", ("l", "name")),) if source.random() < 0.5 else ()
     wide = replace(one, outputs=one.outputs[:3] + more, left_columns=one.left_columns | {"name"})
     return wide if source.random() < 0.3 else one
 
